@@ -229,10 +229,10 @@ Image resized_mask(const Image& mask, ImageSize size) {
   result.pixels.reserve(static_cast<size_t>(mask.channels * size.height * size.width));
   for (int64_t c = 0; c < mask.channels; ++c)
     for (int64_t y = 0; y < size.height; ++y) {
-      const int64_t from = c * mask.height + (2 * y + 1) * mask.height / (2 * size.height);
+      const int64_t from = c * mask.height + pixel_under(y, size.height, mask.height);
       for (int64_t x = 0; x < size.width; ++x)
         result.pixels.push_back(mask.pixels[static_cast<size_t>(
-            from * mask.width + (2 * x + 1) * mask.width / (2 * size.width))]);
+            from * mask.width + pixel_under(x, size.width, mask.width))]);
     }
   return result;
 }

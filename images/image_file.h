@@ -54,6 +54,11 @@ Image oriented(Image image, int orientation);
 // side grows, it is interpolated linearly between the two nearest pixels' centres, and the
 // outermost pixel goes on to the edge. The result is the same on every machine.
 Image resized(const Image& image, ImageSize size);
+// The pixel of a side of `inputs` into which the centre of pixel o of `outputs` falls, in whole
+// numbers: (o + 1/2) inputs / outputs.
+inline int64_t pixel_under(int64_t o, int64_t outputs, int64_t inputs) {
+  return (2 * o + 1) * inputs / (2 * outputs);
+}
 // Resizes without mixing values: takes the pixel into which the output pixel's centre falls.
 Image resized_mask(const Image& mask, ImageSize size);
 

@@ -106,6 +106,10 @@ ImageFolder find_images_to_answer(const std::vector<std::filesystem::path>& path
                                   std::optional<double> hold_out = std::nullopt);
 // Reads them, as load_images() does, into `images` alone.
 Dataset load_images_to_answer(const ImageFolder& folder, const ImageFolderOptions& options);
+// Reads each at its own size: a data set for each size, of as many channels. The first says what
+// was found.
+std::vector<Dataset> load_images_by_size(const ImageFolder& folder,
+                                         const ImageFolderOptions& options);
 
 // Reads the samples of a directory, named by their images' paths within it, into `images` (pixels
 // [N, C, H, W], of 3 channels if any image has colours) and `labels` (indices [N], the classes with
@@ -133,8 +137,9 @@ Image draw_masks(const ImageFolder& folder, const FolderSample& sample, ImageSiz
 
 // The findings in the headers and masks of all samples.
 struct ImageSurvey {
-  std::vector<char> is_good{};  // of each sample
-  std::vector<BadFile> bad{};   // those of the folder, too
+  std::vector<char> is_good{};     // of each sample
+  std::vector<ImageSize> sizes{};  // of each that is good
+  std::vector<BadFile> bad{};      // those of the folder, too
   int64_t channels = 1;
   ImageSize smallest{}, largest{};  // by their numbers of pixels
   int64_t turned_beside_masks = 0;  // images that their EXIF orientation turns, and no mask

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -340,6 +341,36 @@ Dataset load_images_to_answer(const ImageFolder& asked, const ImageFolderOptions
   if (decoded_bytes <= options.most_held_bytes) set = held_set(files);
   set.about = about(folder, found, form, options, decoded_bytes);
   return set;
+}
+
+std::vector<Dataset> load_images_by_size(const ImageFolder& asked,
+                                         const ImageFolderOptions& options) {
+  ImageFolder folder = asked;
+  folder.most_image_bytes = options.most_image_bytes;
+  const ImageSurvey found = survey_to_load(folder, options.skip_bad);
+  std::map<std::pair<int64_t, int64_t>, std::vector<FolderSample>> by_size;
+  for (size_t i = 0; i < folder.samples.size(); ++i)
+    if (found.is_good[i])
+      by_size[{found.sizes[i].height, found.sizes[i].width}].push_back(folder.samples[i]);
+  ImageFolder empty = folder;
+  empty.samples.clear();
+  ImageFolderOptions sized = options;
+  const MemoryScope scope("images");
+  std::vector<FilesPtr> files;
+  std::vector<Dataset> sets;
+  size_t decoded_bytes = 0;
+  for (auto& [size, samples] : by_size) {
+    sized.size = ImageSize{size.first, size.second};
+    Files of_size{empty, form_of(folder, found, sized)};
+    of_size.folder.samples = std::move(samples);
+    files.push_back(std::make_shared<const Files>(std::move(of_size)));
+    sets.push_back(streamed_set(files.back()));
+    decoded_bytes += bytes_of_sample(sets.back()) * static_cast<size_t>(sets.back().size());
+  }
+  if (decoded_bytes <= options.most_held_bytes)
+    std::ranges::transform(files, sets.begin(), held_set);
+  sets.front().about = about(folder, found, files.front()->form, options, decoded_bytes);
+  return sets;
 }
 
 }  // namespace accrue

@@ -94,7 +94,8 @@ SampleImages read_sample(const ImageFolder& folder, const FolderSample& sample) 
 ImageSurvey survey(const ImageFolder& folder, Look look) {
   const size_t N = folder.samples.size();
   std::vector<Seen> all(N);
-  ImageSurvey result{.is_good = std::vector<char>(N), .bad = folder.bad};
+  ImageSurvey result{
+      .is_good = std::vector<char>(N), .sizes = std::vector<ImageSize>(N), .bad = folder.bad};
   std::array<MaskValues, 2> values;  // of each split
   std::mutex mutex;
   parallel_for(static_cast<int64_t>(N), work_of_look, [&](int64_t begin, int64_t end) {
@@ -113,7 +114,9 @@ ImageSurvey survey(const ImageFolder& folder, Look look) {
     }
     result.is_good[i] = 1;
     result.channels = std::max(result.channels, seen.header.channels);
-    const ImageSize size = seen.header.size;
+    if (folder.answer == Answer::masks || folder.answer == Answer::run_lengths)
+      result.turned_beside_masks += seen.header.is_turned ? 1 : 0;
+    const ImageSize size = result.sizes[i] = seen.header.size;
     const bool first = area(result.largest) == 0;
     // A size of as many pixels is another size.
     if (first || area(size) < area(result.smallest)) result.smallest = size;

@@ -6,6 +6,7 @@
 #include "data/atomic_file.h"
 #include "data/new_directory.h"
 #include "data/png.h"
+#include "images/image_file.h"
 #include "images/mask_colours.h"
 
 namespace accrue {
@@ -14,19 +15,39 @@ namespace {
 namespace fs = std::filesystem;
 
 // A network's answer to an image: a class for each pixel, or planes of what is there and what is
-// not.
-struct NetworkAnswer {
-  std::span<const float> logits;  // [K, pixels]
-  size_t pixels;
+// not. The image may have another size than what the network saw of it.
+class NetworkAnswer {
+ public:
+  NetworkAnswer(std::span<const float> logits, ImageSize seen, ImageSize size)
+      : logits_(logits),
+        seen_pixels_(static_cast<size_t>(seen.height * seen.width)),
+        seen_at_(static_cast<size_t>(size.height * size.width)) {
+    auto at = seen_at_.begin();
+    for (int64_t y = 0; y < size.height; ++y) {
+      const int64_t row = pixel_under(y, size.height, seen.height) * seen.width;
+      for (int64_t x = 0; x < size.width; ++x)
+        *at++ = static_cast<size_t>(row + pixel_under(x, size.width, seen.width));
+    }
+  }
 
-  size_t planes() const { return logits.size() / pixels; }
-  bool is_there(size_t plane, size_t pixel) const { return logits[plane * pixels + pixel] > 0; }
+  size_t pixels() const { return seen_at_.size(); }
+  size_t planes() const { return logits_.size() / seen_pixels_; }
+  bool is_there(size_t plane, size_t pixel) const { return logit(plane, pixel) > 0; }
   size_t class_of(size_t pixel) const {
     size_t best = 0;
     for (size_t k = 1; k < planes(); ++k)
-      if (logits[k * pixels + pixel] > logits[best * pixels + pixel]) best = k;
+      if (logit(k, pixel) > logit(best, pixel)) best = k;
     return best;
   }
+
+ private:
+  float logit(size_t plane, size_t pixel) const {
+    return logits_[plane * seen_pixels_ + seen_at_[pixel]];
+  }
+
+  std::span<const float> logits_;  // [planes, seen pixels]
+  size_t seen_pixels_;
+  std::vector<size_t> seen_at_;  // by the image's pixels
 };
 
 uint8_t value_of_class(const Field& masks, size_t k) {
@@ -43,7 +64,7 @@ std::string end_of_name(const Field& masks, size_t plane) {
 }
 
 void write_plane(const NetworkAnswer& answer, size_t plane, GrayImage& mask, const fs::path& path) {
-  for (size_t i = 0; i < answer.pixels; ++i) mask.pixels[i] = answer.is_there(plane, i) ? 255 : 0;
+  for (size_t i = 0; i < answer.pixels(); ++i) mask.pixels[i] = answer.is_there(plane, i) ? 255 : 0;
   write_png(path, mask);
 }
 
@@ -51,19 +72,28 @@ double of_channel(const std::vector<double>& values, size_t channel) {
   return values.at(values.size() == 1 ? 0 : channel);
 }
 
-// The image, of one or three planes as a network sees them, with the classes' colours over it.
-PngImage overlay(const NetworkAnswer& answer, const Field& masks, std::span<const float> image,
-                 const Normalization& seen, int64_t height, int64_t width) {
-  PngImage drawn{.height = height, .width = width, .channels = 3, .depth = 8};
-  drawn.bytes.resize(answer.pixels * 3);
-  const size_t channels = image.size() / answer.pixels;
-  for (size_t i = 0; i < answer.pixels; ++i) {
+// The image that a network saw as these planes.
+Image image_of(std::span<const float> planes, const Normalization& seen, ImageSize size) {
+  const auto pixels = static_cast<size_t>(size.height * size.width);
+  Image image{.channels = static_cast<int64_t>(planes.size() / pixels),
+              .height = size.height,
+              .width = size.width};
+  for (size_t i = 0; i < planes.size(); ++i) {
+    const double std = of_channel(seen.std, i / pixels), mean = of_channel(seen.mean, i / pixels);
+    image.pixels.push_back(static_cast<uint8_t>(
+        std::clamp(std::lround(255 * (double{planes[i]} * std + mean)), 0L, 255L)));
+  }
+  return image;
+}
+
+// The image with the classes' colours over it.
+PngImage overlay(const NetworkAnswer& answer, const Field& masks, const Image& image) {
+  PngImage drawn{.height = image.height, .width = image.width, .channels = 3, .depth = 8};
+  drawn.bytes.resize(answer.pixels() * 3);
+  for (size_t i = 0; i < answer.pixels(); ++i) {
     uint8_t* const pixel = &drawn.bytes[3 * i];
-    for (size_t c = 0; c < 3; ++c) {
-      const double x = image[(channels == 3 ? c : 0) * answer.pixels + i];
-      pixel[c] = static_cast<uint8_t>(std::clamp(
-          std::lround(255 * (x * of_channel(seen.std, c) + of_channel(seen.mean, c))), 0L, 255L));
-    }
+    for (size_t c = 0; c < 3; ++c)
+      pixel[c] = image.pixels[(image.channels == 3 ? c : 0) * answer.pixels() + i];
     if (masks.encoding == Encoding::index) {
       const size_t k = answer.class_of(i);
       if (value_of_class(masks, k) != 0) mix_colour(pixel, k);
@@ -94,30 +124,35 @@ std::vector<fs::path> mask_paths(int64_t n, const Dataset& data, const Field& ma
 }
 
 void write_masks(const Tensor& logits, const Samples& part, int64_t begin, const Dataset& data,
-                 const Field& masks, const fs::path& directory, Overlays overlays) {
-  const Field& images = data.field("images");
+                 const Field& masks, const fs::path& directory, Overlays overlays,
+                 const fs::path& stretched) {
   const Tensor host = as_f32(logits);
-  const int64_t H = host.size(2), W = host.size(3);
-  const Tensor seen = overlays == Overlays::on ? as_f32(part["images"]) : Tensor();
+  const ImageSize seen{host.size(2), host.size(3)};
+  const bool draws = overlays == Overlays::on;
+  const Tensor images = draws && stretched.empty() ? as_f32(part["images"]) : Tensor();
   const auto row = [](const Tensor& all, int64_t n) {
     const auto size = static_cast<size_t>(all.numel() / all.size(0));
     return std::span<const float>(all.span<float>()).subspan(static_cast<size_t>(n) * size, size);
   };
-  GrayImage mask(H, W);
   for (int64_t n = 0; n < host.size(0); ++n) {
-    const NetworkAnswer answer{row(host, n), static_cast<size_t>(H * W)};
+    const fs::path file = stretched / data.sample_name(begin + n, 6);
+    const ImageSize size = stretched.empty() ? seen : read_image_header(file).size;
+    const NetworkAnswer answer(row(host, n), seen, size);
     const std::vector<fs::path> paths = mask_paths(begin + n, data, masks, directory, overlays);
     make_directory(paths[0].parent_path());
+    GrayImage mask(size.height, size.width);
     if (masks.encoding == Encoding::index) {
-      for (size_t i = 0; i < answer.pixels; ++i)
+      for (size_t i = 0; i < answer.pixels(); ++i)
         mask.pixels[i] = value_of_class(masks, answer.class_of(i));
       write_png(paths[0], mask);
     } else {
       for (size_t k = 0; k < answer.planes(); ++k) write_plane(answer, k, mask, paths.at(k));
     }
-    if (overlays == Overlays::on)
-      write_text_atomically(paths.back(), encode_png(overlay(answer, masks, row(seen, n),
-                                                             images.normalization, H, W)));
+    if (!draws) continue;
+    const Image image = stretched.empty()
+                            ? image_of(row(images, n), data.field("images").normalization, seen)
+                            : read_image(file);
+    write_text_atomically(paths.back(), encode_png(overlay(answer, masks, image)));
   }
 }
 

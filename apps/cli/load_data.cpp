@@ -225,9 +225,11 @@ Options with_what_weights_say(const Options& options) {
     if (!options.given.contains("crop")) result.crop = crop;
     // The built-in strokes and a folder's images can be of any size. That of a crop is not that of
     // the image.
-    if (!options.given.contains("image-size"))
+    if (!options.given.contains("image-size")) {
       result.image_size =
           crop.empty() ? fmt::format("{}x{}", image[1], image[2]) : said_of("image-size");
+      result.weights_saw_own_sizes = said_of(image_sizes_key) == own_image_sizes;
+    }
   }
   if (const auto classes = numbers_of(said, "classes"); classes.size() == 1)
     result.network.classes = classes[0];

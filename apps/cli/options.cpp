@@ -177,6 +177,8 @@ Metadata Options::metadata_of(const ModelOptions& model) const {
     if (setting.about.saved != Saved::no && all.has_effect(setting) && !setting.text().empty())
       metadata[setting.about.name] = setting.text();
   metadata["image"] = fmt::format("{}", fmt::join(model.image.sizes(), "x"));
+  if (domains.model(model_name).takes_any_size && (image_size.empty() || weights_saw_own_sizes))
+    metadata[image_sizes_key] = own_image_sizes;
   if (!crop.empty()) {
     metadata["crop"] = crop;
     metadata["answers"] = domains.model(model_name).classes();

@@ -29,6 +29,10 @@ enum class Inputs { unknown, pixels, as_given };
 // The file's word for the last.
 inline constexpr const char *inputs_key = "inputs", *inputs_as_given = "as given";
 
+// What weights say of images that nobody has brought to another size; without it they were
+// stretched to "image".
+inline constexpr const char *image_sizes_key = "image-sizes", *own_image_sizes = "own";
+
 // The names of choices on the command line, beside those of TrainingOptions.
 const std::map<std::string, InitScheme>& init_scheme_names();
 const std::map<std::string, Device>& device_names();
@@ -55,6 +59,8 @@ struct Options : TrainingOptions {
   std::optional<Classes> classes_of_weights;
   Inputs inputs_of_weights = Inputs::unknown;
   std::optional<int64_t> class_count_of_weights;  // where it may be more than the data's
+  // True if they have learnt from images at their own size, and image_size is nobody's wish.
+  bool weights_saw_own_sizes = false;
   int64_t micro_batch = 16;
   std::optional<int64_t> accum, effective_batch;
 

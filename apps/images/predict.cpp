@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <utility>
 
 #include "apps/cli/load_data.h"
 #include "apps/cli/load_network.h"
@@ -93,7 +94,9 @@ std::optional<Classes> classes_beside(const Options& options, const ImageFolder&
   const auto found =
       fs::is_directory(options.data, ignored) ? find_images(options.data) : std::nullopt;
   if (!found || found->answer == ImageFolder::Answer::classes) return std::nullopt;
-  return classes_of(load_data(options, DataUse::prediction).train);
+  Options of_any_size = options;  // the values in masks are the same
+  if (of_any_size.image_size.empty()) of_any_size.image_size = "1";
+  return classes_of(load_data(of_any_size, DataUse::prediction).train);
 }
 
 // The classes of weights whose file does not name them: those of the folder, if it has as many, or
@@ -129,29 +132,41 @@ Classes called(const Options& options, Classes classes) {
   return classes;
 }
 
-// The images of a folder, on the cpu.
-Dataset load_images(const Options& options, const ImageFolder& folder) {
+// What is to be answered, in parts of images of one size, and what the answers mean.
+struct Questions {
+  std::vector<Dataset> parts;
+  Classes classes;
+  fs::path stretched{};  // the directory of images that the parts have at another size
+};
+
+// The images of a folder, on the cpu, and whether they are stretched.
+Questions load_images(const Options& options, const ImageFolder& folder) {
   const DataRequest request = options.request(DataUse::prediction);
   check(!request.given.contains("data-dir"),
         "--data-dir has no effect with a folder of images: expected --data mnist or fashion");
-  Datasets sets{.train = {},
-                .test = load_images_to_answer(folder, images_of(options).folder_options(request))};
-  Dataset& data = sets.test;
-  take_in(data, options);
-  const int64_t channels = data["images"].size(1), known = options.network.image[0];
+  const ImageFolderOptions read = images_of(options).folder_options(request);
+  const DomainModel model = model_of(options);
+  Questions asked;
+  if (model.takes_any_size && (options.weights_saw_own_sizes || !request.size)) {
+    asked.parts = load_images_by_size(folder, read);
+  } else {
+    asked.parts.push_back(load_images_to_answer(folder, read));
+    if (model.takes_any_size) asked.stretched = folder.directory;
+  }
+  for (Dataset& data : asked.parts) take_in(data, options);
+  const Dataset& first = asked.parts.front();
+  const int64_t channels = first["images"].size(1), known = options.network.image[0];
   check(!options.classes_of_weights || channels == known,
         "'{}' has images with colours, but the network of {} has learned gray ones: expected gray "
         "images",
-        data.name, options.weights);
-  crop(sets, model_of(options), request);
-  return std::move(sets.test);
+        first.name, options.weights);
+  for (Dataset& data : asked.parts) {
+    Datasets sets{.train = {}, .test = std::move(data)};
+    crop(sets, model, request);
+    data = std::move(sets.test);
+  }
+  return asked;
 }
-
-// What is to be answered, and what the answers mean.
-struct Questions {
-  Dataset data;
-  Classes classes;
-};
 
 Questions questions_of(const Options& options, const PredictOptions& asked) {
   check(asked.split || !options.given.contains("hold-out"),
@@ -162,18 +177,22 @@ Questions questions_of(const Options& options, const PredictOptions& asked) {
     Dataset data = asked.split == Split::train ? std::move(both.train) : std::move(both.test);
     if (!options.classes_of_weights) say_whose_classes(options, data);
     const std::optional<Classes> classes = classes_of(data);
-    return {std::move(data), *classes};
+    Questions questions{.parts = {}, .classes = *classes};
+    questions.parts.push_back(std::move(data));
+    return questions;
   }
   const DataRequest request = options.request(DataUse::prediction);
   const ImageFolder folder =
       find_images_to_answer(paths, asked.split, images_of(options).given_hold_out(request));
   check_folders(folder, options);
-  Dataset data = load_images(options, folder);
+  Questions questions = load_images(options, folder);
   Options beside = options;
   if (paths.size() == 1) beside.data = paths.front().string();
-  Classes classes = options.classes_of_weights ? *options.classes_of_weights
-                                               : unnamed_classes(beside, folder, data);
-  return {std::move(data), called(options, std::move(classes))};
+  questions.classes =
+      called(options, options.classes_of_weights
+                          ? *options.classes_of_weights
+                          : unnamed_classes(beside, folder, questions.parts.front()));
+  return questions;
 }
 
 // A field of such answers.
@@ -200,12 +219,13 @@ void check_tiles(const Options& options, const PredictOptions& asked, bool masks
         asked.overlap ? fmt::format(" --overlap {}", overlap) : "", grid);
 }
 
-std::vector<fs::path> mask_paths(const Dataset& data, const Field& masks, const fs::path& directory,
-                                 Overlays overlays) {
+std::vector<fs::path> mask_paths(const std::vector<Dataset>& parts, const Field& masks,
+                                 const fs::path& directory, Overlays overlays) {
   std::vector<fs::path> all;
-  for (int64_t n = 0; n < data.size(); ++n)
-    std::ranges::move(accrue::mask_paths(n, data, masks, directory, overlays),
-                      std::back_inserter(all));
+  for (const Dataset& data : parts)
+    for (int64_t n = 0; n < data.size(); ++n)
+      std::ranges::move(accrue::mask_paths(n, data, masks, directory, overlays),
+                        std::back_inserter(all));
   return all;
 }
 
@@ -282,8 +302,8 @@ void predict(const Options& options, const PredictOptions& asked) {
   check_tiles(options, asked, masks);
   Questions questions = questions_of(options, asked);
   const Field answers = answers_of(questions.classes, masks);
-  const Dataset data = place_data({.train = {}, .test = std::move(questions.data)}, device).test;
-  ModelOptions shown = options.model_for(data);
+  const std::string name = questions.parts.front().name;
+  ModelOptions shown = options.model_for(questions.parts.front());
   shown.classes = questions.classes.size();
   const LoadedNetwork network = load_network(options, shown, device);
   const auto tiled = in_tiles(*network.model, asked);
@@ -291,25 +311,33 @@ void predict(const Options& options, const PredictOptions& asked) {
   const fs::path directory(asked.out);
   const fs::path table = directory / "predictions.csv";
   const Overlays overlays = asked.overlays ? Overlays::on : Overlays::off;
-  check_answers(options, asked,
-                masks ? mask_paths(data, answers, directory, overlays) : std::vector{table});
+  check_answers(
+      options, asked,
+      masks ? mask_paths(questions.parts, answers, directory, overlays) : std::vector{table});
   make_directory(directory);
   if (!masks) check_writable(table);
 
   const ObjectivePtr objective = masks ? segmentation() : classification();
-  const std::string text = with_fewer_samples(options.micro_batch, [&](int64_t samples) {
-    std::string lines;
-    for_each_answer(model, *objective, data, samples, network.parameters.compute_dtype(), device,
-                    [&](const Tensor& answer, const Samples& part, int64_t begin) {
-                      if (masks)
-                        write_masks(answer, part, begin, data, answers, directory, overlays);
-                      else lines += class_table_lines(answer, begin, data, answers);
-                    });
-    return lines;
-  });
+  std::string text;
+  int64_t answered = 0;
+  for (Dataset& part : questions.parts) {
+    const Dataset data = place_data({.train = {}, .test = std::exchange(part, {})}, device).test;
+    answered += data.size();
+    text += with_fewer_samples(options.micro_batch, [&](int64_t samples) {
+      std::string lines;
+      for_each_answer(model, *objective, data, samples, network.parameters.compute_dtype(), device,
+                      [&](const Tensor& answer, const Samples& some, int64_t begin) {
+                        if (masks)
+                          write_masks(answer, some, begin, data, answers, directory, overlays,
+                                      questions.stretched);
+                        else lines += class_table_lines(answer, begin, data, answers);
+                      });
+      return lines;
+    });
+  }
   if (!masks) write_text_atomically(table, class_table_heading(answers) + text);
   say("{}: {} of {}\n", masks ? asked.out : table.string(),
-      counted(data.size(), masks ? "mask" : "sample"), data.name);
+      counted(answered, masks ? "mask" : "sample"), name);
 }
 
 }  // namespace accrue::app

@@ -148,6 +148,57 @@ TEST_CASE("an overlay is the image with half of the mask's colour", "[cli][full]
   REQUIRE(inside > 0);
 }
 
+TEST_CASE("predicted masks have the sizes of their images", "[cli]") {
+  const Folder folder;
+  const std::vector<ImageSize> sizes{{12, 10}, {9, 14}, {16, 16}};
+  const auto name_of = [](ImageSize size) {
+    return fmt::format("{}x{}.png", size.height, size.width);
+  };
+  for (const ImageSize size : sizes)
+    folder.TemporaryDirectory::write("more/" + name_of(size),
+                                     png_of(some_planes(1, size.height, size.width)));
+  for (int i = 0; i < 4; ++i) {
+    Image mask = some_planes(1, 12, 10);
+    for (size_t p = 0; p < mask.pixels.size(); ++p) mask.pixels[p] = p % 10 < 5 ? 255 : 0;
+    const std::string name = fmt::format("{}.png", i);
+    folder.TemporaryDirectory::write("data/images/" + name, png_of(some_planes(1, 12, 10)));
+    folder.TemporaryDirectory::write("data/masks/" + name, png_of(mask));
+  }
+  const std::string train =
+      "train --model unet --width 0.1 --depth 2 --micro-batch 1 --accum 1 "
+      "--steps 3 --hold-out 0 --data " +
+      (folder / "data") + " --save ";
+  succeed(train + (folder / "own"));
+  succeed(train + (folder / "stretched") + " --image-size 20x8");
+  const auto answer = [&](const std::string& weights, const std::string& images,
+                          const std::string& out) {
+    succeed("predict --overlay --weights " + (folder / weights) + " --out " + (folder / out) + " " +
+            images);
+    return folder / out;
+  };
+  for (const char* weights : {"own", "stretched"}) {
+    const std::string all = answer(weights, folder / "more", weights + std::string(".all"));
+    for (const ImageSize size : sizes) {
+      INFO(weights << " " << name_of(size));
+      REQUIRE(read_mask(all + "/" + name_of(size)).size() == size);
+      const std::string stem = fmt::format("/{}x{}_overlay.png", size.height, size.width);
+      REQUIRE(read_image(all + stem).size() == size);
+      // An image alone has the same answer.
+      const std::string one = (folder / "more/") + name_of(size);
+      const std::string alone = answer(weights, one, weights + name_of(size));
+      REQUIRE(file_bytes(alone + "/" + name_of(size)) == file_bytes(all + "/" + name_of(size)));
+      REQUIRE(file_bytes(alone + stem) == file_bytes(all + stem));
+      // By hand: the network sees the stretched image, and its mask is stretched back.
+      if (weights == std::string("own")) continue;
+      const Image image = resized(read_image(one), {20, 8});
+      folder.TemporaryDirectory::write("small/" + name_of(size), png_of(image));
+      const std::string seen = answer("stretched", folder / "small", name_of(size) + ".seen");
+      REQUIRE(resized_mask(read_mask(seen + "/" + name_of(size)), size).pixels ==
+              read_mask(all + "/" + name_of(size)).pixels);
+    }
+  }
+}
+
 TEST_CASE("masks in tiles are those of the whole images", "[cli][full]") {
   if (computes_slowly()) {
     WARN("left out: two trainings and nine passes over 70x101 pixels take minutes here");
