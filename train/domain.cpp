@@ -59,6 +59,13 @@ DomainModel Domains::model(const std::string& name) const {
   return *std::ranges::find(models, name, &DomainModel::name);
 }
 
+std::string Domains::implied_model() const {
+  std::string implied;
+  for (const auto& domain : all_)
+    if (const std::string name = domain->implied_model(); !name.empty()) implied = name;
+  return implied;
+}
+
 const Domain& Domains::of_data(const std::string& data) const {
   const Domain* best = all_.front().get();
   for (const auto& domain : all_) {

@@ -139,6 +139,8 @@ class Domains {
   const Domain& of_model(const std::string& name) const { return *all_[number_of_model(name)]; }
   size_t number_of_model(const std::string& name) const;
 
+  // The model that the settings of a domain imply; empty if none does.
+  std::string implied_model() const;
   // The domain that has a data set of this name, or else claims the data most; of several the last.
   const Domain& of_data(const std::string& data) const;
   Domain::Claim claim(const std::string& data) const { return of_data(data).claim(data); }

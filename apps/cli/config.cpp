@@ -59,6 +59,9 @@ std::vector<std::pair<std::string, std::string>> settings_in_config(const std::s
   std::vector<std::pair<std::string, std::string>> said;
   try {
     for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(file)) {
+      if (!item.parents.empty())
+        fail("it has the section [{}]: expected lines such as lr = 0.01 alone, without sections",
+             CLI::detail::join(item.parents, "."));
       const bool is_flag = known.at(item.name).is_flag;
       const std::string value = joined(item.inputs);
       said.emplace_back(item.name, !is_flag ? value : value == "true" ? "yes" : "no");
@@ -98,18 +101,20 @@ std::vector<std::string> with_config(const std::vector<std::string>& arguments,
   return rest;
 }
 
-std::string to_toml(const Settings& settings) {
-  std::string text, group;
+std::string to_toml(const Settings& settings,
+                    const std::function<bool(const Setting&)>& is_needed) {
+  std::string text = "# What was asked for; the rest, as comments, is what there was besides.\n",
+              group;
   for (const Setting& setting : settings) {
     const std::string value = setting.text();
     if (value.empty() || (setting.is_flag && value == "no") || !settings.has_effect(setting))
       continue;
     if (std::exchange(group, setting.group) != setting.group)
-      text += fmt::format("{}# {}\n", text.empty() ? "" : "\n", group);
+      text += fmt::format("\n# {}\n", group);
     const std::string written = setting.is_flag    ? "true"
                                 : is_number(value) ? value
                                                    : fmt::format("\"{}\"", value);
-    text += fmt::format("{} = {}\n", setting.about.name, written);
+    text += fmt::format("{}{} = {}\n", is_needed(setting) ? "" : "# ", setting.about.name, written);
   }
   return text;
 }

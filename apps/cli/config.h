@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,7 +25,9 @@ std::vector<std::string> with_config(const std::vector<std::string>& arguments,
 std::vector<std::pair<std::string, std::string>> settings_in_config(const std::string& path,
                                                                     const Settings& known);
 
-// The settings that are set and have an effect, by which a run can be repeated.
-std::string to_toml(const Settings& settings);
+// The settings that are set and have an effect, by which a run can be repeated: those that are
+// needed for it, and the others as comments, so that they yield to what somebody asks for beside
+// the file.
+std::string to_toml(const Settings& settings, const std::function<bool(const Setting&)>& is_needed);
 
 }  // namespace accrue::app

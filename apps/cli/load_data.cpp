@@ -241,10 +241,9 @@ Options with_what_weights_say(const Options& options) {
 }
 
 Options with_implied_model(Options options) {
-  if (!options.given.contains("model"))
-    for (const auto& domain : options.domains)
-      if (const std::string implied = domain->implied_model(); !implied.empty())
-        options.model_name = implied;
+  if (options.given.contains("model")) return options;
+  if (const std::string implied = options.domains.implied_model(); !implied.empty())
+    options.model_name = implied;
   return options;
 }
 

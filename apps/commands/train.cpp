@@ -90,7 +90,9 @@ void report_profile(const Profile& profile, const Options& options, Batches batc
       counted(std::min(profile.steps(), options.profile_windows), "window"), options.profile);
 }
 
-// By which the run can be repeated, with outputs and checkpoints elsewhere.
+// By which the run can be repeated, with outputs and checkpoints elsewhere. What nobody asked for
+// is needed if it is not usual (as for `font train`), unless the weights that the run begins with
+// say it.
 std::string config_of(Options options) {
   std::vector<std::string> headings = headings_of_networks(options);
   for (const char* heading : {"Machine", "Batches", "Optimizer", "Loss scale", "Evaluation"})
@@ -98,12 +100,25 @@ std::string config_of(Options options) {
   const Settings all = settings_of(options).in(headings).without({"keep-best"});
   Options defaults;
   const Settings usual = settings_of(defaults);
-  // What only some data sets heed is written if it was given, or was said by weights.
-  return to_toml(all.where([&](const Setting& setting) {
-    const About& about = setting.about;
-    return about.data.empty() || options.given.contains(about.name) ||
-           setting.text() != usual.at(about.name).text();
-  }));
+  const auto is_given = [&](const Setting& setting) {
+    return options.given.contains(setting.about.name);
+  };
+  const auto is_unusual = [&](const Setting& setting) {
+    return setting.text() != usual.at(setting.about.name).text();
+  };
+  const bool has_weights = !options.init.empty() || !options.domains.implied_model().empty();
+  const auto is_of_weights = [&](const Setting& setting) {
+    const std::string& name = setting.about.name;
+    return has_weights &&
+           (setting.about.saved != Saved::no || name == "image-size" || name == "crop");
+  };
+  // What only some data sets heed says nothing of others.
+  const auto is_shown = [&](const Setting& setting) {
+    return setting.about.data.empty() || is_given(setting) || is_unusual(setting);
+  };
+  return to_toml(all.where(is_shown), [&](const Setting& setting) {
+    return is_given(setting) || (is_unusual(setting) && !is_of_weights(setting));
+  });
 }
 
 // For TensorBoard: what a run is about, not where it is written.

@@ -266,6 +266,26 @@ epochs = 2
   refuse(run + file("lr = fast"), "--lr is fast: expected a number");
   refuse(run + file("momentum = 0.9"), "--momentum has no effect with --optimizer adam");
   refuse(run + file("\xef\xbb\xbfmomentum = 0.9"), "--momentum has no effect with --optimizer");
+  refuse(run + file("[train]\nlr = 0.01"), "it has the section [train]: expected lines such as");
+}
+
+TEST_CASE("what nobody asked for yields to what is asked beside a run's file", "[cli]") {
+  const Folder folder;
+  const std::string few = " --data " + few_digits().path().string() + " --steps 1",
+                    config = " --config " + (folder / "log/config.toml");
+  succeed("train --model cnn --width 0.25 --schedule cosine --lr 0.02 --beta1 0.8 --micro-batch 4" +
+          few + " --log-dir " + (folder / "log"));
+  const std::string text = file_bytes(folder / "log/config.toml");
+  for (const char* line : {"\nlr = 0.02\n", "\n# lr-floor = 0\n", "\nbeta1 = 0.8\n",
+                           "\n# objective = \"labels\"\n", "\n# init-scheme = \"kaiming\"\n"})
+    REQUIRE_THAT(text, ContainsSubstring(line));
+  succeed("train --schedule constant" + config);                                     // lr-floor
+  succeed("train --model unet --data shapes --optimizer adamw --steps 1" + config);  // objective
+  refuse("train --optimizer sgd" + config, "--beta1 has no effect with --optimizer sgd");
+  succeed(
+      "train --optimizer sgd --momentum 0.9 --model mlp-small --steps 1 --data digits --log-dir " +
+      (folder / "sgd"));
+  refuse("train --optimizer adam --config " + (folder / "sgd/config.toml"), "--momentum has no");
 }
 
 TEST_CASE("an option that is wrong is named, with what was expected", "[output]") {
@@ -330,6 +350,8 @@ TEST_CASE("options that do nothing are refused", "[output]") {
          "the generator plays in one window of 9, and the run has 8: expected more --epochs"},
         {"--data strokes --model zi2zi --cache no", "--cache has no effect with --data strokes"}})
     refuse(std::string("train ") + options, message);
+  if (test_device() == Device::cpu)
+    refuse("train --cuda-graphs off", "--cuda-graphs has no effect on the CPU");
   refuse("train --steps 1 --hold-out 0.2 --data " + few_digits().path().string(),
          "expected a folder of images, or no --hold-out");
 }
