@@ -114,7 +114,9 @@ class Words {
         stream.attr("write")(nb::str(text.c_str(), text.size()));
         stream.attr("flush")();
       } catch (nb::python_error& error) {
-        error.discard_as_unraisable("accrue");
+        // Ctrl-C comes again where it can be raised.
+        if (error.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
+        else error.discard_as_unraisable("accrue");
       }
     });
   }
@@ -296,7 +298,20 @@ class PythonTrainer {
                       run_->device());
   }
 
+  nb::object evaluate_spelt(nb::handle data) {
+    return spelt([&] { return evaluate(data); });
+  }
+  nb::object predict_spelt(nb::handle x) {
+    return spelt([&] { return predict(x); });
+  }
+
  private:
+  template <class Work>
+  nb::object spelt(const Work& work) const {
+    nb::object result;
+    spelling_.in([&] { result = work(); });
+    return result;
+  }
   // While alive, this thread uses the trainer, which no other may then. What a run calls back may
   // look at it, but not run it.
   class Use {
@@ -570,10 +585,10 @@ void add_training(nb::module_& m) {
           "there is a checkpoint_dir, and raises KeyboardInterrupt; run() then goes on.",
           nb::sig("def run(self, on_step: typing.Callable[[Step], typing.Any] | None = None) -> "
                   "accrue._results.Result"))
-      .def("evaluate", &PythonTrainer::evaluate, "data"_a = nb::none(),
+      .def("evaluate", &PythonTrainer::evaluate_spelt, "data"_a = nb::none(),
            "The score on arrays (x, y) or tokens, by default on the test data.",
            nb::sig("def evaluate(self, data: typing.Any = None) -> accrue._results.Score"))
-      .def("predict", &PythonTrainer::predict, "x"_a.none(),
+      .def("predict", &PythonTrainer::predict_spelt, "x"_a.none(),
            "The network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for "
            "rows of\n"
            "tokens [N, T] those of the next ones, [N, T, vocabulary]. zi2zi draws (sources, "

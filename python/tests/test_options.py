@@ -332,6 +332,26 @@ class Interrupts(unittest.TestCase):
                           "Trainer.run", "1"], ran.stderr)
         self.assertEqual(ran.stderr, "")
 
+    def test_are_not_lost_in_what_prints(self):
+        ran = run_python("""
+            import os, signal, sys
+            import accrue
+            class Stream:
+                def write(self, text):
+                    if not text.startswith("mlp-small"):
+                        return
+                    os.kill(os.getpid(), signal.SIGINT)
+                    sys.stderr.write("sent ")
+                def flush(self):
+                    pass
+            before, sys.stdout = sys.stdout, Stream()
+            try:
+                accrue.train("mlp-small", "digits", quiet=False, epochs=1000)
+            except KeyboardInterrupt:
+                before.write("interrupted")
+            """)
+        self.assertEqual((ran.stdout, ran.stderr), ("interrupted", ""))
+
     def test_and_exceptions_let_nothing_be_scored(self):
         def stop(step):
             raise ValueError("enough")
