@@ -11,6 +11,7 @@
 
 #include "apps/program.h"
 #include "core/ledger.h"
+#include "python/arrays.h"
 #include "python/given.h"
 #include "python/spelling.h"
 #include "python/tokens.h"

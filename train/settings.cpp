@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <memory>
 #include <numeric>
 
 #include "core/error.h"
@@ -163,14 +164,15 @@ Settings& Settings::add(T& field, About about) {
     const std::string range = about.range.describe();
     about.takes = fmt::format("{}{}{}", type_name(field), range.empty() ? "" : " ", range);
   }
-  return push({.about = about,
+  const auto shared = std::make_shared<const About>(about);
+  return push({.about = std::move(about),
                .holds = held(field),
                .is_list = is_list<T>,
-               .text = [&field, about] { return text_of(field, about); },
+               .text = [&field, shared] { return text_of(field, *shared); },
                .set =
-                   [&field, about](const std::string& text) {
+                   [&field, shared](const std::string& text) {
                      T value{};
-                     accrue::set(value, text, about);
+                     accrue::set(value, text, *shared);
                      field = std::move(value);
                    }});
 }
@@ -190,20 +192,29 @@ Settings& Settings::add_choice(std::function<int()> get, std::function<void(int)
   std::vector<std::string> names;
   for (const auto& entry : values) names.push_back(entry.first);
   about.takes = fmt::format("{}", fmt::join(names, "|"));
-  return push({.about = about,
+  // What copies of a table share.
+  struct Choice {
+    About about;
+    std::map<std::string, int> values;
+    std::vector<std::string> names;
+  };
+  const auto shared =
+      std::make_shared<const Choice>(Choice{about, std::move(values), std::move(names)});
+  return push({.about = std::move(about),
                .holds = Holds::choice,
                .text =
-                   [get, values] {
-                     for (const auto& [name, value] : values)
+                   [get, shared] {
+                     for (const auto& [name, value] : shared->values)
                        if (value == get()) return name;
                      return std::string();
                    },
                .set =
-                   [set, values, names, about](const std::string& text) {
-                     for (const auto& [name, value] : values)
+                   [set, shared](const std::string& text) {
+                     for (const auto& [name, value] : shared->values)
                        if (equal_but_for_case(name, text)) return set(value);
-                     refuse(about, text,
-                            fmt::format("{}{}", fmt::join(names, ", "), did_you_mean(text, names)));
+                     refuse(shared->about, text,
+                            fmt::format("{}{}", fmt::join(shared->names, ", "),
+                                        did_you_mean(text, shared->names)));
                    }});
 }
 
@@ -216,12 +227,13 @@ Settings& Settings::add(std::string& field, const std::vector<std::string>& choi
 }
 
 Settings& Settings::add_flag(bool& field, bool on, About about) {
-  return push({.about = about,
+  const auto shared = std::make_shared<const About>(about);
+  return push({.about = std::move(about),
                .is_flag = true,
                .text = [&field, on] { return field == on ? "yes" : "no"; },
                .set =
-                   [&field, on, about](const std::string& text) {
-                     if (text != "yes" && text != "no") refuse(about, text, "yes or no");
+                   [&field, on, shared](const std::string& text) {
+                     if (text != "yes" && text != "no") refuse(*shared, text, "yes or no");
                      field = (text == "yes") == on;
                    }});
 }
