@@ -116,7 +116,11 @@ def stop(pids, seconds, what):
 
 
 def limit_command(seconds, command):
-    process = subprocess.Popen(command)
+    try:
+        process = subprocess.Popen(command)
+    except OSError as error:
+        print(f"limit: error: cannot run {command[0]}: {error.strerror}", file=sys.stderr)
+        return 127
     try:
         process.wait(timeout=seconds)
     except KeyboardInterrupt:

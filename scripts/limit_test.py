@@ -41,6 +41,11 @@ class Commands(unittest.TestCase):
             done = limited(60, "bash", "-c", command)
             self.assertEqual((status, "said\n"), (done.returncode, done.stdout))
 
+    def test_what_cannot_be_run_is_named(self):
+        done = limited(60, "/no/such/program")
+        self.assertEqual((127, "limit: error: cannot run /no/such/program: No such file or directory\n"),
+                         (done.returncode, done.stdout))
+
     def test_what_hangs_is_shown_with_its_stacks_and_ended(self):
         done = limited(0.5, "bash", "-c", HANGS)
         self.assertEqual(124, done.returncode, done.stdout)
