@@ -83,8 +83,11 @@ Settings settings_of_base(std::string& base, std::optional<int>& bits) {
 }
 
 Settings settings_of_sizes(TextModelSizes& o) {
-  const ActsWith with_text{{"model", text_model_names()}},
-      with_llama{{"model", names_of<LlamaOptions>()}}, with_gpt{{"model", names_of<Gpt2Options>()}};
+  // A base says its own sizes.
+  const ActsWith::Condition no_base{"base", {""}};
+  const ActsWith with_text{{"model", text_model_names()}, no_base},
+      with_llama{{"model", names_of<LlamaOptions>()}, no_base},
+      with_gpt{{"model", names_of<Gpt2Options>()}, no_base};
   static const std::map<std::string, bool> yes_or_no{{"yes", true}, {"no", false}};
   const auto about = [](std::string name, std::string help, auto with) {
     return About{.name = std::move(name),

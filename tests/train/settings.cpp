@@ -81,6 +81,8 @@ TEST_CASE("a setting acts in one of its cases, where each condition is met", "[c
   REQUIRE(acts("loss-scale-init", {{"loss-scale", "dynamic"}}));
   REQUIRE(acts("loss-scale-init", {{"precision", "fp16"}}));
   REQUIRE(!acts("loss-scale-init", {{"precision", "fp16"}, {"loss-scale", "8"}}));
+  REQUIRE(acts("layers", {{"model", "llama-tiny"}}));
+  REQUIRE(!acts("layers", {{"model", "llama-tiny"}, {"base", "w.safetensors"}}));
   REQUIRE(!acts("no-decay", {}));
   REQUIRE(!acts("no-decay", {{"optimizer", "adamw"}, {"weight-decay", "0"}}));
   REQUIRE(acts("no-decay", {{"optimizer", "adamw"}}));
