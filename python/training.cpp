@@ -485,6 +485,8 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
     const bool draws = dynamic_cast<const Fonts*>(&o.domains.of_model(o.model_name)) != nullptr;
     Dataset data = question_of(x, call.sample_shape(),
                                draws ? std::optional(o.network.classes) : std::nullopt);
+    for (const char* name : {"mean", "std"})
+      if (o.given.contains(name)) data.check_pixels(fmt::format("--{}", name));
     app::check_inputs(data, o.inputs_of_weights, o.weights, o);
     see_as_trained(data, o);
     const app::LoadedNetwork network = load_network(o, o.model_for(data), device);

@@ -187,6 +187,7 @@ class Options(unittest.TestCase):
         self.refused("^hidden_size has no effect with model=sequential", "train", hidden_size=8)
         self.refused("^patience requires eval_every", "train", patience=3)
         self.refused("^split is for data sets alone", "evaluate", split="train")
+        self.refused("^std acts on pixels", "predict", std=0.5)
         CALLS["train"](keep_best=False)  # which asks for nothing
 
     def test_are_numbers_as_python_has_them(self):
