@@ -365,6 +365,17 @@ std::optional<bool> GgufFile::flag(std::string_view key) const { return single<b
 std::optional<std::string_view> GgufFile::text(std::string_view key) const {
   return single<std::string_view>(key);
 }
+std::optional<GgufFile::Single> GgufFile::any(std::string_view key) const {
+  const Value* const value = find(key);
+  if (!value || value->is_array) return {};
+  switch (value->type) {
+    case type_text: return text(key);
+    case type_bool: return flag(key);
+    case type_f32:
+    case type_f64: return number(key);
+    default: return integer(key);
+  }
+}
 std::optional<std::vector<int64_t>> GgufFile::integers(std::string_view key) const {
   return array<int64_t>(key);
 }

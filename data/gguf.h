@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "core/shape.h"
@@ -43,6 +44,9 @@ class GgufFile {
   std::optional<double> number(std::string_view key) const;
   std::optional<bool> flag(std::string_view key) const;
   std::optional<std::string_view> text(std::string_view key) const;
+  // The value of a key, of any of these kinds; nothing for an array.
+  using Single = std::variant<int64_t, double, bool, std::string_view>;
+  std::optional<Single> any(std::string_view key) const;
   // Arrays of them.
   std::optional<std::vector<int64_t>> integers(std::string_view key) const;
   std::optional<std::vector<double>> numbers(std::string_view key) const;

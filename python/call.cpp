@@ -79,6 +79,8 @@ void Call::add_model(nb::handle model) {
   if (path.filename() == "config.json") path = path.parent_path();
   if (!std::filesystem::exists(path / "config.json")) return add("model", nb::str(path.c_str()));
   language_model_ = read_pretrained_config(path);
+  for (const std::string& warning : language_model_->warnings)
+    if (PyErr_WarnEx(PyExc_UserWarning, warning.c_str(), 1) < 0) throw nb::python_error();
   add("model", nb::str(language_model_->name.c_str()));
 }
 
@@ -118,7 +120,9 @@ void Call::run(const std::function<void(app::Asked&)>& work) {
   for (const auto& domain : asked.options.domains)
     if (auto* const text = dynamic_cast<Text*>(domain.get())) {
       text->given = tokens_;
-      if (language_model_) text->sizes = language_model_->sizes;
+      if (!language_model_) continue;
+      text->sizes = language_model_->sizes;
+      text->files = language_model_->files;
     }
   if (language_model_) asked.options.class_count_of_weights = language_model_->vocabulary;
   asked.options.domains.add(given_.clone());

@@ -1,6 +1,7 @@
 #include "text/domain.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "data/safetensors.h"
 #include "kernels/linear.h"
@@ -86,8 +87,7 @@ Settings settings_of_sizes(TextModelSizes& o) {
   // A base says its own sizes.
   const ActsWith::Condition no_base{"base", {""}};
   const ActsWith with_text{{"model", text_model_names()}, no_base},
-      with_llama{{"model", names_of<LlamaOptions>()}, no_base},
-      with_gpt{{"model", names_of<Gpt2Options>()}, no_base};
+      with_llama{{"model", names_of<LlamaOptions>()}, no_base};
   static const std::map<std::string, bool> yes_or_no{{"yes", true}, {"no", false}};
   const auto about = [](std::string name, std::string help, auto with) {
     return About{.name = std::move(name),
@@ -116,8 +116,10 @@ Settings settings_of_sizes(TextModelSizes& o) {
       .add(o.heads, count("heads", "Heads of attention", with_text))
       .add(o.width, count("hidden-size", "Channels of a token between the blocks", with_text))
       .add(o.positions,
-           count("positions", "Positions that have an embedding, at least those of --context",
-                 with_gpt))
+           count("positions",
+                 "Tokens of the texts that it is made for, at least --context: a GPT has an "
+                 "embedding of each place",
+                 with_text))
       .add(o.groups, count("groups", "Groups of heads that share keys and values", with_llama))
       .add(o.hidden, count("feed-forward-size", "Channels within the linear layers", with_llama))
       .add(o.head_size,
@@ -125,7 +127,7 @@ Settings settings_of_sizes(TextModelSizes& o) {
       .add(o.norm_eps, number("norm-eps", "Added to the mean square in norms"))
       .add(o.rotary_base, number("rotary-base", "Base of the rotations' frequencies"))
       .add(o.rotary_scaling, std::move(scaling))
-      .add(o.is_tied, yes_or_no, about("tied-head", "The head is the embedding", with_llama))
+      .add(o.is_tied, yes_or_no, about("tied-head", "The head is the embedding", with_text))
       .add(o.has_bias, yes_or_no,
            about("attention-bias", "Queries, keys and values have a bias", with_llama));
   return s;
@@ -170,11 +172,40 @@ bool is_embedding_of_tokens(const std::string& name) {
   return name.ends_with("wte.weight") || name.ends_with("embed_tokens.weight");
 }
 
-// The rows of the embedding, if a file has one.
-std::optional<int64_t> vocabulary_in(const std::string& weights) {
-  const SafetensorsHeader header = read_safetensors_header(weights, is_embedding_of_tokens);
+bool is_embedding_of_positions(const std::string& name) { return name.ends_with("wpe.weight"); }
+
+// The rows of the tensor that is meant, if a file has it.
+std::optional<int64_t> rows_in(const std::string& weights, const Wanted& wanted) {
+  const SafetensorsHeader header = read_safetensors_header(weights, wanted);
   if (header.entries.empty()) return std::nullopt;
   return header.entries.front().shape[0];
+}
+
+std::optional<int64_t> vocabulary_in(const std::string& weights) {
+  return rows_in(weights, is_embedding_of_tokens);
+}
+
+// How long the texts are that the weights in a file were made for, or learned from: as many tokens
+// as a GPT has an embedding for; of a Llama what is said of it, or else the longer one of its
+// name's and of the rows that it has seen.
+std::optional<int64_t> context_of(const std::string& weights, const Metadata& said,
+                                  const TextModelSizes& sizes) {
+  if (const auto positions = rows_in(weights, is_embedding_of_positions)) return positions;
+  const auto model = said.find("model"), rows = said.find("image");
+  if (sizes.positions) return sizes.positions;
+  if (model == said.end() || rows == said.end()) return {};
+  const TextModelOptions named = text_model(model->second);
+  const auto* const llama = std::get_if<LlamaOptions>(&named);
+  if (!llama) return {};
+  int64_t row = 0;
+  std::istringstream(rows->second) >> row;
+  return std::max(llama->context, row);
+}
+
+// The files of a model from elsewhere, which its weights carry on.
+void take_files(const Metadata& said, Metadata& files) {
+  for (const auto& [name, text] : said)
+    if (name.ends_with(".json")) files[name] = text;
 }
 
 // What a file that accrue wrote says of its model.
@@ -196,6 +227,8 @@ PretrainedModel model_said_in(const std::string& weights) {
   PretrainedModel model{.name = text("model"), .vocabulary = *vocabulary};
   for (const Setting& size : settings_of_sizes(model.sizes))
     if (!text(size.about.name).empty()) size.set(text(size.about.name));
+  model.context = context_of(weights, said, model.sizes).value_or(0);
+  take_files(said, model.files);
   return model;
 }
 
@@ -300,12 +333,42 @@ Example Text::example(const Module& network, const DomainModel& about,
 
 TextModelOptions Text::network(const std::string& model, const ModelOptions& options,
                                const BasePtr& opened) const {
-  const auto with = [&](const TextModelOptions& chosen, int64_t vocabulary) {
-    return text_model_for(chosen, vocabulary, options.image[0], options.dropout);
-  };
-  if (!opened) return with(text_model(model, sizes), options.classes);
-  const PretrainedModel& there = opened->model();
-  return with(text_model(there.name, there.sizes), there.vocabulary);
+  const int64_t T = options.image[0];
+  TextModelOptions chosen =
+      opened ? text_model(opened->model().name, opened->model().sizes) : text_model(model, sizes);
+  if (const auto context = context_of_weights(opened)) {
+    std::visit([&](auto& o) { o.context = *context; }, chosen);
+    check(T <= *context || std::holds_alternative<LlamaOptions>(chosen),
+          "rows of {} tokens, but the model of {} has an embedding for {} positions: expected a "
+          "--context of {} at most",
+          T, opened ? base : weights_.file, *context, *context);
+  }
+  return text_model_for(chosen, opened ? opened->model().vocabulary : options.classes, T,
+                        options.dropout);
+}
+
+std::optional<int64_t> Text::context_of_weights(const BasePtr& opened) const {
+  if (!opened) return weights_.context;
+  const int64_t context = opened->model().context;
+  return context > 0 ? std::optional(context) : std::nullopt;
+}
+
+void Text::remember(const std::string& weights, const Metadata& said) {
+  weights_ = {weights, context_of(weights, said, sizes)};
+  take_files(said, files);
+}
+
+std::vector<std::string> Text::warnings(const std::string& model, const Dataset& data) const {
+  const BasePtr opened = base.empty() ? nullptr : open_base();
+  std::vector<std::string> all = opened ? opened->model().warnings : std::vector<std::string>{};
+  const int64_t texts = data.has("lengths") ? data.field("lengths").values.size(1) : 1;
+  const int64_t T = data.field("tokens").values.size(1) / texts;
+  const bool is_limited = std::holds_alternative<Gpt2Options>(text_model(model));
+  if (const auto context = context_of_weights(opened); context && T > *context && !is_limited)
+    all.push_back(fmt::format(
+        "rows of {} tokens, but the model of {} is made for {}: what is beyond is new to it", T,
+        opened ? base : weights_.file, *context));
+  return all;
 }
 
 ObjectivePtr Text::objective(const Dataset& data) const {

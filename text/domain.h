@@ -24,6 +24,8 @@ class Text : public Domain {
   std::optional<double> similarity_scale;  // none: that of TextPairOptions
   std::string tokenizer = "bytes";         // of texts that no corpus has been made of
   Corpora given;                           // what a caller has in memory, the data set `tokens`
+  Metadata
+      files;  // of a model from elsewhere (PretrainedModel::files), carried on with its weights
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Text>(*this); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Text&>(other); }
@@ -41,6 +43,10 @@ class Text : public Domain {
   ObjectivePtr objective(const Dataset& data) const override;
   // A vocabulary may be padded beyond the tokenizer's, as llm.c's is.
   std::optional<int64_t> classes_in(const std::string& weights) const override;
+  // What they are of, and the files that they carry on.
+  void remember(const std::string& weights, const Metadata& said) override;
+  Metadata remembered() const override { return files; }
+  std::vector<std::string> warnings(const std::string& model, const Dataset& data) const override;
   Descriptions descriptions() const override;
   Claim claim(const std::string& data) const override;
   std::vector<std::string> data_sets() const override;
@@ -53,6 +59,8 @@ class Text : public Domain {
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
 
  private:
+  // The tokens of the texts that given weights, or the base, are made for, if they say it.
+  std::optional<int64_t> context_of_weights(const BasePtr& opened) const;
   Corpora corpora(const std::string& data) const;
 
   // Texts that have been made tokens, which took a while.
@@ -61,6 +69,11 @@ class Text : public Domain {
     CorpusPtr corpus;
   };
   mutable Prepared prepared_;
+  struct Weights {
+    std::string file;
+    std::optional<int64_t> context;
+  };
+  Weights weights_;  // that it begins with
 };
 
 inline constexpr const char* given_tokens = "tokens";

@@ -4,10 +4,12 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "kernels/rotary.h"
+#include "text/config_file.h"
 
 namespace accrue {
 namespace {
@@ -31,28 +33,12 @@ constexpr std::array<NamePair, 9> layer_names{{{"self_attn.q_proj", "attn_q"},
                                                {"post_attention_layernorm", "ffn_norm"}}};
 constexpr const char* frequencies_name = "rope_freqs.weight";
 
-// The keys of an architecture that are read here, or do not change what the model computes.
-const std::set<std::string_view> known_keys{"attention.head_count",
-                                            "attention.head_count_kv",
-                                            "attention.key_length",
-                                            "attention.layer_norm_rms_epsilon",
-                                            "attention.value_length",
-                                            "block_count",
-                                            "context_length",
-                                            "embedding_length",
-                                            "feed_forward_length",
-                                            "rope.dimension_count",
-                                            "rope.freq_base",
-                                            "rope.scale_linear",
-                                            "rope.scaling.factor",
-                                            "rope.scaling.finetuned",
-                                            "rope.scaling.original_context_length",
-                                            "rope.scaling.type",
-                                            "tensor_data_layout",
-                                            "vocab_size"};
-// The keys with which a model does without something: their value is 0.
-const std::set<std::string_view> keys_of_absent_parts{"attention.sliding_window", "expert_count",
-                                                      "expert_used_count"};
+// As tables of keys take it.
+nlohmann::json value_of(const GgufFile& file, std::string_view key) {
+  const auto value = file.any(key);
+  if (!value) return "an array";
+  return std::visit([](auto x) { return nlohmann::json(x); }, *value);
+}
 
 // The keys of a file's architecture.
 class GgufConfig {
@@ -66,7 +52,11 @@ class GgufConfig {
 
   bool is_qwen() const { return architecture_ == "qwen2"; }
   std::string path() const { return file_.path().string(); }
-  std::string key(std::string_view name) const { return fmt::format("{}.{}", architecture_, name); }
+  // The full name of a key that is read.
+  std::string key(std::string_view name) const {
+    gguf_architecture_keys().check_is_read(name);
+    return fmt::format("{}.{}", architecture_, name);
+  }
 
   int64_t count(std::string_view name, std::optional<int64_t> otherwise = {}) const {
     const std::string full = key(name);
@@ -86,16 +76,19 @@ class GgufConfig {
     const auto narrow = static_cast<float>(value);
     return narrow == value ? std::stod(fmt::format("{}", narrow)) : value;
   }
-  void refuse_unknown_keys() const {
-    const std::string prefix = key("");
+  // Throws Error for what is not there; returns warnings of keys that are not known.
+  std::vector<std::string> judge_keys() const {
+    std::vector<std::string> warnings;
+    const std::string prefix = architecture_ + ".";
     for (const std::string_view full : file_.keys()) {
-      if (!full.starts_with(prefix)) continue;
-      const std::string_view name = full.substr(prefix.size());
-      if (known_keys.contains(name)) continue;
-      const bool may_be_absent = keys_of_absent_parts.contains(name);
-      check(may_be_absent && file_.integer(full) == 0,
-            "'{}' has the key '{}', of something that this program does not have", path(), full);
+      const nlohmann::json value = value_of(file_, full);
+      const std::string where = fmt::format("'{}': ", path());
+      if (full.starts_with(prefix))
+        gguf_architecture_keys().judge(where + prefix, full.substr(prefix.size()), value);
+      else if (std::string warning = gguf_other_keys().judge(where, full, value); !warning.empty())
+        warnings.push_back(std::move(warning));
     }
+    return warnings;
   }
 
   int64_t heads() const { return count("attention.head_count"); }
@@ -204,7 +197,7 @@ PretrainedModel read_gguf_config(const GgufFile& file) {
   const GgufConfig config(file);
   const int64_t parts = file.integer("split.count").value_or(1);
   check(parts <= 1, "'{}' is one of {} files of a model: expected one file", config.path(), parts);
-  config.refuse_unknown_keys();
+  std::vector<std::string> warnings = config.judge_keys();
   const GgufTensor& embedding = file.tensor("token_embd.weight");
   check(embedding.shape.rank() == 2, "'{}': the tensor '{}' is {}, expected a matrix",
         config.path(), embedding.name, embedding.shape);
@@ -212,20 +205,29 @@ PretrainedModel read_gguf_config(const GgufFile& file) {
   const int64_t layers = config.count("block_count");
   const bool has_bias = file.find_tensor("blk.0.attn_q.bias") != nullptr;
   check_tensors(file, layers, has_bias);
-  return {.name = "tinyllama",
-          .sizes = {.layers = layers,
-                    .heads = config.heads(),
-                    .width = config.count("embedding_length"),
-                    .groups = config.groups(),
-                    .hidden = config.count("feed_forward_length"),
-                    .head_size = config.head_size(),
-                    .norm_eps = config.number("attention.layer_norm_rms_epsilon"),
-                    .rotary_base = config.rotary_base(),
-                    .rotary_scaling = config.rotary_scaling(),
-                    .is_tied = file.find_tensor("output.weight") == nullptr,
-                    .has_bias = has_bias},
-          .vocabulary = vocabulary,
-          .context = config.count("context_length", 2048)};
+  const int64_t context = config.count("context_length", 2048);
+  PretrainedModel model{.name = "tinyllama",
+                        .sizes = {.layers = layers,
+                                  .heads = config.heads(),
+                                  .width = config.count("embedding_length"),
+                                  .positions = context,
+                                  .groups = config.groups(),
+                                  .hidden = config.count("feed_forward_length"),
+                                  .head_size = config.head_size(),
+                                  .norm_eps = config.number("attention.layer_norm_rms_epsilon"),
+                                  .rotary_base = config.rotary_base(),
+                                  .rotary_scaling = config.rotary_scaling(),
+                                  .is_tied = file.find_tensor("output.weight") == nullptr,
+                                  .has_bias = has_bias},
+                        .vocabulary = vocabulary,
+                        .context = context,
+                        .warnings = std::move(warnings)};
+  const TextEnds ends{file.integer("tokenizer.ggml.bos_token_id"),
+                      file.integer("tokenizer.ggml.eos_token_id")};
+  const TextModelOptions options =
+      text_model_for(text_model(model.name, model.sizes), vocabulary, context);
+  model.files = pretrained_files(options, DType::f32, ends, {});
+  return model;
 }
 
 GgufParameter find_gguf_parameter(const GgufFile& file, const std::string& name,

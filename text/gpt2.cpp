@@ -69,6 +69,7 @@ Gpt2::Gpt2(const Gpt2Options& options)
     : options_(options),
       wte_{{options.vocabulary, options.width}, Init::normal(gpt2_deviation), {}},
       wpe_{{options.context, options.width}, Init::normal(gpt2_deviation), {}},
+      head_{{options.vocabulary, options.width}, Init::normal(gpt2_deviation), {}},
       drop_(options.dropout, 0),
       ln_f_(options.width) {
   const Gpt2Options& o = options_;
@@ -84,6 +85,7 @@ Gpt2::Gpt2(const Gpt2Options& options)
     declare(fmt::format("transformer.h.{}", i), *blocks_.back());
   }
   declare("transformer.ln_f", ln_f_);
+  if (!o.is_tied) declare("lm_head.weight", head_);
 }
 
 Gpt2::~Gpt2() = default;

@@ -10,13 +10,14 @@ struct Gpt2Options {
   int64_t width = 768;         // E, a multiple of heads
   int64_t layers = 12, heads = 12;
   double dropout = 0;
+  bool is_tied = true;  // the head is the embedding
 };
 
 // GPT-2 (Radford et al., "Language models are unsupervised multitask learners", 2019), as
 // transformers' GPT2LMHeadModel computes it:
 //   x = wte[token] + wpe[position]
 //   x += c_proj(attention(c_attn(ln_1(x))));  x += c_proj(gelu_tanh(c_fc(ln_2(x))))  in each layer
-//   logits = ln_f(x) wte^T
+//   logits = ln_f(x) wte^T, or ln_f(x) lm_head^T with a head of its own
 // Dropout is applied to the first x and to what is added to it, but not to the attention's
 // probabilities, which never exist as a whole. Parameters have transformers' names and layout: the
 // weights of its Conv1D are [in, out]. Weights are drawn from N(0, 0.02), of which those of c_proj
@@ -28,14 +29,14 @@ class Gpt2 : public LanguageModel {
   ~Gpt2() override;
   Tensor states(const TokenRows& rows, const Pass& pass,
                 const KeyValueCachePtr& cache) const override;
-  const Tensor& head() const override { return wte_.tensor; }
+  const Tensor& head() const override { return (options_.is_tied ? wte_ : head_).tensor; }
   int64_t context() const override { return options_.context; }
   std::string describe() const override;
 
  private:
   class Block;
   const Gpt2Options options_;
-  Parameter wte_, wpe_;
+  Parameter wte_, wpe_, head_;
   Dropout drop_;
   std::vector<std::unique_ptr<Block>> blocks_;
   LayerNorm ln_f_;

@@ -93,9 +93,9 @@ TextModelOptions text_model(const std::string& name, const TextModelSizes& sizes
         const int64_t width = o.width;
         o.layers = sizes.layers.value_or(o.layers);
         o.width = sizes.width.value_or(width);
-        if constexpr (std::is_same_v<Options, Gpt2Options>) {
-          o.context = sizes.positions.value_or(o.context);
-        } else {
+        o.context = sizes.positions.value_or(o.context);
+        o.is_tied = sizes.is_tied.value_or(o.is_tied);
+        if constexpr (std::is_same_v<Options, LlamaOptions>) {
           o.groups = sizes.groups.value_or(sizes.heads.value_or(o.groups));
           // In the same proportion, to whole vectors.
           o.hidden = sizes.hidden.value_or((o.hidden * o.width / width + 7) / 8 * 8);
@@ -103,7 +103,6 @@ TextModelOptions text_model(const std::string& name, const TextModelSizes& sizes
           o.norm_eps = sizes.norm_eps.value_or(o.norm_eps);
           o.rotary.base = sizes.rotary_base.value_or(o.rotary.base);
           if (!sizes.rotary_scaling.empty()) read_scaling(sizes.rotary_scaling, o.rotary);
-          o.is_tied = sizes.is_tied.value_or(o.is_tied);
           o.has_bias = sizes.has_bias.value_or(o.has_bias);
         }
         o.heads = sizes.heads.value_or(o.heads);
@@ -114,9 +113,13 @@ TextModelOptions text_model(const std::string& name, const TextModelSizes& sizes
 
 TextModelOptions text_model_for(TextModelOptions options, int64_t vocabulary, int64_t context,
                                 double dropout) {
-  std::visit([&](auto& o) { o.vocabulary = vocabulary; }, options);
+  std::visit(
+      [&](auto& o) {
+        o.vocabulary = vocabulary;
+        o.context = std::max(o.context, context);
+      },
+      options);
   if (auto* gpt2 = std::get_if<Gpt2Options>(&options)) {
-    gpt2->context = std::max(gpt2->context, context);
     gpt2->dropout = dropout;
   } else {
     check(dropout == 0, "Llama has no dropout: expected a dropout of 0");

@@ -21,17 +21,21 @@ using TextModelOptions = std::variant<Gpt2Options, LlamaOptions>;
 // qwen2-0.5b.
 std::vector<std::string> text_model_names();
 
-// What is otherwise than in a model of that name; positions are of GPTs, all after it of Llamas.
+// What is otherwise than in a model of that name. Positions are those of the texts that it is made
+// for, of which GPTs have an embedding.
 struct TextModelSizes {
-  std::optional<int64_t> layers, heads, width, positions, groups, hidden, head_size;
+  std::optional<int64_t> layers, heads, width, positions;
+  // A GPT has none of these.
+  std::optional<int64_t> groups, hidden, head_size;
   std::optional<double> norm_eps, rotary_base;
   std::string rotary_scaling;  // "llama3:32:1:4:8192", "linear:4", "none"
-  std::optional<bool> is_tied, has_bias;
+  std::optional<bool> is_tied;
+  std::optional<bool> has_bias;  // of Llamas
 };
 // Throws Error for a name that is none of them.
 TextModelOptions text_model(const std::string& name, const TextModelSizes& sizes = {});
 
-// For rows of this many tokens of a vocabulary.
+// For rows of this many tokens of a vocabulary, which it is then made for at least.
 TextModelOptions text_model_for(TextModelOptions options, int64_t vocabulary, int64_t context,
                                 double dropout = 0);
 // With a base its parameters are the base's; with adapters if LoRA has a rank.

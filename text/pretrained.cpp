@@ -1,14 +1,15 @@
 #include "text/pretrained.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "data/strict_json.h"
+#include "text/config_file.h"
 #include "train/weights.h"
 
 namespace accrue {
@@ -25,150 +26,120 @@ std::string content_of(const std::filesystem::path& file) {
   return text.str();
 }
 
-Json read_json(const std::filesystem::path& file) {
+Json parse_config(const std::string& text, const std::string& where) {
   constexpr int most_levels = 16;
   constexpr int64_t most_elements = 1 << 16;
-  return parse_strict_json(content_of(file), most_levels, file.string(), most_elements);
+  return parse_strict_json(text, most_levels, where, most_elements);
 }
 
-// The fields of a config.json.
-class Config {
- public:
-  explicit Config(const std::filesystem::path& file)
-      : file_(file.string()), json_(read_json(file)) {
-    check(json_.is_object(), "{}: expected an object", file_);
-  }
+Json read_json(const std::filesystem::path& file) {
+  return parse_config(content_of(file), file.string());
+}
 
-  bool has(const char* name) const { return !(*this)[name].is_null(); }
-  // Null if there is none.
-  const Json& operator[](const char* name) const {
-    static const Json none;
-    const auto found = json_.find(name);
-    return found == json_.end() ? none : *found;
-  }
+constexpr const char *config_name = "config.json", *generation_name = "generation_config.json";
 
-  int64_t count(const char* name, std::optional<int64_t> otherwise = {}) const {
-    if (!has(name) && otherwise) return *otherwise;
-    check(has(name) && json_[name].is_number_integer() && json_[name] > 0,
-          "{}: expected a whole number above 0 as {}", file_, name);
-    return json_[name];
-  }
-  double number(const Json& in, const char* name, double otherwise) const {
-    if (!in.contains(name) || in[name].is_null()) return otherwise;
-    check(in[name].is_number() && in[name] > 0, "{}: expected a number above 0 as {}", file_, name);
-    return in[name];
-  }
-  double number(const char* name, double otherwise) const { return number(json_, name, otherwise); }
-  bool flag(const char* name, bool otherwise) const {
-    if (!has(name)) return otherwise;
-    check(json_[name].is_boolean(), "{}: expected true or false as {}", file_, name);
-    return json_[name];
-  }
-  std::string word(const Json& in, const char* name, std::string otherwise) const {
-    if (!in.contains(name) || in[name].is_null()) return otherwise;
-    check(in[name].is_string(), "{}: expected a text as {}", file_, name);
-    return in[name];
-  }
-  std::string word(const char* name, std::string otherwise) const {
-    return word(json_, name, std::move(otherwise));
-  }
-  // Throws Error unless a field has one of these values, or is not there.
-  void require(const char* name, const std::set<std::string>& values) const {
-    const std::string value = word(name, *values.begin());
-    check(values.contains(value), "{}: {} is {}, expected {}", file_, name, value,
-          fmt::join(values, " or "));
-  }
-  void require_false(const char* name) const {
-    check(!flag(name, false), "{}: {} is true, which this program does not have", file_, name);
-  }
-  const std::string& file() const { return file_; }
-
- private:
-  std::string file_;
-  Json json_;
-};
-
-PretrainedModel gpt2_of(const Config& config) {
-  config.require("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
-  config.require_false("scale_attn_by_inverse_layer_idx");
-  check(config.number("layer_norm_epsilon", 1e-5) == 1e-5,
-        "{}: layer_norm_epsilon is {}, expected 1e-05", config.file(),
-        config.number("layer_norm_epsilon", 0));
-  const int64_t width = config.count("n_embd", 768), positions = config.count("n_positions", 1024);
+PretrainedModel gpt2_of(const ConfigFile& config) {
+  // transformers takes the names of other models, too, and sets them last.
+  const auto size = [&](const char* name, const char* other_name, int64_t otherwise) {
+    const int64_t value = config.count(name, config.count(other_name, otherwise));
+    check(config.count(other_name, value) == value, "{}: {} is {}, but {} is {}: expected the same",
+          config.where(), name, value, other_name, config.count(other_name, value));
+    return value;
+  };
+  const int64_t width = size("n_embd", "hidden_size", 768),
+                positions = size("n_positions", "max_position_embeddings", 1024);
   check(config.count("n_inner", 4 * width) == 4 * width, "{}: n_inner is {}, expected {}",
-        config.file(), config.count("n_inner", 0), 4 * width);
+        config.where(), config.count("n_inner", 4 * width), 4 * width);
   return {.name = "gpt2",
-          .sizes = {.layers = config.count("n_layer", 12),
-                    .heads = config.count("n_head", 12),
+          .sizes = {.layers = size("n_layer", "num_hidden_layers", 12),
+                    .heads = size("n_head", "num_attention_heads", 12),
                     .width = width,
-                    .positions = positions},
+                    .positions = positions,
+                    .is_tied = config.flag("tie_word_embeddings", true)},
           .vocabulary = config.count("vocab_size", 50257),
           .context = positions};
 }
 
-// transformers 5 has one object for base and scaling; before, two fields.
-std::string rotary_scaling_of(const Config& config, const Json& said) {
-  const std::string kind = config.word(said, "rope_type", config.word(said, "type", "default"));
-  if (kind == "default") return "none";
-  const double factor = config.number(said, "factor", 1);
-  if (kind == "linear") return fmt::format("linear:{}", factor);
-  check(kind == "llama3", "{}: rotations are scaled by '{}', expected default, linear or llama3",
-        config.file(), kind);
-  return fmt::format("llama3:{}:{}:{}:{}", factor, config.number(said, "low_freq_factor", 1),
-                     config.number(said, "high_freq_factor", 4),
-                     config.number(said, "original_max_position_embeddings", 8192));
+// transformers 5 has one object for base and scaling; before, two fields, which win if both are
+// there.
+ConfigFile rotations_in(const ConfigFile& config) {
+  for (const char* const name : {"rope_scaling", "rope_parameters"})
+    if (config.has(name) && config[name] != Json::object())
+      return {fmt::format("{}: {}", config.where(), name), config[name], rotary_keys()};
+  return {config.where(), Json::object(), rotary_keys()};
 }
 
-PretrainedModel llama_of(const Config& config, bool is_qwen) {
-  config.require("hidden_act", {"silu"});
-  for (const char* absent : {"attention_bias", "mlp_bias", "use_sliding_window"})
-    config.require_false(absent);
-  const Json nothing = Json::object();
-  const Json& rotary = config.has("rope_parameters") ? config["rope_parameters"]
-                       : config.has("rope_scaling")  ? config["rope_scaling"]
-                                                     : nothing;
-  const int64_t heads = config.count("num_attention_heads"), width = config.count("hidden_size");
-  return {.name = "tinyllama",
-          .sizes = {.layers = config.count("num_hidden_layers"),
-                    .heads = heads,
-                    .width = width,
-                    .groups = config.count("num_key_value_heads", heads),
-                    .hidden = config.count("intermediate_size"),
-                    .head_size = config.count("head_dim", width / heads),
-                    .norm_eps = config.number("rms_norm_eps", 1e-6),
-                    .rotary_base =
-                        config.number(rotary, "rope_theta", config.number("rope_theta", 10000)),
-                    .rotary_scaling = rotary_scaling_of(config, rotary),
-                    .is_tied = config.flag("tie_word_embeddings", false),
-                    .has_bias = is_qwen},
-          .vocabulary = config.count("vocab_size"),
-          .context = config.count("max_position_embeddings", 2048)};
+std::string rotary_scaling_of(const ConfigFile& said, int64_t positions) {
+  const std::string kind = said.word("rope_type", said.word("type", "default"));
+  if (kind == "default") return "none";
+  check(kind == "linear" || kind == "llama3",
+        "{}: rotations are scaled by '{}', expected default, linear or llama3", said.where(), kind);
+  if (kind == "linear") return fmt::format("linear:{}", said.number("factor"));
+  return fmt::format("llama3:{}:{}:{}:{}", said.number("factor"), said.number("low_freq_factor"),
+                     said.number("high_freq_factor"),
+                     said.number("original_max_position_embeddings", double(positions)));
+}
+
+PretrainedModel llama_of(const ConfigFile& config, bool is_qwen) {
+  const ConfigFile rotations = rotations_in(config);
+  const int64_t heads = config.count("num_attention_heads"), width = config.count("hidden_size"),
+                positions = config.count("max_position_embeddings", is_qwen ? 32768 : 2048);
+  const Json& kinds = config["layer_types"];
+  check(std::ranges::all_of(kinds, [](const Json& kind) { return kind == "full_attention"; }),
+        "{}: layer_types is {}, expected full_attention alone", config.where(), kinds.dump());
+  return {
+      .name = "tinyllama",
+      .sizes = {.layers = config.count("num_hidden_layers"),
+                .heads = heads,
+                .width = width,
+                .positions = positions,
+                .groups = config.count("num_key_value_heads", heads),
+                .hidden = config.count("intermediate_size"),
+                .head_size = config.count("head_dim", width / heads),
+                .norm_eps = config.number("rms_norm_eps", 1e-6),
+                .rotary_base = rotations.number("rope_theta", config.number("rope_theta", 10000)),
+                .rotary_scaling = rotary_scaling_of(rotations, positions),
+                .is_tied = config.flag("tie_word_embeddings", false),
+                .has_bias = is_qwen},
+      .vocabulary = config.count("vocab_size"),
+      .context = positions};
+}
+
+// What the text of a config.json says. `where` names it.
+PretrainedModel model_in(const std::string& text, const std::string& where) {
+  const Json json = parse_config(text, where);
+  check(json.is_object(), "{}: expected an object", where);
+  const auto type = json.find("model_type");
+  const std::string kind =
+      type != json.end() && type->is_string() ? type->get<std::string>() : "nothing";
+  check(kind == "gpt2" || kind == "llama" || kind == "qwen2",
+        "{}: model_type is {}, expected gpt2, llama or qwen2", where, kind);
+  const ConfigFile config(where, json,
+                          kind == "gpt2"    ? gpt2_keys()
+                          : kind == "llama" ? llama_keys()
+                                            : qwen2_keys());
+  PretrainedModel model = kind == "gpt2" ? gpt2_of(config) : llama_of(config, kind == "qwen2");
+  model.files[config_name] = text;
+  model.warnings = config.warnings();
+  return model;
 }
 
 constexpr std::string_view peft_prefix = "base_model.model.";
 
-LoraOptions lora_of(const Config& config) {
-  config.require("peft_type", {"LORA"});
-  config.require("bias", {"none"});
-  for (const char* absent : {"use_dora", "lora_bias", "use_qalora"}) config.require_false(absent);
-  for (const char* absent : {"rank_pattern", "alpha_pattern", "layers_to_transform",
-                             "modules_to_save", "exclude_modules", "target_parameters"})
-    check(!config.has(absent) || config[absent].empty(),
-          "{}: {} is {}, which this program does not have", config.file(), absent,
-          config[absent].dump());
-  LoraOptions o{.rank = config.count("r"),
+LoraOptions lora_of(const ConfigFile& config) {
+  LoraOptions o{.rank = config.count("r", 8),
                 .alpha = config.number("lora_alpha", 8),
                 .rank_stabilized = config.flag("use_rslora", false)};
   const Json none = Json::array(), &dropout = config["lora_dropout"];
-  check(!config.has("lora_dropout") || (dropout.is_number() && dropout >= 0 && dropout < 1),
-        "{}: expected a number in [0, 1) as lora_dropout", config.file());
-  if (config.has("lora_dropout") && dropout > 0) o.dropout = dropout.get<double>();
+  check(dropout.is_null() || (dropout.is_number() && dropout >= 0 && dropout < 1),
+        "{}: expected a number in [0, 1) as lora_dropout", config.where());
+  if (!dropout.is_null() && dropout > 0) o.dropout = dropout.get<double>();
   const Json& targets = config.has("target_modules") ? config["target_modules"] : none;
   if (targets == "all-linear") o.targets = {"all"};
   else
     check(targets.is_array() &&
               std::ranges::all_of(targets, [](const Json& t) { return t.is_string(); }),
-          "{}: expected names of layers or all-linear as target_modules, not {}", config.file(),
+          "{}: expected names of layers or all-linear as target_modules, not {}", config.where(),
           targets.dump());
   if (targets.is_array()) o.targets = targets.get<std::vector<std::string>>();
   return o;
@@ -198,36 +169,73 @@ std::set<std::filesystem::path> weights_in(const std::filesystem::path& director
 }  // namespace
 
 PretrainedModel read_pretrained_config(const std::filesystem::path& directory) {
-  const Config config(directory / "config.json");
-  const std::string type = config.word("model_type", "nothing");
-  if (type == "gpt2") return gpt2_of(config);
-  check(type == "llama" || type == "qwen2", "{}: model_type is {}, expected gpt2, llama or qwen2",
-        config.file(), type);
-  return llama_of(config, type == "qwen2");
+  const auto file = directory / config_name, generation = directory / generation_name;
+  PretrainedModel model = model_in(content_of(file), file.string());
+  std::error_code ignored;
+  if (!std::filesystem::exists(generation, ignored)) return model;
+  const std::string text = content_of(generation), where = generation.string();
+  std::ranges::copy(ConfigFile(where, parse_config(text, where), generation_keys()).warnings(),
+                    std::back_inserter(model.warnings));
+  model.files[generation_name] = text;
+  return model;
 }
+
+namespace {
+
+constexpr const char* head_name = "lm_head.weight";
+
+// The head of a model whose head is the embedding: transformers leaves it out, or stores it twice.
+void take_tied_head(const std::filesystem::path& directory, NamedTensors& all) {
+  const auto head = std::ranges::find(all, head_name, &NamedTensors::value_type::first);
+  if (head == all.end()) return;
+  const auto embedding = std::ranges::find_if(all, [](const auto& named) {
+    return named.first.ends_with("wte.weight") || named.first.ends_with("embed_tokens.weight");
+  });
+  const auto bytes_in = [](const Tensor& x) {
+    const auto* const bytes = static_cast<const std::byte*>(x.view().data);
+    return std::span(bytes, bytes_of(x.dtype(), x.numel()));
+  };
+  check(embedding == all.end() ||
+            (head->second.dtype() == embedding->second.dtype() &&
+             std::ranges::equal(bytes_in(head->second), bytes_in(embedding->second))),
+        "{}: {} differs from the embedding, but config.json says that it is the embedding: "
+        "expected tie_word_embeddings false there, or weights without {}",
+        directory.string(), head_name, head_name);
+  all.erase(head);
+}
+
+}  // namespace
 
 NamedTensors read_pretrained_weights(const std::filesystem::path& directory,
                                      const PretrainedModel& model) {
-  const bool is_gpt2 = model.name == "gpt2", is_tied = is_gpt2 || *model.sizes.is_tied;
+  const bool is_gpt2 = model.name == "gpt2";
   const auto wanted = [&](const std::string& name) {
-    if (is_tied && name == "lm_head.weight") return false;
-    if (name.ends_with(".rotary_emb.inv_freq")) return false;
-    return is_weight(name);
+    return !name.ends_with(".rotary_emb.inv_freq") && is_weight(name);
   };
   NamedTensors all;
   for (const auto& file : weights_in(directory))
     for (auto& [name, tensor] : read_safetensors(file, Category::parameters, nullptr, wanted)) {
-      const bool lacks_word = is_gpt2 && !name.starts_with("transformer.");
+      const bool lacks_word = is_gpt2 && name != head_name && !name.starts_with("transformer.");
       all.emplace_back((lacks_word ? "transformer." : "") + name, std::move(tensor));
     }
+  if (*model.sizes.is_tied) take_tied_head(directory, all);
   return all;
 }
 
-std::string pretrained_config(const TextModelOptions& model, DType dtype, int32_t end_of_text) {
+namespace {
+
+const char* name_of_type(DType dtype) {
+  return dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
+}
+
+OrderedJson id_or_null(std::optional<int64_t> id) {
+  return id ? OrderedJson(*id) : OrderedJson(nullptr);
+}
+
+}  // namespace
+
+std::string pretrained_config(const TextModelOptions& model, DType dtype, const TextEnds& ends) {
   OrderedJson json;
-  const std::string type = dtype == DType::bf16  ? "bfloat16"
-                           : dtype == DType::f16 ? "float16"
-                                                 : "float32";
   if (const auto* gpt2 = std::get_if<Gpt2Options>(&model)) {
     json = {{"architectures", {"GPT2LMHeadModel"}},
             {"model_type", "gpt2"},
@@ -238,7 +246,7 @@ std::string pretrained_config(const TextModelOptions& model, DType dtype, int32_
             {"n_head", gpt2->heads},
             {"activation_function", "gelu_new"},
             {"layer_norm_epsilon", 1e-5},
-            {"tie_word_embeddings", true}};
+            {"tie_word_embeddings", gpt2->is_tied}};
   } else {
     const auto& o = std::get<LlamaOptions>(model);
     const int64_t head_size = o.head_size > 0 ? o.head_size : o.width / o.heads;
@@ -266,13 +274,45 @@ std::string pretrained_config(const TextModelOptions& model, DType dtype, int32_
     else if (o.rotary.linear_factor != 1)
       json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", o.rotary.linear_factor}};
   }
-  json["bos_token_id"] = json["eos_token_id"] = end_of_text;
-  json["torch_dtype"] = type;
+  json["bos_token_id"] = id_or_null(ends.begin);
+  json["eos_token_id"] = id_or_null(ends.end);
+  json["torch_dtype"] = name_of_type(dtype);
   return json.dump(2) + "\n";
 }
 
+namespace {
+
+// Training changes neither sizes nor what is computed from them; but a Llama may have been trained
+// on longer rows than it was made for.
+bool describes(const PretrainedModel& imported, TextModelOptions model) {
+  const TextModelOptions there =
+      text_model_for(text_model(imported.name, imported.sizes), imported.vocabulary, 1);
+  if (auto* const llama = std::get_if<LlamaOptions>(&model)) llama->context = imported.context;
+  return pretrained_config(there, DType::f32, {}) == pretrained_config(model, DType::f32, {});
+}
+
+}  // namespace
+
+Metadata pretrained_files(const TextModelOptions& model, DType dtype, const TextEnds& ends,
+                          const Metadata& imported) {
+  Metadata files = imported;
+  const auto config = files.find(config_name);
+  if (config == files.end() || !describes(model_in(config->second, config_name), model)) {
+    files[config_name] = pretrained_config(model, dtype, ends);
+    return files;
+  }
+  OrderedJson json = parse_own_json(config->second);
+  const bool has_new_name = json.contains("dtype");
+  if (has_new_name) json["dtype"] = name_of_type(dtype);
+  if (!has_new_name || json.contains("torch_dtype")) json["torch_dtype"] = name_of_type(dtype);
+  config->second = json.dump(2) + "\n";
+  return files;
+}
+
 PretrainedAdapters read_pretrained_adapters(const std::filesystem::path& directory) {
-  PretrainedAdapters found{.options = lora_of(Config(directory / "adapter_config.json"))};
+  const auto config = directory / "adapter_config.json";
+  PretrainedAdapters found{
+      .options = lora_of(ConfigFile(config.string(), read_json(config), lora_keys()))};
   const auto file = directory / "adapter_model.safetensors";
   for (auto& [name, tensor] : read_safetensors(file)) {
     check(name.starts_with(peft_prefix) && is_of_adapter(name),

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "data/safetensors.h"
 #include "text/models.h"
@@ -17,20 +19,36 @@ struct PretrainedModel {
   std::string name;
   TextModelSizes sizes;
   int64_t vocabulary, context;
+  // The texts of config.json and, if it is there, of generation_config.json, for who gives the
+  // model back.
+  Metadata files{};
+  std::vector<std::string> warnings{};  // of keys that are not known (text/config_file.h)
 };
 // Reads GPT2LMHeadModel, LlamaForCausalLM and Qwen2ForCausalLM. Throws Error for another
-// architecture and for what these models here do not have, such as another activation.
+// architecture and for what these models here do not have, such as another activation
+// (text/config_file.h).
 PretrainedModel read_pretrained_config(const std::filesystem::path& directory);
 
 // The tensors of a language model's parameters by their names here, without what transformers
 // stores beside them: masks, and a head that is the embedding. GPT-2's files may leave out the
-// first word of names, "transformer".
+// first word of names, "transformer". Throws Error for a head that should be the embedding, but
+// differs from it.
 NamedTensors read_pretrained_weights(const std::filesystem::path& directory,
                                      const PretrainedModel& model);
 
+// The tokens that begin and end a text, as configurations have them.
+struct TextEnds {
+  std::optional<int64_t> begin{}, end{};
+};
 // The text of a config.json for a model, from which transformers' AutoModelForCausalLM makes the
 // same. `dtype` is that of the weights beside it.
-std::string pretrained_config(const TextModelOptions& model, DType dtype, int32_t end_of_text);
+std::string pretrained_config(const TextModelOptions& model, DType dtype,
+                              const TextEnds& ends = {});
+// The files of a model beside its weights: those that it came with (PretrainedModel::files), with
+// the type of the weights; in place of a config.json that is not there, or is of another model,
+// that of pretrained_config().
+Metadata pretrained_files(const TextModelOptions& model, DType dtype, const TextEnds& ends,
+                          const Metadata& imported);
 
 // Adapters as PEFT keeps them: a directory of adapter_config.json and adapter_model.safetensors.
 struct PretrainedAdapters {

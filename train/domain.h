@@ -93,6 +93,12 @@ class Domain {
   // The number of classes that a file of weights has, where its network may have more of them than
   // the data.
   virtual std::optional<int64_t> classes_in(const std::string& weights) const;
+  // Takes what a file of weights, and what it says, tell of their network beyond the values of
+  // settings; and gives what the files of what comes of them shall say, beside those.
+  virtual void remember(const std::string&, const Metadata&) {}
+  virtual Metadata remembered() const { return {}; }
+  // What is odd about data for one of its models, without being an error.
+  virtual std::vector<std::string> warnings(const std::string&, const Dataset&) const { return {}; }
   // The meaning of its scores and of its players' terms, by their names.
   virtual Descriptions descriptions() const { return {}; }
   // Throws Error for a run of so many windows that makes no sense for its models.

@@ -153,6 +153,9 @@ Datasets load_data(const Options& options, DataUse use) {
   options.domains.of_model(options.model_name)
       .fit(data, options.domains.model(options.model_name), request);
   match_to_weights(data, options, use);
+  for (const std::string& warning :
+       options.domains.of_model(options.model_name).warnings(options.model_name, data.train))
+    say_error("warning: {}\n", warning);
   return data;
 }
 
@@ -252,7 +255,9 @@ Options with_implied_model(Options options) {
 Options with_options_of_weights(const Options& options) {
   Options result = with_what_weights_say(with_implied_model(options));
   if (result.weights.empty()) return result;
-  const Domain& domain = result.domains.of_model(result.model_name);
+  Domain& domain = **std::next(result.domains.begin(),
+                               int64_t(result.domains.number_of_model(result.model_name)));
+  domain.remember(result.weights, read_safetensors_metadata(result.weights));
   result.class_count_of_weights = domain.classes_in(result.weights);
   if (result.class_count_of_weights) result.network.classes = *result.class_count_of_weights;
   return result;

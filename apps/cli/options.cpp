@@ -185,6 +185,7 @@ Metadata Options::metadata_of(const ModelOptions& model) const {
     if (!image_size.empty()) metadata["image-size"] = image_size;
   }
   metadata["classes"] = fmt::format("{}", model.classes);
+  metadata.merge(domains.of_model(model_name).remembered());
   return metadata;
 }
 

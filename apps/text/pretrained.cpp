@@ -87,6 +87,8 @@ void import_text_model(const ImportOptions& asked) {
   Text& text = text_of(options);
   text.sizes = found.sizes;
   text.rows.context = found.context;
+  text.files = found.files;
+  for (const std::string& warning : found.warnings) say_error("warning: {}\n", warning);
   ModelOptions network;
   network.image = {found.context};
   network.classes = found.vocabulary;
@@ -120,7 +122,7 @@ void export_text_model(const Options& options, const ExportOptions& asked) {
   const Text& text = check_language_model(options);
   const LoraOptions& lora = text.lora;
   ModelOptions network = options.network;
-  network.image = {text.rows.context};
+  network.image = {1};  // it stays made for what it is made for
   const TextModelOptions model =
       text.network(options.model_name, network, text.base.empty() ? nullptr : text.open_base());
   check(asked.adapter == lora.rank.has_value(), "{} has {}adapters: expected {}", options.init,
@@ -139,8 +141,12 @@ void export_text_model(const Options& options, const ExportOptions& asked) {
   } else {
     const TokenizerFiles tokenizer = tokenizer_with_files(asked.tokenizer);
     write_safetensors(out.path() / "model.safetensors", weights, {{"format", "pt"}});
-    out.write(out.path() / "config.json", pretrained_config(model, weights.front().second.dtype(),
-                                                            tokenizer.tokenizer->end_of_text()));
+    const int64_t end = tokenizer.tokenizer->end_of_text();
+    const bool is_its_own = tokenizer.tokenizer->size() <= options.network.classes;
+    const TextEnds ends = is_its_own ? TextEnds{end, end} : TextEnds{};
+    for (const auto& [file, content] :
+         pretrained_files(model, weights.front().second.dtype(), ends, text.files))
+      out.write(out.path() / file, content);
     for (const auto& [file, content] : tokenizer.files) out.write(out.path() / file, content);
   }
   out.commit();

@@ -93,7 +93,7 @@ TEST_CASE("weights are read by the names that files have for them", "[text]") {
   const TextModelOptions gpt2 =
       Gpt2Options{.vocabulary = 11, .context = 6, .width = 8, .layers = 2, .heads = 2};
   const NamedTensors weights = weights_of(gpt2);
-  folder.write("config.json", pretrained_config(gpt2, DType::f32, 10));
+  folder.write("config.json", pretrained_config(gpt2, DType::f32));
   const PretrainedModel found = read_pretrained_config(folder.path());
   REQUIRE(found.vocabulary == 11);
   REQUIRE(found.context == 6);
@@ -102,9 +102,14 @@ TEST_CASE("weights are read by the names that files have for them", "[text]") {
   for (const auto& [name, tensor] : weights)
     stored.emplace_back(name.substr(std::string("transformer.").size()), tensor);
   stored.emplace_back("h.0.attn.bias", Tensor::full({1, 1, 6, 6}, 1, DType::f32, Device::cpu));
-  stored.emplace_back("lm_head.weight", Tensor::full({11, 8}, 1, DType::f32, Device::cpu));
+  stored.emplace_back("lm_head.weight", weights.front().second);
   write_safetensors(folder.path() / "model.safetensors", stored);
   REQUIRE(are_equal(read_pretrained_weights(folder.path(), found), weights));
+  // Which transformers 4 would leave out, and 5 take.
+  stored.back().second = Tensor::full({11, 8}, 1, DType::f32, Device::cpu);
+  write_safetensors(folder.path() / "model.safetensors", stored);
+  REQUIRE_ERROR(read_pretrained_weights(folder.path(), found),
+                "lm_head.weight differs from the embedding");
 }
 
 TEST_CASE("weights are read from all files that an index names", "[text]") {
@@ -141,6 +146,7 @@ TEST_CASE("a model goes out to transformers' layout and comes back", "[text]") {
   succeed(fmt::format("text prepare --text {} --out {}", folder / "books", corpus));
   for (const std::string sizes :
        {"--model gpt-tiny --layers 1 --heads 2 --hidden-size 8 --positions 4 --context 300",
+        "--model gpt-tiny --layers 1 --heads 2 --hidden-size 8 --tied-head no --context 8",
         "--model llama-tiny --layers 1 --heads 2 --groups 1 --hidden-size 8 --feed-forward-size 16 "
         "--rotary-scaling llama3:8:1:4:64 --tied-head yes --context 8"}) {
     INFO(sizes);
