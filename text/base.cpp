@@ -1,8 +1,12 @@
 #include "text/base.h"
 
+#include <zlib.h>
+
 #include <algorithm>
+#include <cstring>
 
 #include "core/autograd.h"
+#include "data/mapped_file.h"
 #include "kernels/quantize.h"
 
 namespace accrue {
@@ -26,6 +30,17 @@ Tensor Base::parameter(const std::string& name, const Shape& shape, DType comput
   value.variable()->frozen = true;
   value.variable()->copy = there(compute);
   return value;
+}
+
+std::string Base::checksum() const {
+  if (!checksum_.empty()) return checksum_;
+  const TextModelOptions model =
+      text_model_for(text_model(model_.name, model_.sizes), model_.vocabulary, 1);
+  const std::string config = pretrained_config(model, DType::f32);
+  const auto crc = static_cast<uint32_t>(
+      crc32_z(0, reinterpret_cast<const Bytef*>(config.data()), config.size()));
+  checksum_ = fmt::format("{:08x}", checksum_of_elements(crc));
+  return checksum_;
 }
 
 void take_from(const BasePtr& base, Module& model) {
@@ -53,6 +68,15 @@ Base::Stored SafetensorsBase::stored(const std::string& name, const Shape& shape
     if (shape[1] % block_elements(blocks) == 0) return {shape, blocks};
   }
   return {shape, is_stored_type(found->dtype) ? found->dtype : DType::f32};
+}
+
+uint32_t SafetensorsBase::checksum_of_elements(uint32_t crc) const {
+  const MappedFile file(path_);
+  uint64_t header = 0;  // its size, which stands before it
+  std::memcpy(&header, file.bytes().data(), sizeof header);
+  const auto elements = file.bytes().subspan(sizeof header + header);
+  return static_cast<uint32_t>(
+      crc32_z(crc, reinterpret_cast<const Bytef*>(elements.data()), elements.size()));
 }
 
 Tensor SafetensorsBase::vector(const std::string& name, const Shape& shape, DType dtype) const {

@@ -18,6 +18,10 @@ class Base {
 
   const PretrainedModel& model() const { return model_; }
 
+  // Tells one base from another, wherever its file lies: of its elements as they are stored, and of
+  // what its model computes. Reads the file, once.
+  std::string checksum() const;
+
   // The parameter of this name (text/gpt2.h, text/llama.h) and shape, for a model that computes in
   // `compute`: a matrix as it is stored (core/dtype.h, is_stored_type()); a vector in `compute`, or
   // as other fixed parameters are in 16 bits, in float32 with a copy. On a meta device there are no
@@ -40,8 +44,11 @@ class Base {
   // The elements on the host, of a matrix as it is stored, of a vector in a floating type.
   virtual Tensor matrix(const std::string& name, const Shape& shape) const = 0;
   virtual Tensor vector(const std::string& name, const Shape& shape, DType dtype) const = 0;
+  // That of zlib, which goes on from `crc`.
+  virtual uint32_t checksum_of_elements(uint32_t crc) const = 0;
 
   PretrainedModel model_;
+  mutable std::string checksum_;
 };
 using BasePtr = std::shared_ptr<const Base>;
 
@@ -63,6 +70,7 @@ class SafetensorsBase : public Base {
     return vector(name, shape, stored(name, shape).type);
   }
   Tensor vector(const std::string& name, const Shape& shape, DType dtype) const override;
+  uint32_t checksum_of_elements(uint32_t crc) const override;
 
   std::filesystem::path path_;
   std::optional<int> bits_;

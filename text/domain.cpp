@@ -1,6 +1,7 @@
 #include "text/domain.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 #include "data/safetensors.h"
@@ -66,7 +67,7 @@ Settings settings_of_base(std::string& base, std::optional<int>& bits) {
   Settings s;
   s.group("Language models")
       .add(base, {.name = "base",
-                  .decides = Decides::result,
+                  .decides = Decides::no_result,  // what it holds does: Text::identity()
                   .help = "Take the model and its weights from there: they are fixed, beside "
                           "adapters (--lora), and a GGUF file's stay in its 4, 8 or 16 bits",
                   .takes = "FILE.gguf|FILE.safetensors",
@@ -201,6 +202,8 @@ std::optional<int64_t> context_of(const std::string& weights, const Metadata& sa
   std::istringstream(rows->second) >> row;
   return std::max(llama->context, row);
 }
+
+constexpr const char* base_checksum_name = "base-checksum";
 
 // The files of a model from elsewhere, which its weights carry on.
 void take_files(const Metadata& said, Metadata& files) {
@@ -354,8 +357,30 @@ std::optional<int64_t> Text::context_of_weights(const BasePtr& opened) const {
 }
 
 void Text::remember(const std::string& weights, const Metadata& said) {
-  weights_ = {weights, context_of(weights, said, sizes)};
+  const auto checksum = said.find(base_checksum_name), place = said.find("base");
+  weights_ = {weights, context_of(weights, said, sizes),
+              checksum == said.end() ? "" : checksum->second};
   take_files(said, files);
+  // Where they were trained, or else beside the adapters.
+  std::error_code ignored;
+  const std::filesystem::path there = base, here = std::filesystem::path(weights).parent_path() /
+                                                   there.filename();
+  const bool is_as_said = place != said.end() && !base.empty() && place->second == base;
+  if (is_as_said && !std::filesystem::exists(there, ignored) &&
+      std::filesystem::exists(here, ignored))
+    base = here.string();
+}
+
+Metadata Text::remembered() const {
+  Metadata all = files;
+  if (!base.empty()) all[base_checksum_name] = open_base()->checksum();
+  return all;
+}
+
+// The base is what it holds, wherever it lies.
+Metadata Text::identity() const {
+  if (base.empty()) return {};
+  return {{"base", open_base()->checksum()}};
 }
 
 std::vector<std::string> Text::warnings(const std::string& model, const Dataset& data) const {
@@ -381,13 +406,23 @@ std::optional<int64_t> Text::classes_in(const std::string& weights) const {
 }
 
 BasePtr Text::open_base() const {
-  if (!base.ends_with(".gguf"))
-    return std::make_shared<const SafetensorsBase>(base, model_said_in(base), base_bits);
-  check(!base_bits,
+  const bool is_gguf = base.ends_with(".gguf");
+  check(!is_gguf || !base_bits,
         "the weights of {} stay in the types that it has: expected --base-bits with a --base "
         "FILE.safetensors, or none",
         base);
-  return std::make_shared<const GgufBase>(base);
+  if (!opened_.file || opened_.base != base || opened_.bits != base_bits) {
+    BasePtr file;
+    if (is_gguf) file = std::make_shared<const GgufBase>(base);
+    else file = std::make_shared<const SafetensorsBase>(base, model_said_in(base), base_bits);
+    opened_ = {base, base_bits, std::move(file)};
+  }
+  const std::string& expected = weights_.base_checksum;
+  check(expected.empty() || opened_.file->checksum() == expected,
+        "'{}' is not the base of the adapters in {}: its checksum is {}, expected {}, that of the "
+        "file that they were trained beside",
+        base, weights_.file, opened_.file->checksum(), expected);
+  return opened_.file;
 }
 
 Descriptions Text::descriptions() const {

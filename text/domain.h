@@ -45,14 +45,16 @@ class Text : public Domain {
   std::optional<int64_t> classes_in(const std::string& weights) const override;
   // What they are of, and the files that they carry on.
   void remember(const std::string& weights, const Metadata& said) override;
-  Metadata remembered() const override { return files; }
+  Metadata remembered() const override;
+  Metadata identity() const override;
   std::vector<std::string> warnings(const std::string& model, const Dataset& data) const override;
   Descriptions descriptions() const override;
   Claim claim(const std::string& data) const override;
   std::vector<std::string> data_sets() const override;
   bool heeds(const std::string& setting, const std::string& data) const override;
   Datasets load(const DataRequest& request) const override;
-  // That of --base. Throws Error if there is none.
+  // That of --base. Throws Error if there is none, and for another one than that of the weights
+  // that it begins with.
   BasePtr open_base() const;
   // That of a data set's tokens. Throws Error if none is known.
   TokenizerPtr tokenizer_of(const std::string& data) const;
@@ -69,9 +71,16 @@ class Text : public Domain {
     CorpusPtr corpus;
   };
   mutable Prepared prepared_;
+  struct Opened {
+    std::string base;
+    std::optional<int> bits;
+    BasePtr file;
+  };
+  mutable Opened opened_;
   struct Weights {
     std::string file;
     std::optional<int64_t> context;
+    std::string base_checksum;  // of what adapters are beside; empty if they do not say it
   };
   Weights weights_;  // that it begins with
 };

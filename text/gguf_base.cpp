@@ -1,5 +1,7 @@
 #include "text/gguf_base.h"
 
+#include <zlib.h>
+
 #include "kernels/quantized_matmul.h"
 
 namespace accrue {
@@ -34,6 +36,13 @@ Base::Stored GgufBase::stored(const std::string& name, const Shape& shape) const
 Tensor GgufBase::matrix(const std::string& name, const Shape& shape) const {
   const GgufParameter found = find_gguf_parameter(*file_, name, shape);
   return Tensor::borrow(found.tensor->elements.data(), file_, found.shape, found.tensor->type);
+}
+
+uint32_t GgufBase::checksum_of_elements(uint32_t crc) const {
+  for (const GgufTensor& tensor : file_->tensors())
+    crc = static_cast<uint32_t>(crc32_z(crc, reinterpret_cast<const Bytef*>(tensor.elements.data()),
+                                        tensor.elements.size()));
+  return crc;
 }
 
 Tensor GgufBase::vector(const std::string& name, const Shape& shape, DType dtype) const {

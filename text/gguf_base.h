@@ -23,6 +23,7 @@ class GgufBase : public Base {
   Stored stored(const std::string& name, const Shape& shape) const override;
   Tensor matrix(const std::string& name, const Shape& shape) const override;
   Tensor vector(const std::string& name, const Shape& shape, DType dtype) const override;
+  uint32_t checksum_of_elements(uint32_t crc) const override;
 
   std::shared_ptr<const GgufFile> file_;
 };

@@ -97,6 +97,8 @@ class Domain {
   // settings; and gives what the files of what comes of them shall say, beside those.
   virtual void remember(const std::string&, const Metadata&) {}
   virtual Metadata remembered() const { return {}; }
+  // What decides a run beside the values of settings, or in their place, by their names.
+  virtual Metadata identity() const { return {}; }
   // What is odd about data for one of its models, without being an error.
   virtual std::vector<std::string> warnings(const std::string&, const Dataset&) const { return {}; }
   // The meaning of its scores and of its players' terms, by their names.

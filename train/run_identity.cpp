@@ -115,6 +115,9 @@ Metadata rounding_identity(const TrainingOptions& options, const Objective& obje
 
 Metadata in_words_of(const Metadata& here, Metadata checkpoint) {
   for (const char* told : {"init", "init-scheme", "image-size"}) checkpoint.erase(told);
+  // Once the place of a base was told, or that there is none.
+  if (const auto base = checkpoint.find("base"); base != checkpoint.end() && base->second == "none")
+    checkpoint.erase(base);
   if (const auto data = checkpoint.find("data"); data != checkpoint.end())
     data->second = without_place(data->second);
   for (const auto& [name, value] : here) {

@@ -215,7 +215,8 @@ Options with_what_weights_say(const Options& options) {
     if (about.saved == Saved::with_scores) {
       if (!is_given && !found->second.empty()) setting.set(found->second);
     } else if (!is_given) setting.set(found->second);
-    else if (setting.text() != found->second)
+    // A file may lie elsewhere by now: its domain knows it by what it holds.
+    else if (about.decides == Decides::result && setting.text() != found->second)
       problems += fmt::format("\n  --{} is {}, but they were trained with {}", about.name,
                               setting.text(), found->second);
   }

@@ -196,6 +196,8 @@ TrainingOptions Options::training_with(Batches chosen, const Dataset& data) cons
   Options o = *this;
   o.no_decay = result.no_decay;
   result.identity = deciding(settings_of(o));
+  for (const auto& [name, value] : domains.of_model(model_name).identity())
+    result.identity[name] = value;
   if (!memory_limit.empty() && pack == Pack::where_it_pays) result.pack = Pack::off;
   const ModelOptions chosen_model = model_for(data);
   result.players = domains.of_model(model_name).players(chosen_model, *this);

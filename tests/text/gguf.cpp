@@ -1,5 +1,6 @@
 // Language models and tokenizers of GGUF files.
 
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "kernels/quantized_matmul.h"
@@ -103,6 +104,17 @@ TEST_CASE("a GGUF file says what a Llama is", "[text]") {
   REQUIRE(other.rotary.linear_factor == 4);
   REQUIRE_FALSE(other.is_tied);
 
+  // It goes out again with the tokens that begin and end its texts.
+  B ends = metadata().count("tokenizer.ggml.bos_token_id", 3).count("clip.projection_dim", 7);
+  ends.count("tokenizer.ggml.eos_token_id", 5).string("general.basename", "tiny");
+  const PretrainedModel found = read_gguf_config(*OpenGguf(add_tensors(ends)));
+  const auto config = nlohmann::json::parse(found.files.at("config.json"));
+  REQUIRE(config["max_position_embeddings"] == 64);
+  REQUIRE(config["bos_token_id"] == 3);
+  REQUIRE(config["eos_token_id"] == 5);
+  REQUIRE(found.warnings.size() == 1);
+  REQUIRE_THAT(found.warnings.front(), ContainsSubstring("clip.projection_dim is 7, which is not"));
+
   B qwen = metadata("qwen2");
   REQUIRE(options_of(add_tensors(qwen, true)).has_bias);
 }
@@ -135,6 +147,9 @@ TEST_CASE("what a GGUF file asks for and is not there is refused by name", "[tex
   refuse_model(with(metadata().count("llama.attention.key_length", 6)),
                "llama.rope.dimension_count is 4, expected 6");
   refuse_model(with(metadata().count("split.count", 3)), "one of 3 files");
+  refuse_model(with(metadata().string("general.type", "adapter")), "expected model");
+  refuse_model(with(metadata().number("llama.attention.causal", B::boolean, false)),
+               "llama.attention.causal is false, expected true");
   refuse_model(with(B().string("general.architecture", "llama")), "lacks the key 'llama.");
   refuse_model(with(B()), "lacks the key 'general.architecture'");
   refuse_model(metadata(), "lacks the tensor 'token_embd.weight'");

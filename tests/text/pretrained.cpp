@@ -243,6 +243,27 @@ TEST_CASE("adapters are trained beside a base in another file, as it is or quant
     const std::string again = succeed("eval --init " + tuned + run.substr(0, run.find(" --micro")));
     REQUIRE_THAT(said, ContainsSubstring(again.substr(again.rfind("loss"), 11)));
   }
+  // It is the same base wherever it lies, and another one in its place is refused.
+  const std::string moved = folder / "moved";
+  const std::string eval = "eval" + run.substr(0, run.find(" --micro")) + " --init ";
+  const auto train = [&](const std::string& file, int steps) {
+    return fmt::format("train --lora 2 --base {}{} --steps {} --checkpoint-dir {} ", file,
+                       run.substr(0, run.find(" --steps")), steps, folder / "ck");
+  };
+  succeed(train(base, 2) + "--save " + tuned);
+  succeed(train(folder / "./base.safetensors", 3) + "--resume");
+  fs::create_directory(moved);
+  fs::rename(base, moved + "/base.safetensors");
+  fs::copy_file(tuned, moved + "/tuned.safetensors");
+  succeed(eval + moved + "/tuned.safetensors");
+  succeed(train(moved + "/base.safetensors", 4) + "--resume");
+  succeed("train --seed 2 --model gpt-tiny --layers 1 --heads 2 --hidden-size 64 --positions 16" +
+          run + "--save " + base);
+  refuse(eval + tuned, "is not the base of the adapters in");
+  refuse(train(base, 5) + "--resume", "is not the base of the adapters in");
+  refuse("train --init " + tuned + run, "is not the base of the adapters in");
+  succeed("train --init " + tuned + run + "--base " + moved + "/base.safetensors");
+  fs::copy_file(moved + "/base.safetensors", base, fs::copy_options::overwrite_existing);
   REQUIRE_THAT(succeed("text export --adapter --weights " + tuned + " --out " + (folder / "peft")),
                ContainsSubstring("1 layers of width 64"));
   refuse("train --base " + base + run, "expected adapters, such as --lora 8");
