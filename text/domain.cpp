@@ -205,10 +205,11 @@ std::optional<int64_t> context_of(const std::string& weights, const Metadata& sa
 
 constexpr const char* base_checksum_name = "base-checksum";
 
-// The files of a model from elsewhere, which its weights carry on.
+// The files of a model from elsewhere, which its weights carry on. Nobody else names a file that
+// will be written.
 void take_files(const Metadata& said, Metadata& files) {
-  for (const auto& [name, text] : said)
-    if (name.ends_with(".json")) files[name] = text;
+  for (const char* const name : {"config.json", "generation_config.json"})
+    if (const auto found = said.find(name); found != said.end()) files[name] = found->second;
 }
 
 // What a file that accrue wrote says of its model.

@@ -173,6 +173,12 @@ TEST_CASE("what was imported comes out again, but for what was trained", "[text]
     succeed("train --init " + weights + " --lora 2" + run + trained);
     succeed(fmt::format("text merge --weights {0} --out {0}.merged", trained));
     REQUIRE(exported(trained + ".merged", name + "-merged") == expected);
+    // Weights name no other file that would be written.
+    Metadata said = read_safetensors_metadata(weights);
+    said["../" + name + ".json"] = "{}";
+    write_safetensors(weights, read_safetensors(weights), said);
+    REQUIRE(exported(weights, name + "-said") == expected);
+    REQUIRE_FALSE(fs::exists(folder / (name + ".json")));
   }
 }
 
