@@ -98,6 +98,10 @@ TEST_CASE("a key that is not known is warned of, and one that asks for something
   refuse_key(with(llama_config(), "rope_parameters",
                   {{"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}}),
              "partial_rotary_factor is 0.5, expected 1");
+  // transformers would take 32 in a Qwen2, and all heads in a Llama.
+  json qwen2 = with(llama_config(), "model_type", "qwen2");
+  qwen2.erase("num_key_value_heads");
+  refuse_key(qwen2, "as num_key_value_heads");
   // Which of the two transformers takes.
   const json both = with(with(llama_config(), "rope_parameters", {{"rope_theta", 3.0}}),
                          "rope_scaling", {{"rope_type", "linear"}, {"factor", 2}});
