@@ -13,6 +13,7 @@
 
 #include "data/checkpoint_directory.h"
 #include "tests/support/child.h"
+#include "tests/support/skipped.h"
 
 namespace accrue::test {
 namespace {

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "tests/support/child.h"
+#include "tests/support/skipped.h"
 
 namespace accrue::test {
 namespace {

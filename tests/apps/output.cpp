@@ -8,6 +8,7 @@
 #include "apps/commands/progress.h"
 #include "tests/support/child.h"
 #include "tests/support/cli.h"
+#include "tests/support/skipped.h"
 
 namespace accrue::test {
 

@@ -1,10 +1,9 @@
 // The program under mpirun.
 
-#include <iostream>
-
 #include "core/cuda.h"
 #include "tests/support/child.h"
 #include "tests/support/cli.h"
+#include "tests/support/skipped.h"
 
 namespace accrue::test {
 namespace {
@@ -12,11 +11,11 @@ namespace {
 bool can_run_ranks() {
   static const bool can = [] {
     if (succeed("info --model mlp-small").find("MPI: none") != std::string::npos) {
-      std::cout << "SKIPPED: the program is built without MPI\n";
+      say_skipped("the program is built without MPI");
       return false;
     }
     if (shell("command -v mpirun").status != 0) {
-      std::cout << "SKIPPED: there is no mpirun\n";
+      say_skipped("there is no mpirun");
       return false;
     }
     return true;
@@ -199,7 +198,7 @@ namespace {
 bool can_run_ranks_on_gpus() {
   if (!can_run_ranks()) return false;
   if (cuda::unavailable_reason().empty()) return true;
-  std::cout << "SKIPPED: " << cuda::unavailable_reason() << '\n';
+  say_skipped(cuda::unavailable_reason());
   return false;
 }
 

@@ -8,6 +8,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/files.h"
+#include "tests/support/skipped.h"
 
 namespace accrue::test {
 namespace offload_test {
@@ -18,7 +19,7 @@ size_t in_use(Device device) { return ledger(device).current().total(); }
 }  // namespace
 
 TEST_CASE("tensors that are moved to the host come back when somebody asks for their elements",
-          "[core]") {
+          "[offload]") {
   const Device device = test_device();
   if (device != Device::cuda) SKIP_LOUDLY("nothing is offloaded without --device cuda");
   Offload offload;

@@ -13,6 +13,7 @@
 #include "data/atomic_file.h"
 #include "tests/support/catch.h"
 #include "tests/support/files.h"
+#include "tests/support/skipped.h"
 
 namespace accrue::test {
 namespace {

@@ -7,6 +7,7 @@
 #include "tests/support/device.h"
 #include "tests/support/files.h"
 #include "tests/support/op_table.h"
+#include "tests/support/skipped.h"
 
 namespace accrue::test {
 namespace {

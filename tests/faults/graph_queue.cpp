@@ -10,6 +10,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/files.h"
+#include "tests/support/skipped.h"
 
 namespace accrue::test {
 

@@ -7,6 +7,7 @@
 #include "tests/support/files.h"
 #include "tests/support/idx_files.h"
 #include "tests/support/paths.h"
+#include "tests/support/skipped.h"
 
 namespace accrue::test {
 namespace {
@@ -110,7 +111,7 @@ TEST_CASE("MNIST and Fashion-MNIST", "[.real-data]") {
   const char* given = std::getenv("ACCRUE_TEST_DATA");
   const fs::path data = given ? given : fs::path(source_folder) / "../shared/data";
   if (!fs::exists(data / "mnist") || !fs::exists(data / "fashion-mnist"))
-    SKIP_LOUDLY("no mnist and fashion-mnist in " << data << "; set ACCRUE_TEST_DATA");
+    SKIP_LOUDLY("no mnist and fashion-mnist in " + data.string() + "; set ACCRUE_TEST_DATA");
   for (const char* name : {"mnist", "fashion"}) {
     const Datasets sets = find_dataset(name, data);
     REQUIRE(sets.train["images"].shape() == Shape{60'000, 1, 28, 28});

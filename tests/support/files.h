@@ -5,18 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <iterator>
 #include <string>
-
-// Leaves the test and says so: the test driver reports it as skipped, not as passed, so such a test
-// is registered by itself (tests/CMakeLists.txt). Catch2 v2 knows no skipping.
-#define SKIP_LOUDLY(reason)                     \
-  do {                                          \
-    std::cerr << "SKIPPED: " << reason << '\n'; \
-    WARN("SKIPPED: " << reason);                \
-    return;                                     \
-  } while (false)
 
 namespace accrue::test {
 

@@ -9,6 +9,7 @@
 #include "core/cuda.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
+#include "tests/support/skipped.h"
 
 // Catch's own main(), which its library holds compiled: of Catch2 v2 that takes longer than any of
 // the tests. The linker calls ours __wrap_main (tests/CMakeLists.txt).
@@ -67,13 +68,14 @@ int run(int argc, char** argv) {
   }
   if (device == "cuda") {
     if (const std::string reason = cuda::unavailable_reason(); !reason.empty()) {
-      std::cout << "SKIPPED: " << reason << '\n';
-      return 0;
+      say_skipped(reason);
+      return skipped_status;
     }
     set_test_device(Device::cuda);
   }
   const int failed = __real_main(static_cast<int>(rest.size()) - 1, rest.data());
-  return std::max(failed, leaks());
+  const int status = std::max(failed, leaks());
+  return status == 0 && has_skipped() ? skipped_status : status;
 }
 
 }  // namespace

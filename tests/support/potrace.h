@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "fonts/outline.h"
 #include "tests/support/files.h"
+#include "tests/support/skipped.h"
 
 // Leaves a test, which says that it was skipped, unless there is the program potrace.
 #define NEEDS_POTRACE            \

@@ -6,6 +6,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/files.h"
+#include "tests/support/skipped.h"
 #include "train/training.h"
 
 namespace accrue::test {

@@ -24,6 +24,7 @@
 #include "tests/support/golden_window.h"
 #include "tests/support/op_table.h"
 #include "tests/support/paths.h"
+#include "tests/support/skipped.h"
 #include "tests/support/thread_ranks.h"
 #include "tests/support/training_state.h"
 #include "train/game.h"
@@ -255,7 +256,7 @@ TEST_CASE("a window of joined BatchNorms that fails is run again in halves", "[o
 }
 
 TEST_CASE("a window that comes back from the host into too little memory is run again in halves",
-          "[oom]") {
+          "[offload]") {
   const Device device = test_device();
   if (device != Device::cuda) SKIP_LOUDLY("nothing is offloaded without --device cuda");
   TrainingOptions options = options_of(ModelKind::cnn_bn, Recompute::none);
