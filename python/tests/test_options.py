@@ -361,9 +361,9 @@ class Interrupts(unittest.TestCase):
         with contextlib.redirect_stdout(io.StringIO()) as said:
             with self.assertRaisesRegex(ValueError, "enough"):
                 trainer.run(stop)
-            self.assertNotIn("test accuracy", said.getvalue())
+            self.assertNotIn("training accuracy", said.getvalue())
             self.assertIsNotNone(trainer.run().score)
-            self.assertIn("test accuracy", said.getvalue())
+            self.assertIn("training accuracy", said.getvalue())
 
 
 if __name__ == "__main__":
