@@ -3,7 +3,10 @@
 #include <fmt/ranges.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <set>
+#include <span>
+#include <vector>
 
 #include "accumulate/ranks.h"
 #include "data/classes.h"
@@ -23,6 +26,24 @@ std::string strategy_text(const TrainingOptions& o) {
 
 constexpr std::string_view samples_word = " samples, ", identity_of_classes = "class names";
 
+void add_to_checksum(uLong& crc, std::span<const std::byte> bytes) {
+  crc = crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+}
+
+void add_to_checksum(uLong& crc, const Field& field) {
+  const Tensor& values = field.values;
+  if (!field.read) {
+    const Tensor here = values.device() == Device::cpu ? values : values.to(Device::cpu);
+    return add_to_checksum(crc, here.host_bytes());
+  }
+  const int64_t N = values.size(0);
+  std::vector<std::byte> row(values.bytes() / static_cast<size_t>(std::max<int64_t>(N, 1)));
+  for (int64_t n = 0; n < N; ++n) {
+    field.read(row, n);
+    add_to_checksum(crc, row);
+  }
+}
+
 // "10000 samples, images [10000, 1, 28, 28], labels [10000], CRC-32 89abcdef": what the data holds,
 // wherever it lies.
 std::string fingerprint(const Dataset& data) {
@@ -31,9 +52,7 @@ std::string fingerprint(const Dataset& data) {
   for (const Field& field : data.fields) {
     const Tensor& values = field.values;
     fields += fmt::format("{} {}, ", field.name, values.shape());
-    if (data.checksum) continue;
-    const Tensor bytes = values.device() == Device::cpu ? values : values.to(Device::cpu);
-    crc = crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.host_bytes().data()), bytes.bytes());
+    if (!data.checksum) add_to_checksum(crc, field);
   }
   if (data.checksum) crc = data.checksum();
   return fmt::format("{}{}{}CRC-32 {:08x}", data.size(), samples_word, fields, crc);

@@ -146,6 +146,18 @@ TEST_CASE("a checkpoint knows the settings that decide the result, and no others
   }
 }
 
+TEST_CASE("a run that learns from views knows what they are of", "[cli]") {
+  const auto data_of = [](uint64_t seed) {
+    Dataset data = make_digits(accrue::Split::train, {.train_size = 10, .seed = seed});
+    add_views(data, Views::equal);
+    app::Options options;
+    options.micro_batch = options.effective_batch.emplace(1);
+    return run_identity(options.training(data), data).at("data");
+  };
+  REQUIRE(data_of(1) == data_of(1));
+  REQUIRE(data_of(1) != data_of(2));
+}
+
 TEST_CASE("the identity that an earlier version wrote is understood", "[cli][full]") {
   const Dataset data = make_digits(accrue::Split::train, {.train_size = 100});
   app::Options options;
