@@ -69,9 +69,9 @@ void SkippedWindows::see(const WindowReport& report) {
     // As long as the loss scale falls, a smaller one may cure it.
     in_a_row_ = 0;
     from_scale_ = report.loss_scale;
-  } else {
+  } else if (report.overflow || !std::isfinite(report.loss)) {
     ++in_a_row_;
-  }
+  }  // else another player's window was, for which this one was skipped
   if (in_a_row_ >= options_.max_skipped)
     throw Divergence(
         fmt::format("{} loss or its gradient was not finite in {} windows in a row (after step {}, "
