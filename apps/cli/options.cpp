@@ -290,7 +290,10 @@ void apply_threads(const Options& options) {
 
 Device apply_machine_options(const Options& options) {
   const Device device = wanted_device(options);
-  if (options.device == Device::cuda) cuda::require_device();
+  if (options.device == Device::cuda) {
+    const std::string reason = cuda::unavailable_reason();
+    check(reason.empty(), "--device cuda cannot be used: {}; expected --device cpu", reason);
+  }
   if (!options.device) {
     const std::string reason = cuda::unavailable_reason();
     if (reason.empty()) say("device: cuda ({})\n", cuda::describe_device());
