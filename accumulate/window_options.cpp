@@ -60,7 +60,8 @@ void check_options(const WindowOptions& options) {
         strategy.name);
   const bool dropping = options.on_overflow == OnOverflow::drop_micro_batch;
   check(!dropping || strategy.judges_micro_batches,
-        "to drop a micro-batch its gradient must lie apart from the sum until it is judged: "
+        "to drop a micro-batch (on_overflow) its gradient must lie apart from the sum until it is "
+        "judged: "
         "expected strategy separate");
   check(!dropping || options.noise_scale == NoiseScale::off,
         "the noise scale compares a window with its first micro-batch, which may be dropped: "

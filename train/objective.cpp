@@ -47,7 +47,12 @@ class Regression : public Objective {
   std::string input() const override { return input_; }
   std::vector<std::string> targets() const override { return {targets_}; }
   Tensor loss(const Tensor& answer, const Samples& samples) const override {
-    return mse_loss(answer, samples[targets_]);
+    const Tensor& target = samples[targets_];
+    check(answer.shape() == target.shape(),
+          "the network answers with {}, but the {} of these samples are {}: expected as many "
+          "answers as there are numbers, or classes as integers to tell apart",
+          answer.shape(), targets_, target.shape());
+    return mse_loss(answer, target);
   }
   Score score(std::span<const double> sums, const Dataset& data) const override {
     const double loss = sums[0] / double(data.size());

@@ -255,6 +255,8 @@ class Classes(Case):
                      "--loss cross-entropy: arrays has numbers")
         self.refuses(lambda: accrue.train(layers(), (X, Y), loss="mse", **FEW),
                      "--loss mse: arrays has classes")
+        self.refuses(lambda: accrue.train(layers(), (X, Y.astype(np.float32)), **FEW),
+                     "the network answers with [4, 3], but the targets of these samples are [4, 1]")
         self.refuses(lambda: accrue.train("mlp-small", (X, ones), **FEW),
                      "y is float32 [32, 3]", "y.argmax(axis=1)")
         self.refuses(lambda: accrue.train(layers(), (X, Y), test=(X, ones), **FEW),
