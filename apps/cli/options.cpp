@@ -84,6 +84,7 @@ DataRequest Options::request(DataUse use) const {
 }
 
 Batches Options::batches_of(int64_t samples) const {
+  check(samples > 0, "{} has no samples: expected at least one", data_name());
   check(micro_batch != auto_micro_batch,
         "--micro-batch auto is chosen by train and bench train: expected a number here");
   const std::string data_has = fmt::format("{} has {}", data_name(), counted(samples, "sample"));

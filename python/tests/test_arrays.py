@@ -245,6 +245,9 @@ class Classes(Case):
                              capture_output=True, text=True, check=True)
         self.assertRegex(ran.stderr, "^warning: 1: 10 classes in .*, 20 here: made new\n$")
 
+    def test_that_are_empty_have_no_samples(self):
+        self.refuses(lambda: accrue.train(layers(), (X[:0], Y[:0]), **FEW), "has no samples")
+
     def test_that_are_ones_among_zeros_are_no_numbers(self):
         ones = np.eye(3, dtype=np.float32)[Y]
         for y in (ones, ones.astype(np.float64)):
