@@ -43,8 +43,8 @@ data=(data/{atomic_file,byte_stream,checkpoint,csv_reader,gguf,idx,image_size,li
       images/{image_folder,image_survey,jpeg,mask_layout,mask_values,run_lengths,table_layout}.cpp
       fonts/postscript.cpp kernels/{backend,parallel,rotary}.cpp
       tests/fuzz/parsers.cpp)
-text=(text/{added_tokens,bpe,bpe_reader,bpe_training,byte_alphabet,corpora,corpus,corpus_files}.cpp
-      text/{gguf_model,gguf_tokenizer,merges,normalization,regex,regex_syntax,sentencepiece,text_files,tokenizer,tokenizer_file,tokenizer_json,utf8,word_splitter}.cpp)
+text=(text/{added_tokens,bpe,bpe_reader,bpe_training,byte_alphabet,config_file,corpora,corpus,corpus_files}.cpp
+      text/{gguf_model,gguf_tokenizer,known_keys,merges,normalization,regex,regex_syntax,sentencepiece,text_files,tokenizer,tokenizer_file,tokenizer_json,utf8,word_splitter}.cpp)
 mapfile -t core < <(find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue.cpp | sort)
 printf '#include "%s"\n' "${data[@]}" >build/fuzz/data.cpp
 printf '#include "%s"\n' "${core[@]}" >build/fuzz/core.cpp

@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include "kernels/quantized_matmul.h"
+#include "text/models.h"
 
 namespace accrue {
 namespace {
@@ -18,11 +19,21 @@ Tensor in_numbers(const GgufParameter& found, const Shape& shape, DType dtype) {
 
 }  // namespace
 
+PretrainedModel read_gguf_model(const GgufFile& file) {
+  PretrainedModel model = read_gguf_config(file);
+  const TextEnds ends{file.integer("tokenizer.ggml.bos_token_id"),
+                      file.integer("tokenizer.ggml.eos_token_id")};
+  const TextModelOptions options =
+      text_model_for(text_model(model.name, model.sizes), model.vocabulary, model.context);
+  model.files = pretrained_files(options, DType::f32, ends, {});
+  return model;
+}
+
 GgufBase::GgufBase(const std::filesystem::path& path)
     : GgufBase(std::make_shared<const GgufFile>(path)) {}
 
 GgufBase::GgufBase(std::shared_ptr<const GgufFile> file)
-    : Base(read_gguf_config(*file)), file_(std::move(file)) {}
+    : Base(read_gguf_model(*file)), file_(std::move(file)) {}
 
 Tensor GgufBase::widened(const std::string& name, const Shape& shape) const {
   return in_numbers(find_gguf_parameter(*file_, name, shape), shape, DType::f32);

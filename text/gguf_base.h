@@ -8,6 +8,10 @@
 
 namespace accrue {
 
+// What the file says of its model (read_gguf_config()), with the files that it has elsewhere
+// (pretrained_files()).
+PretrainedModel read_gguf_model(const GgufFile& file);
+
 // A language model in a GGUF file. Its matrices stay as they lie, mapped, so that the system may
 // drop what is not in use: on the cpu they are borrowed from the file.
 class GgufBase : public Base {

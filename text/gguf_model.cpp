@@ -206,28 +206,22 @@ PretrainedModel read_gguf_config(const GgufFile& file) {
   const bool has_bias = file.find_tensor("blk.0.attn_q.bias") != nullptr;
   check_tensors(file, layers, has_bias);
   const int64_t context = config.count("context_length", 2048);
-  PretrainedModel model{.name = "tinyllama",
-                        .sizes = {.layers = layers,
-                                  .heads = config.heads(),
-                                  .width = config.count("embedding_length"),
-                                  .positions = context,
-                                  .groups = config.groups(),
-                                  .hidden = config.count("feed_forward_length"),
-                                  .head_size = config.head_size(),
-                                  .norm_eps = config.number("attention.layer_norm_rms_epsilon"),
-                                  .rotary_base = config.rotary_base(),
-                                  .rotary_scaling = config.rotary_scaling(),
-                                  .is_tied = file.find_tensor("output.weight") == nullptr,
-                                  .has_bias = has_bias},
-                        .vocabulary = vocabulary,
-                        .context = context,
-                        .warnings = std::move(warnings)};
-  const TextEnds ends{file.integer("tokenizer.ggml.bos_token_id"),
-                      file.integer("tokenizer.ggml.eos_token_id")};
-  const TextModelOptions options =
-      text_model_for(text_model(model.name, model.sizes), vocabulary, context);
-  model.files = pretrained_files(options, DType::f32, ends, {});
-  return model;
+  return {.name = "tinyllama",
+          .sizes = {.layers = layers,
+                    .heads = config.heads(),
+                    .width = config.count("embedding_length"),
+                    .positions = context,
+                    .groups = config.groups(),
+                    .hidden = config.count("feed_forward_length"),
+                    .head_size = config.head_size(),
+                    .norm_eps = config.number("attention.layer_norm_rms_epsilon"),
+                    .rotary_base = config.rotary_base(),
+                    .rotary_scaling = config.rotary_scaling(),
+                    .is_tied = file.find_tensor("output.weight") == nullptr,
+                    .has_bias = has_bias},
+          .vocabulary = vocabulary,
+          .context = context,
+          .warnings = std::move(warnings)};
 }
 
 GgufParameter find_gguf_parameter(const GgufFile& file, const std::string& name,

@@ -7,6 +7,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/files.h"
 #include "tests/support/gguf_bytes.h"
+#include "text/gguf_base.h"
 #include "text/gguf_model.h"
 #include "text/gguf_tokenizer.h"
 #include "text/models.h"
@@ -107,7 +108,7 @@ TEST_CASE("a GGUF file says what a Llama is", "[text]") {
   // It goes out again with the tokens that begin and end its texts.
   B ends = metadata().count("tokenizer.ggml.bos_token_id", 3).count("clip.projection_dim", 7);
   ends.count("tokenizer.ggml.eos_token_id", 5).string("general.basename", "tiny");
-  const PretrainedModel found = read_gguf_config(*OpenGguf(add_tensors(ends)));
+  const PretrainedModel found = read_gguf_model(*OpenGguf(add_tensors(ends)));
   const auto config = nlohmann::json::parse(found.files.at("config.json"));
   REQUIRE(config["max_position_embeddings"] == 64);
   REQUIRE(config["bos_token_id"] == 3);
