@@ -138,7 +138,7 @@ inline void small_linear_backward(const std::optional<GradTarget>& dw,
             enqueue(Grid{small_blocks(O), threads},
                     small_backward_kernel<width.value, accumulate.value, T>, weights, bias,
                     db ? db->beta : 0, dy.as<T>(), y.data ? y.as<const T>() : nullptr, activation,
-                    x.as<const T>(), N, O, I);
+                    x.data ? x.as<const T>() : nullptr, N, O, I);
           });
         });
       });
