@@ -5,32 +5,15 @@
 #include <bit>
 #include <cstring>
 
+#include "data/gguf_types.h"
+
 namespace accrue {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "values are read as they lie");
 
-constexpr int64_t default_alignment = 32;
 constexpr uint64_t max_alignment = 1 << 20;
 constexpr int max_gguf_rank = 4, max_array_depth = 4;
-
-// The numbers that the format gives the types of values.
-enum GgufType : uint32_t {
-  type_u8,
-  type_i8,
-  type_u16,
-  type_i16,
-  type_u32,
-  type_i32,
-  type_f32,
-  type_bool,
-  type_text,
-  type_array,
-  type_u64,
-  type_i64,
-  type_f64,
-  type_count
-};
 
 // The bytes of a value; the fewest, where they differ: a text has a length before it, an array the
 // type of its values and their number.
@@ -39,17 +22,7 @@ constexpr std::array<const char*, type_count> type_names{
     "an integer", "an integer", "an integer", "an integer", "an integer", "an integer", "a number",
     "a boolean",  "a text",     "an array",   "an integer", "an integer", "a number"};
 
-// The numbers of the types of tensors, and the names of all types, for an error.
-constexpr std::array<std::pair<uint32_t, DType>, 10> block_types{{{0, DType::f32},
-                                                                  {1, DType::f16},
-                                                                  {2, DType::q4_0},
-                                                                  {3, DType::q4_1},
-                                                                  {6, DType::q5_0},
-                                                                  {7, DType::q5_1},
-                                                                  {8, DType::q8_0},
-                                                                  {12, DType::q4_k},
-                                                                  {14, DType::q6_k},
-                                                                  {30, DType::bf16}}};
+// The names of all types of tensors, for an error.
 constexpr std::array<const char*, 31> tensor_type_names{
     "F32",     "F16",    "Q4_0",    "Q4_1",  "",       "",      "Q5_0",  "Q5_1",
     "Q8_0",    "Q8_1",   "Q2_K",    "Q3_K",  "Q4_K",   "Q5_K",  "Q6_K",  "Q8_K",
@@ -202,7 +175,7 @@ Shape GgufFile::Reader::read_shape(const std::string& name) {
 
 DType GgufFile::Reader::read_type(const std::string& name) {
   const auto type = take_value<uint32_t>(name);
-  for (const auto& [number, block_type] : block_types)
+  for (const auto& [number, block_type] : gguf_block_types)
     if (number == type) return block_type;
   fail(
       "'{}': tensor '{}' is of type {}; accrue reads F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, "
@@ -224,7 +197,7 @@ GgufTensor GgufFile::Reader::read_tensor(uint64_t& offset) {
 }
 
 void GgufFile::Reader::read_tensors(uint64_t count) {
-  const int64_t said = file_.integer("general.alignment").value_or(default_alignment);
+  const int64_t said = file_.integer("general.alignment").value_or(gguf_alignment);
   const auto alignment = static_cast<uint64_t>(said);
   require(said > 0 && alignment % 8 == 0 && alignment <= max_alignment,
           "general.alignment is {}, expected a multiple of 8 of at most {}", said, max_alignment);
@@ -257,27 +230,27 @@ GgufFile::GgufFile(const std::filesystem::path& path) : path_(path), file_(path)
   Reader(*this).read();
 }
 
-std::string GgufFile::only_keys(std::string_view prefix) const {
-  std::string values;
-  uint64_t count = 0;
-  const auto append = [](std::string& to, auto number) {
-    to.append(reinterpret_cast<const char*>(&number), sizeof number);
-  };
+std::string GgufFile::bytes_of_keys(std::string_view prefix) const {
+  std::string bytes;
   for (const auto& [key, value] : values_) {
     if (!key.starts_with(prefix)) continue;
-    append(values, uint64_t{key.size()});
-    values += key;
-    if (value.is_array) append(values, uint32_t{type_array});
-    append(values, value.type);
-    if (value.is_array) append(values, value.count);
-    values.append(reinterpret_cast<const char*>(value.content.data()), value.content.size());
-    ++count;
+    append_gguf_number(bytes, uint64_t{key.size()});
+    bytes += key;
+    if (value.is_array) append_gguf_number(bytes, uint32_t{type_array});
+    append_gguf_number(bytes, value.type);
+    if (value.is_array) append_gguf_number(bytes, value.count);
+    bytes.append(reinterpret_cast<const char*>(value.content.data()), value.content.size());
   }
+  return bytes;
+}
+
+std::string GgufFile::only_keys(std::string_view prefix) const {
+  const auto begins_so = [&](const auto& value) { return value.first.starts_with(prefix); };
   std::string file = "GGUF";
-  append(file, uint32_t{3});
-  append(file, uint64_t{0});
-  append(file, count);
-  return file + values;
+  append_gguf_number(file, uint32_t{3});
+  append_gguf_number(file, uint64_t{0});
+  append_gguf_number(file, static_cast<uint64_t>(std::ranges::count_if(values_, begins_so)));
+  return file + bytes_of_keys(prefix);
 }
 
 const GgufFile::Value* GgufFile::find(std::string_view key) const {

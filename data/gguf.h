@@ -60,6 +60,8 @@ class GgufFile {
   }
   // The bytes of a GGUF file without tensors that has the keys that begin so.
   std::string only_keys(std::string_view prefix) const;
+  // The same keys with their values alone, as they lie in a file, one after the other.
+  std::string bytes_of_keys(std::string_view prefix) const;
   // All keys, sorted.
   std::vector<std::string_view> keys() const;
 
