@@ -8,6 +8,7 @@
 #include "core/autograd.h"
 #include "data/mapped_file.h"
 #include "kernels/quantize.h"
+#include "kernels/quantized_matmul.h"
 
 namespace accrue {
 
@@ -30,6 +31,14 @@ Tensor Base::parameter(const std::string& name, const Shape& shape, DType comput
   value.variable()->frozen = true;
   value.variable()->copy = there(compute);
   return value;
+}
+
+Tensor Base::widened(const std::string& name, const Shape& shape) const {
+  if (shape.rank() != 2) return vector(name, shape, DType::f32);
+  const Tensor there = matrix(name, shape);
+  const Tensor result = Tensor::empty(shape, DType::f32, Device::cpu, Category::parameters);
+  cpu::widen_slab(result.view(), there.view(), 0, 0);
+  return result;
 }
 
 std::string Base::checksum() const {

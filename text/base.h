@@ -28,6 +28,8 @@ class Base {
   // elements.
   // Throws Error if there is no such parameter.
   Tensor parameter(const std::string& name, const Shape& shape, DType compute, Device device) const;
+  // The same in float32, on the host, a matrix in the order of `shape`.
+  Tensor widened(const std::string& name, const Shape& shape) const;
 
  protected:
   explicit Base(PretrainedModel model) : model_(std::move(model)) {}

@@ -317,6 +317,10 @@ ModelFactory Text::factory(const std::string& model, const ModelOptions& options
 
 Example Text::example(const Module& network, const DomainModel& about,
                       const ModelOptions& options) const {
+  check(base.empty(),
+        "an ONNX file has numbers in float32, but the weights of the base '{}' stay as they are "
+        "stored: expected merged ones (accrue text merge)",
+        base);
   const auto& model = dynamic_cast<const LanguageModel&>(network);
   const int64_t N = 2, T = std::min<int64_t>(3, options.image[0]);
   const Tensor tokens = Tensor::from(std::vector<int32_t>(size_t(N * T)), {N, T});
@@ -370,6 +374,18 @@ void Text::remember(const std::string& weights, const Metadata& said) {
   if (is_as_said && !std::filesystem::exists(there, ignored) &&
       std::filesystem::exists(here, ignored))
     base = here.string();
+}
+
+void Text::leave_adapters() {
+  lora = {};
+  if (base.empty()) return;
+  const PretrainedModel& there = open_base()->model();
+  sizes = there.sizes;
+  files = there.files;
+  weights_.context.reset();
+  if (there.context > 0) sizes.positions = weights_.context = there.context;
+  base.clear();
+  base_bits.reset();
 }
 
 Metadata Text::remembered() const {

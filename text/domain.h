@@ -56,6 +56,8 @@ class Text : public Domain {
   // That of --base. Throws Error if there is none, and for another one than that of the weights
   // that it begins with.
   BasePtr open_base() const;
+  // Makes it the options of the same model without adapters, as they are for merged weights.
+  void leave_adapters();
   // That of a data set's tokens. Throws Error if none is known.
   TokenizerPtr tokenizer_of(const std::string& data) const;
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;

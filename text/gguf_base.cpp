@@ -35,10 +35,6 @@ GgufBase::GgufBase(const std::filesystem::path& path)
 GgufBase::GgufBase(std::shared_ptr<const GgufFile> file)
     : Base(read_gguf_model(*file)), file_(std::move(file)) {}
 
-Tensor GgufBase::widened(const std::string& name, const Shape& shape) const {
-  return in_numbers(find_gguf_parameter(*file_, name, shape), shape, DType::f32);
-}
-
 Base::Stored GgufBase::stored(const std::string& name, const Shape& shape) const {
   const GgufParameter found = find_gguf_parameter(*file_, name, shape);
   return {found.shape, found.tensor->type};

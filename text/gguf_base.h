@@ -19,9 +19,6 @@ class GgufBase : public Base {
   // Throws Error for what is no GGUF file, or has no model that text/gguf_model.h can read.
   explicit GgufBase(const std::filesystem::path& path);
 
-  // The parameter in float32, on the host.
-  Tensor widened(const std::string& name, const Shape& shape) const;
-
  private:
   explicit GgufBase(std::shared_ptr<const GgufFile> file);
   Stored stored(const std::string& name, const Shape& shape) const override;

@@ -176,7 +176,8 @@ void check_tensors(const GgufFile& file, int64_t layers, bool has_bias) {
         expected.empty() ? "" : *expected.begin());
 }
 
-// The name of a parameter's tensor.
+}  // namespace
+
 std::string gguf_name(std::string_view parameter) {
   for (const auto& [here, there] : whole_names)
     if (parameter == here) return std::string(there);
@@ -190,8 +191,6 @@ std::string gguf_name(std::string_view parameter) {
   }
   fail("'{}' is no parameter of a Llama", parameter);
 }
-
-}  // namespace
 
 PretrainedModel read_gguf_config(const GgufFile& file) {
   const GgufConfig config(file);

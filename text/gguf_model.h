@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "data/gguf.h"
 #include "text/pretrained.h"
@@ -14,6 +15,9 @@ namespace accrue {
 // architecture, for a model in several files, for keys and tensors that change the computation and
 // that accrue's Llama does not have, and for a tensor that the model lacks.
 PretrainedModel read_gguf_config(const GgufFile& file);
+
+// The name of the tensor of a Llama's parameter (text/llama.h). Throws Error if it is none.
+std::string gguf_name(std::string_view parameter);
 
 // The tensor in which a file has a parameter of a Llama.
 struct GgufParameter {

@@ -1,5 +1,7 @@
 #include "text/gguf_tokenizer.h"
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -11,9 +13,6 @@ namespace accrue {
 namespace {
 
 using nlohmann::json;
-
-// The values of tokenizer.ggml.token_type that matter here.
-constexpr int64_t control_token = 3, users_token = 4;
 
 constexpr const char* qwen2_words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
@@ -37,19 +36,26 @@ json split_by(const char* words) {
                        {"invert", false}}});
 }
 
+constexpr std::array<std::string_view, 4> names_of_splittings{"gpt-2", "smollm", "qwen2",
+                                                              "llama-bpe"};
+
 // As in the tokenizer.json of these models, whose names are those of llama.cpp.
-Splitting splitting_of(const GgufFile& file) {
-  const std::string_view name = file.required_text("tokenizer.ggml.pre");
+Splitting splitting_of(std::string_view name) {
   if (name == "gpt-2") return {.steps = json::array(), .splits_as_gpt2 = true};
   if (name == "smollm")
     return {.steps = json::array({{{"type", "Digits"}, {"individual_digits", true}}}),
             .splits_as_gpt2 = true};
   if (name == "qwen2") return {.steps = split_by(qwen2_words), .composes = true};
-  check(name == "llama-bpe",
+  return {.steps = split_by(llama3_words), .takes_whole_words = true};
+}
+
+Splitting splitting_of(const GgufFile& file) {
+  const std::string_view name = file.required_text("tokenizer.ggml.pre");
+  check(std::ranges::find(names_of_splittings, name) != names_of_splittings.end(),
         "'{}' splits texts as '{}' (tokenizer.ggml.pre), expected gpt-2, smollm, qwen2 or "
         "llama-bpe",
         file.path().string(), name);
-  return {.steps = split_by(llama3_words), .takes_whole_words = true};
+  return splitting_of(name);
 }
 
 json tokenizer_of(const GgufFile& file, const std::vector<std::string_view>& tokens) {
@@ -62,8 +68,8 @@ json tokenizer_of(const GgufFile& file, const std::vector<std::string_view>& tok
     check(vocabulary.emplace(tokens[i], i).second, "'{}' has the token '{}' twice",
           file.path().string(), tokens[i]);
     const int64_t type = types ? (*types)[i] : 0;
-    if (type == control_token || type == users_token)
-      added.push_back(added_token(static_cast<int64_t>(i), tokens[i], type == control_token));
+    if (type == gguf_control_token || type == gguf_users_token)
+      added.push_back(added_token(static_cast<int64_t>(i), tokens[i], type == gguf_control_token));
   }
   Splitting splitting = splitting_of(file);
   splitting.steps.push_back(byte_level_step(splitting.splits_as_gpt2));
@@ -125,7 +131,47 @@ SentencePieces sentencepieces_of(const GgufFile& file,
   return pieces;
 }
 
+// Only what decides where a text is cut.
+json essence_of(const json& step) {
+  json kept = json::object();
+  for (const char* const key :
+       {"type", "pattern", "behavior", "invert", "individual_digits", "add_prefix_space"})
+    if (step.contains(key)) kept[key] = step[key];
+  if (step.value("type", "") == "ByteLevel") kept["use_regex"] = step.value("use_regex", true);
+  return kept;
+}
+
+json essence_of_steps(const json& before) {
+  json steps = json::array();
+  if (before.is_object() && before.value("type", "") == "Sequence")
+    for (const json& step : before.at("pretokenizers")) steps.push_back(essence_of(step));
+  else steps.push_back(essence_of(before));
+  return steps;
+}
+
 }  // namespace
+
+std::string gguf_name_of_splitting(const json& tokenizer) {
+  const json model = tokenizer.at("model");
+  const json normalizer = tokenizer.value("normalizer", json());
+  const json steps = essence_of_steps(tokenizer.value("pre_tokenizer", json()));
+  check(model.value("type", "BPE") == "BPE" && !model.value("byte_fallback", false),
+        "a tokenizer of kind {} is not written to GGUF files here: expected a byte-level BPE",
+        model.value("type", "BPE"));
+  const bool takes_whole_words = model.value("ignore_merges", false);
+  for (const std::string_view name : names_of_splittings) {
+    Splitting splitting = splitting_of(name);
+    splitting.steps.push_back(byte_level_step(splitting.splits_as_gpt2));
+    const json composes = {{"type", "NFC"}};
+    if (essence_of_steps({{"type", "Sequence"}, {"pretokenizers", splitting.steps}}) == steps &&
+        normalizer == (splitting.composes ? composes : json()) &&
+        takes_whole_words == splitting.takes_whole_words)
+      return std::string(name);
+  }
+  fail(
+      "the tokenizer splits texts in a way that has no name in GGUF files here: expected that of "
+      "GPT-2, SmolLM, Qwen2 or Llama 3, or the GGUF file of the model it comes from");
+}
 
 TokenizerFiles read_gguf_tokenizer(const GgufFile& file) {
   const std::string_view kind = file.required_text("tokenizer.ggml.model");

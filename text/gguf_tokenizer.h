@@ -1,11 +1,17 @@
 #pragma once
 
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "data/gguf.h"
 #include "text/tokenizers.h"
 
 namespace accrue {
+
+// Values of tokenizer.ggml.token_type.
+inline constexpr int32_t gguf_normal_token = 1, gguf_control_token = 3, gguf_users_token = 4,
+                         gguf_unused_token = 5;
 
 // The tokenizer of a GGUF file: a byte-level BPE (tokenizer.ggml.model "gpt2") that splits a text
 // as GPT-2, SmolLM, Qwen2 or Llama 3 do (tokenizer.ggml.pre "gpt-2", "smollm", "qwen2",
@@ -15,5 +21,9 @@ namespace accrue {
 // and has the chat template. Control tokens and those of users are found in texts; as everywhere in
 // accrue, none is added to a text. Throws Error for another kind, and as read_tokenizer() does.
 TokenizerFiles read_gguf_tokenizer(const GgufFile& file);
+
+// The value of tokenizer.ggml.pre for a tokenizer.json. Throws Error, or json::exception, for one
+// that splits texts in another way.
+std::string gguf_name_of_splitting(const nlohmann::json& tokenizer);
 
 }  // namespace accrue

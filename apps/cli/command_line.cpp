@@ -103,10 +103,28 @@ CLI::App& CommandLine::add(CLI::App& parent, const Command& command, Options& op
   return *parser;
 }
 
+namespace {
+
+// A command's own setting may have the name of one that weights say, such as the base of adapters:
+// then it was not that one that was given.
+Options with_what_is_not_given(const Command& command, Options options) {
+  const std::set<std::string> given = options.given;
+  const Settings of_networks = settings_of(options);
+  std::erase_if(options.given, [&](const std::string& name) {
+    return command.settings.has(name) && of_networks.has(name) &&
+           command.settings.at(name).about.saved != of_networks.at(name).about.saved;
+  });
+  options = with_options_of_weights(options);
+  options.given = given;
+  return options;
+}
+
+}  // namespace
+
 void CommandLine::perform(const Command& command, Options& options, Paths paths,
                           const std::function<void()>& work) {
   if (!command.is_shared) refuse_ranks(command.name);
-  options = with_options_of_weights(options);
+  options = with_what_is_not_given(command, options);
   check_given(options.given, command.settings);
   check_machine(options, command.settings);
   add_paths(paths, command.settings, options.domains);

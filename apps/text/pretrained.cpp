@@ -6,6 +6,7 @@
 #include "apps/text/language_model.h"
 #include "data/new_directory.h"
 #include "text/gguf_base.h"
+#include "text/gguf_export.h"
 #include "text/pretrained.h"
 #include "text/tokenizers.h"
 #include "train/weights.h"
@@ -47,7 +48,7 @@ void import_adapters(const ImportOptions& asked) {
 }
 
 // All parameters of a base, in float32.
-NamedTensors widened_weights(const GgufBase& base) {
+NamedTensors widened_weights(const Base& base) {
   const auto model = make_text_model(text_model_for(
       text_model(base.model().name, base.model().sizes), base.model().vocabulary, 1));
   NamedTensors weights;
@@ -55,6 +56,45 @@ NamedTensors widened_weights(const GgufBase& base) {
     weights.emplace_back(name, base.widened(name, p.shape));
   });
   return weights;
+}
+
+// The weights of a model whose adapters have been added to them: beside a base, to its numbers in
+// float32.
+NamedTensors merged_weights(const Options& options) {
+  const Text& text = check_language_model(options);
+  NamedTensors weights;
+  if (text.base.empty()) {
+    const LoadedNetwork network = load_network(options, options.network, Device::cpu);
+    merge_lora(*network.model);
+    weights = named_tensors(network.parameters);
+  } else {
+    const BasePtr base = text.open_base();
+    ModelOptions network = options.network;
+    network.image = {1};
+    const auto model = make_text_model(text.network(options.model_name, network, base), text.lora);
+    model->visit_parameters([&](const std::string& name, Parameter& p) {
+      if (is_of_adapter(name)) return;
+      p.source = [base, name, shape = p.shape](DType, Device) {
+        return base->widened(name, shape);
+      };
+    });
+    Parameters parameters = place(*model, DType::f32, Device::cpu, 0, GradientStorage::on_demand);
+    load_weights(options.init, parameters);
+    merge_lora(*model);
+    model->visit_parameters(
+        [&](const std::string& name, Parameter& p) { weights.emplace_back(name, p.tensor); });
+  }
+  std::erase_if(weights, [](const auto& named) { return is_of_adapter(named.first); });
+  return weights;
+}
+
+// The options of a model without adapters and base.
+Options merged_options(const Options& options) {
+  Options plain = options;
+  Text& text = text_of(plain);
+  if (!text.base.empty()) plain.network.classes = text.open_base()->model().vocabulary;
+  text.leave_adapters();
+  return plain;
 }
 
 }  // namespace
@@ -97,58 +137,172 @@ void import_text_model(const ImportOptions& asked) {
 
 Settings settings_of(ExportOptions& asked, Options& options) {
   constexpr Decides no_result = Decides::no_result;
+  static const std::map<std::string, GgufTypes> types{
+      {"F32", GgufTypes::f32},   {"F16", GgufTypes::f16},   {"BF16", GgufTypes::bf16},
+      {"Q8_0", GgufTypes::q8_0}, {"Q4_0", GgufTypes::q4_0}, {"base", GgufTypes::of_base}};
   Settings s;
   s.group("Options")
       .add(options.init,
            {"weights", no_result, "A language model's, as train saves them", "FILE.safetensors"})
       .add(asked.tokenizer,
            {"tokenizer", no_result,
-            "What it learned by, to lie beside it: a tokenizer.json, a directory with a tokenizer, "
-            "or bytes, which need no file",
+            "What it learned by, to lie beside it or in FILE.gguf: a tokenizer.json, a directory "
+            "with a tokenizer, a GGUF file, or bytes, which need no file",
             "FILE|DIR"})
       .add_flag(asked.adapter, true,
-                {"adapter", no_result, "The adapters of --lora alone, for PEFT"})
+                {"adapter", no_result, "The adapters of --lora alone, for PEFT or llama.cpp"})
       .add(asked.base, {.name = "base",
                         .decides = no_result,
                         .help = "The model that PEFT shall load below them",
                         .takes = "NAME|DIR",
                         .needs = "adapter"})
-      .add(asked.out,
-           {"out", no_result, "A new directory, for transformers' from_pretrained()", "DIR"});
+      .add(asked.type, types,
+           {.name = "gguf-type",
+            .decides = no_result,
+            .help = "In which matrices are stored in FILE.gguf; base: those of the base's file, "
+                    "whose tensors without adapters stay as they are"})
+      .add(asked.out, {"out", no_result,
+                       "A new directory, for transformers' from_pretrained(), or a file for "
+                       "llama.cpp, to which adapters are added",
+                       "DIR|FILE.gguf"});
   return s.append(settings_of(options).only({"model"}));
 }
 
+namespace {
+
+bool is_gguf(const std::string& path) { return path.ends_with(".gguf"); }
+
+DType dtype_of(GgufTypes types) {
+  switch (types) {
+    case GgufTypes::f32: return DType::f32;
+    case GgufTypes::bf16: return DType::bf16;
+    case GgufTypes::q8_0: return DType::q8_0;
+    case GgufTypes::q4_0: return DType::q4_0;
+    default: return DType::f16;
+  }
+}
+
+// What PEFT's AutoPeftModel loads below adapters.
+void check_name_of_base(const std::string& base) {
+  std::error_code ignored;
+  const std::filesystem::path path = base;
+  check(!base.empty(),
+        "adapter_config.json names the model below the adapters, which PEFT loads: expected --base "
+        "with its name on the hub, or its directory");
+  const bool is_file = std::filesystem::is_regular_file(path, ignored);
+  check(!is_gguf(base) && !is_file,
+        "--base {}: PEFT loads no such file below adapters: expected the name of the model on the "
+        "hub, or a directory with config.json{}",
+        base,
+        is_gguf(base) ? ", of which that file was made; or --out FILE.gguf, for llama.cpp" : "");
+  check(!std::filesystem::is_directory(path, ignored) ||
+            std::filesystem::exists(path / "config.json", ignored),
+        "--base {}: the directory has no config.json, so that it is no model of transformers'",
+        base);
+}
+
+// The file that has the tokenizer as GGUF has it, or nothing.
+std::string gguf_with_tokenizer(const std::string& tokenizer, const std::string& base) {
+  if (is_gguf(tokenizer)) return tokenizer;
+  if (tokenizer == "bytes") return is_gguf(base) ? base : "";
+  const std::filesystem::path within = std::filesystem::path(tokenizer) / "tokenizer.gguf";
+  std::error_code ignored;
+  return std::filesystem::exists(within, ignored) ? within.string() : "";
+}
+
+void export_gguf_model(const Options& options, const ExportOptions& asked) {
+  const Text& text = check_language_model(options);
+  const bool keeps_types = asked.type == GgufTypes::of_base;
+  check(!keeps_types || is_gguf(text.base),
+        "--gguf-type base: {} has no GGUF file as its base: expected F32, F16, BF16, Q8_0 or Q4_0",
+        options.init);
+  const Options plain = merged_options(options);
+  ModelOptions network = plain.network;
+  network.image = {1};
+  const TextModelOptions model =
+      check_language_model(plain).network(plain.model_name, network, nullptr);
+  GgufWriter file;
+  std::optional<GgufFile> like, tokenizer;
+  GgufStorage storage{.type = dtype_of(asked.type)};
+  if (keeps_types) storage.like = &like.emplace(text.base);
+  constexpr std::string_view end = ".lora_A.weight";
+  for (const auto& entry : read_safetensors_header(options.init).entries)
+    if (entry.name.ends_with(end))
+      storage.changed.insert(entry.name.substr(0, entry.name.size() - end.size()) + ".weight");
+  const std::string with_tokenizer = gguf_with_tokenizer(asked.tokenizer, text.base);
+  const NamedTensors weights = merged_weights(options);
+  add_gguf_model(file, model, weights, storage);
+  if (with_tokenizer.empty())
+    add_gguf_tokenizer(file, tokenizer_with_files(asked.tokenizer), network.classes);
+  else add_gguf_tokenizer(file, tokenizer.emplace(with_tokenizer), network.classes);
+  file.write(asked.out);
+  say("{}: {}\n", asked.out, make_text_model(model)->describe());
+}
+
+void export_gguf_adapters(const Options& options, const ExportOptions& asked,
+                          const TextModelOptions& model) {
+  const LoraOptions& lora = check_language_model(options).lora;
+  check(!options.given.contains("gguf-type"), "--gguf-type: adapters are written in F32");
+  check(asked.base.empty(), "--base {}: a GGUF file of adapters names no model below them",
+        asked.base);
+  GgufWriter file;
+  const NamedTensors weights = read_safetensors(options.init);
+  add_gguf_adapters(file, model, lora, weights);
+  file.write(asked.out);
+  say("{}: adapters of rank {} for {}\n", asked.out, *lora.rank,
+      make_text_model(model)->describe());
+}
+
+void export_adapters(const Options& options, const ExportOptions& asked,
+                     const TextModelOptions& model, const NamedTensors& weights,
+                     const NewDirectory& out) {
+  const LoraOptions& lora = check_language_model(options).lora;
+  write_safetensors(out.path() / "adapter_model.safetensors", as_pretrained_adapters(weights),
+                    {{"format", "pt"}});
+  out.write(out.path() / "adapter_config.json", pretrained_adapter_config(model, lora, asked.base));
+}
+
+void export_whole(const Options& options, const ExportOptions& asked, const TextModelOptions& model,
+                  const NamedTensors& weights, const NewDirectory& out) {
+  const TokenizerFiles tokenizer = tokenizer_with_files(asked.tokenizer);
+  write_safetensors(out.path() / "model.safetensors", weights, {{"format", "pt"}});
+  const int64_t end = tokenizer.tokenizer->end_of_text();
+  const bool is_its_own = tokenizer.tokenizer->size() <= options.network.classes;
+  const TextEnds ends = is_its_own ? TextEnds{end, end} : TextEnds{};
+  for (const auto& [file, content] : pretrained_files(model, weights.front().second.dtype(), ends,
+                                                      check_language_model(options).files))
+    out.write(out.path() / file, content);
+  for (const auto& [file, content] : tokenizer.files) out.write(out.path() / file, content);
+}
+
+}  // namespace
+
 void export_text_model(const Options& options, const ExportOptions& asked) {
   const Text& text = check_language_model(options);
-  const LoraOptions& lora = text.lora;
   ModelOptions network = options.network;
   network.image = {1};  // it stays made for what it is made for
   const TextModelOptions model =
       text.network(options.model_name, network, text.base.empty() ? nullptr : text.open_base());
-  check(asked.adapter == lora.rank.has_value(), "{} has {}adapters: expected {}", options.init,
-        lora.rank ? "" : "no ",
-        lora.rank ? "--adapter, or weights that `accrue text merge` has written" : "no --adapter");
+  check(!asked.adapter || text.lora.rank, "{} has no adapters: expected no --adapter",
+        options.init);
+  if (is_gguf(asked.out))
+    return asked.adapter ? export_gguf_adapters(options, asked, model)
+                         : export_gguf_model(options, asked);
+  check(!options.given.contains("gguf-type"),
+        "--gguf-type is of a GGUF file, but --out {} is a directory: expected --out "
+        "FILE.gguf",
+        asked.out);
+  check(asked.adapter || !text.lora.rank,
+        "{} has adapters: expected --adapter, or weights that `accrue text merge` has written",
+        options.init);
+  if (asked.adapter) check_name_of_base(asked.base);
   const NamedTensors weights = read_safetensors(options.init);
   const Parameters parameters = place(*options.factory(options.network)(), DType::f32, Device::meta,
                                       0, GradientStorage::on_demand);
   check_weights_fit(options.init, weights, parameters);
   NewDirectory out(asked.out);
-  if (asked.adapter) {
-    write_safetensors(out.path() / "adapter_model.safetensors", as_pretrained_adapters(weights),
-                      {{"format", "pt"}});
-    out.write(out.path() / "adapter_config.json",
-              pretrained_adapter_config(model, lora, asked.base));
-  } else {
-    const TokenizerFiles tokenizer = tokenizer_with_files(asked.tokenizer);
-    write_safetensors(out.path() / "model.safetensors", weights, {{"format", "pt"}});
-    const int64_t end = tokenizer.tokenizer->end_of_text();
-    const bool is_its_own = tokenizer.tokenizer->size() <= options.network.classes;
-    const TextEnds ends = is_its_own ? TextEnds{end, end} : TextEnds{};
-    for (const auto& [file, content] :
-         pretrained_files(model, weights.front().second.dtype(), ends, text.files))
-      out.write(out.path() / file, content);
-    for (const auto& [file, content] : tokenizer.files) out.write(out.path() / file, content);
-  }
+  if (asked.adapter) export_adapters(options, asked, model, weights, out);
+  else export_whole(options, asked, model, weights, out);
   out.commit();
   say("{}: {}, {} parameters\n", asked.out, make_text_model(model)->describe(),
       asked.adapter ? parameters.trained_count() : parameters.count());
@@ -168,17 +322,8 @@ Settings settings_of_merge(Options& options, std::string& out) {
 void merge_text_model(const Options& options, const std::string& out) {
   const Text& text = check_language_model(options);
   check(text.lora.rank.has_value(), "{} has no adapters to merge", options.init);
-  check(text.base.empty(),
-        "{} has adapters of the blocks in {}, which nothing can be added to: expected them beside "
-        "numbers (accrue text import --from {}, then text export --adapter and text import --base)",
-        options.init, text.base, text.base);
-  LoadedNetwork network = load_network(options, options.network, Device::cpu);
-  merge_lora(*network.model);
-  NamedTensors weights = named_tensors(network.parameters);
-  std::erase_if(weights, [](const auto& named) { return is_of_adapter(named.first); });
-  Options plain = options;
-  text_of(plain).lora = {};
-  write_weights(options.init, out, weights, plain, options.network);
+  const Options plain = merged_options(options);
+  write_weights(options.init, out, merged_weights(options), plain, plain.network);
 }
 
 }  // namespace accrue::app

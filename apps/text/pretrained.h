@@ -14,12 +14,14 @@ struct ImportOptions {
 Settings settings_of(ImportOptions& asked);
 void import_text_model(const ImportOptions& asked);
 
-// `accrue text export`: the other way round.
+// `accrue text export`: the other way round, or for llama.cpp.
+enum class GgufTypes { f32, f16, bf16, q8_0, q4_0, of_base };
 struct ExportOptions {
   std::string tokenizer = "bytes";
-  std::string out;
-  bool adapter = false;  // the adapters alone
-  std::string base;      // of which they say that they are
+  std::string out;                  // a directory, or a file of this name's end
+  bool adapter = false;             // the adapters alone
+  std::string base;                 // of which they say that they are
+  GgufTypes type = GgufTypes::f16;  // of matrices in a GGUF file
 };
 Settings settings_of(ExportOptions& asked, Options& options);
 void export_text_model(const Options& options, const ExportOptions& asked);

@@ -199,7 +199,7 @@ TEST_CASE("adapters are trained beside fixed weights, go out to PEFT and come ba
     refuse("train --init " + tuned + run + "--lora 3", "--lora is 3, but they were trained with 2");
 
     fs::remove_all(adapter);
-    succeed(fmt::format("text export --adapter --weights {} --out {}", tuned, adapter));
+    succeed(fmt::format("text export --adapter --base x/y --weights {} --out {}", tuned, adapter));
     succeed(fmt::format("text import --from {} --base {} --out {}", adapter, base, back));
     REQUIRE(are_equal(tensors, read_safetensors(back)));
     refuse(fmt::format("text export --weights {} --out {}x", tuned, adapter), "expected --adapter");
@@ -264,7 +264,8 @@ TEST_CASE("adapters are trained beside a base in another file, as it is or quant
   refuse("train --init " + tuned + run, "is not the base of the adapters in");
   succeed("train --init " + tuned + run + "--base " + moved + "/base.safetensors");
   fs::copy_file(moved + "/base.safetensors", base, fs::copy_options::overwrite_existing);
-  REQUIRE_THAT(succeed("text export --adapter --weights " + tuned + " --out " + (folder / "peft")),
+  REQUIRE_THAT(succeed("text export --adapter --base x/y --weights " + tuned + " --out " +
+                       (folder / "peft")),
                ContainsSubstring("1 layers of width 64"));
   refuse("train --base " + base + run, "expected adapters, such as --lora 8");
   refuse("train --model llama-tiny --lora 2 --base " + base + run,

@@ -132,7 +132,8 @@ def test_adapters(name, tmp_path):
                            lora_alpha=6, lora_rs="yes", lora_targets="all", lr=0.1, steps=5,
                            epochs=5, micro_batch=2, effective_batch=4)
     trained.weights.save(path)
-    program("text", "export", "--adapter", "--weights", path, "--out", tmp_path / "adapter")
+    program("text", "export", "--adapter", "--base", tmp_path, "--weights", path, "--out",
+            tmp_path / "adapter")
     base, tokens = AutoModelForCausalLM.from_pretrained(tmp_path).double(), torch.tensor(rows)
 
     alone = base(input_ids=tokens, labels=tokens)
