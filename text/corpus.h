@@ -20,7 +20,8 @@ struct CorpusFacts {
   std::string name{};       // "grammar", or that of its directory or file
   std::string source{};     // where its texts came from
   std::string tokenizer{};  // "bytes", the path of one of its files, or nothing if it is not known
-  int64_t vocabulary = 0;   // each token is in [0, vocabulary)
+  std::string tokenizer_checksum{};  // text/known_tokenizer.h; empty if it is not known
+  int64_t vocabulary = 0;            // each token is in [0, vocabulary)
   int32_t end_of_text = 0;
   // The share of sections that are for the test where there is no corpus for that, by the hashes of
   // their tokens, so that new documents move none and copies of one stay together.
@@ -101,7 +102,8 @@ class SectionHash {
 
 // Collects documents, in memory or, in memory that does not depend on their number, as a directory
 // of files, which appears complete or not at all:
-//   corpus.json    version, tokenizer, vocabulary, end_of_text, tokens, documents, learned (how
+//   corpus.json    version, tokenizer, tokenizer_checksum if it is known, vocabulary, end_of_text,
+//   tokens, documents, learned (how
 //                  many tokens are to be), hold_out, source, texts_of_sample if it is not 1, and
 //                  each file's CRC-32
 //   tokens.bin     u16 for a vocabulary of at most 65,536, else u32

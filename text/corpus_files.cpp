@@ -197,6 +197,7 @@ void CorpusWriter::Files::write_facts() const {
       {"hold_out", facts.hold_out},
       {"source", facts.source},
       {"crc32", crcs}};
+  if (!facts.tokenizer_checksum.empty()) content["tokenizer_checksum"] = facts.tokenizer_checksum;
   if (facts.texts_of_sample > 1) content["texts_of_sample"] = facts.texts_of_sample;
   constexpr auto replace = nlohmann::ordered_json::error_handler_t::replace;
   directory->write(directory->path() / corpus_facts_file,
@@ -280,6 +281,7 @@ FactsSaid read_facts(const fs::path& file) {
         "{}: tokenizer is '{}', expected \"bytes\" or a file beside it", where, facts.tokenizer);
   if (facts.tokenizer != "bytes" && !facts.tokenizer.empty())
     facts.tokenizer = (file.parent_path() / facts.tokenizer).string();
+  if (said.contains("tokenizer_checksum")) facts.tokenizer_checksum = text("tokenizer_checksum");
   facts.source = text("source");
   const json share = said.value("hold_out", json(facts.hold_out));
   check(share.is_number() && 0 < share && share < 1,

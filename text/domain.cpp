@@ -250,6 +250,7 @@ Settings Text::settings(TrainingOptions& o) {
             .help = "Of texts in JSON lines: bytes, a tokenizer.json or a directory with a "
                     "tokenizer",
             .takes = "FILE|DIR",
+            .unset = "the model's, or bytes",
             .acts_with = {{"model", text_model_names()}},
             .data = "a file of JSON lines"});
   s.group("Batches").add(
@@ -366,6 +367,9 @@ void Text::remember(const std::string& weights, const Metadata& said) {
   weights_ = {weights, context_of(weights, said, sizes),
               checksum == said.end() ? "" : checksum->second};
   take_files(said, files);
+  learned_by = tokenizer_said_in(said);
+  if (!learned_by.is_known()) learned_by = tokenizer_beside(weights);
+  prepared_ = {};
   // Where they were trained, or else beside the adapters.
   std::error_code ignored;
   const std::filesystem::path there = base, here = std::filesystem::path(weights).parent_path() /
@@ -391,6 +395,7 @@ void Text::leave_adapters() {
 Metadata Text::remembered() const {
   Metadata all = files;
   if (!base.empty()) all[base_checksum_name] = open_base()->checksum();
+  add_tokenizer(data_tokenizer_.is_known() ? data_tokenizer_ : model_tokenizer(), all);
   return all;
 }
 
@@ -410,6 +415,11 @@ std::vector<std::string> Text::warnings(const std::string& model, const Dataset&
     all.push_back(fmt::format(
         "rows of {} tokens, but the model of {} is made for {}: what is beyond is new to it", T,
         opened ? base : weights_.file, *context));
+  if (opened && !model_tokenizer().place.empty() && !model_tokenizer().is_known())
+    all.push_back(fmt::format(
+        "the tokenizer in {} is of a kind that cannot be read: whether the data is of it is not "
+        "checked",
+        base));
   return all;
 }
 
@@ -475,8 +485,12 @@ Corpora Text::corpora(const std::string& data) const {
   if (given.train && data == given_tokens) return given;
   if (data == "grammar") return grammar_corpora();
   if (!holds_json_lines(data)) return open_corpora(data);
-  if (!prepared_.corpus || prepared_.data != data || prepared_.tokenizer != tokenizer)
-    prepared_ = {data, tokenizer, prepare_text({.texts = {data}, .tokenizer = tokenizer}).corpus};
+  if (!prepared_.corpus || prepared_.data != data || prepared_.asked != tokenizer ||
+      prepared_.base != base) {
+    const std::string chosen = chosen_tokenizer(tokenizer);
+    prepared_ = {data, tokenizer, base, chosen,
+                 prepare_text({.texts = {data}, .tokenizer = chosen}).corpus};
+  }
   return {prepared_.corpus, nullptr};
 }
 
@@ -486,12 +500,66 @@ Datasets Text::load(const DataRequest& request) const {
   const auto known = base.empty() ? request.known_classes : classes_in({});
   if (read.train == given.train && known)
     for (const CorpusPtr& corpus : {read.train, read.test}) check_tokens(*corpus, *known);
+  data_tokenizer_ = tokenizer_of_data(request.data, *read.train);
+  if (known && data_tokenizer_.size > 0) check_tokenizer(data_tokenizer_, *known);
   return rows_of(read, rows);
+}
+
+const KnownTokenizer& Text::model_tokenizer() const {
+  if (learned_by.is_known() || base.empty()) return learned_by;
+  open_base();
+  if (!opened_.tokenizer)
+    opened_.tokenizer = base.ends_with(".gguf")
+                            ? tokenizer_in_gguf(base)
+                            : tokenizer_said_in(read_safetensors_metadata(base));
+  return *opened_.tokenizer;
+}
+
+std::string Text::chosen_tokenizer(const std::string& asked) const {
+  if (!asked.empty()) return asked;
+  const KnownTokenizer& own = model_tokenizer();
+  if (own.place.empty()) return "bytes";
+  return find_tokenizer(own, learned_by.is_known() ? weights_.file : base);
+}
+
+void Text::check_tokenizer(const KnownTokenizer& of_tokens, int64_t vocabulary) const {
+  const std::string& model = weights_.file.empty() ? base : weights_.file;
+  if (model.empty()) return;
+  const KnownTokenizer& own = model_tokenizer();
+  if (own.is_known() && of_tokens.is_known()) {
+    check(own.checksum == of_tokens.checksum,
+          "the tokens are those of the tokenizer '{}' (checksum {}), but {} learned by {} "
+          "(checksum {}): expected that one as --tokenizer, or a corpus that it made",
+          of_tokens.place, of_tokens.checksum, model,
+          own.place == model ? "its own" : fmt::format("'{}'", own.place), own.checksum);
+    return;
+  }
+  check(may_be_padded(vocabulary, of_tokens.size),
+        "the tokenizer {} has {} tokens, but {} is of a model of {}: expected --tokenizer with the "
+        "one that it learned by, or a corpus that it made",
+        of_tokens.place, of_tokens.size, model, vocabulary);
+}
+
+// Corpora of before say no checksum.
+KnownTokenizer Text::tokenizer_of_data(const std::string& data, const Corpus& corpus) const {
+  const CorpusFacts& facts = corpus.facts();
+  if (given.train && data == given_tokens) return {};
+  KnownTokenizer known{.checksum = facts.tokenizer_checksum, .size = facts.vocabulary};
+  const std::filesystem::path file = facts.tokenizer;
+  if (holds_json_lines(data)) known.place = prepared_.tokenizer;
+  else if (file.empty()) known.place = fmt::format("of {}, GPT-2's,", data);
+  else if (file == "bytes") known.place = "bytes";
+  else known.place = file.parent_path().string();
+  std::error_code ignored;
+  if (!known.is_known() && (file == "bytes" || std::filesystem::exists(file, ignored)))
+    known.checksum = tokenizer_checksum(*corpus.tokenizer());
+  return known;
 }
 
 TokenizerPtr Text::tokenizer_of(const std::string& data) const {
   if (data == "grammar") return bytes_tokenizer();
-  return holds_json_lines(data) ? tokenizer_at(tokenizer) : corpora(data).train->tokenizer();
+  return holds_json_lines(data) ? tokenizer_at(chosen_tokenizer(tokenizer))
+                                : corpora(data).train->tokenizer();
 }
 
 void Text::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "text/base.h"
+#include "text/known_tokenizer.h"
 #include "text/models.h"
 #include "text/rows.h"
 #include "train/domain.h"
@@ -22,10 +23,11 @@ class Text : public Domain {
   LoraOptions lora;
   std::string sample_prompt;               // of what is written on the way; empty: held-out text
   std::optional<double> similarity_scale;  // none: that of TextPairOptions
-  std::string tokenizer = "bytes";         // of texts that no corpus has been made of
-  Corpora given;                           // what a caller has in memory, the data set `tokens`
+  std::string tokenizer;  // of texts that no corpus has been made of; empty: the model's, or bytes
+  Corpora given;          // what a caller has in memory, the data set `tokens`
   Metadata
       files;  // of a model from elsewhere (PretrainedModel::files), carried on with its weights
+  KnownTokenizer learned_by;  // what weights say of their own, carried on, too
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Text>(*this); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Text&>(other); }
@@ -62,14 +64,27 @@ class Text : public Domain {
   TokenizerPtr tokenizer_of(const std::string& data) const;
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
 
+  // The tokenizer that the model learned by, if the weights that it begins with, or the base, say
+  // it.
+  const KnownTokenizer& model_tokenizer() const;
+  // The name of that for texts that the model reads or writes: the one asked for, or else the
+  // model's own, or else bytes. Throws Error if that of the model is not found.
+  std::string chosen_tokenizer(const std::string& asked) const;
+  // Throws Error, naming both, for tokens of another tokenizer than the model's, which has a
+  // vocabulary of so many; if that is not known, for a tokenizer of which such a vocabulary cannot
+  // be. Nothing if there are neither weights nor a base.
+  void check_tokenizer(const KnownTokenizer& of_tokens, int64_t vocabulary) const;
+
  private:
+  KnownTokenizer tokenizer_of_data(const std::string& data, const Corpus& corpus) const;
   // The tokens of the texts that given weights, or the base, are made for, if they say it.
   std::optional<int64_t> context_of_weights(const BasePtr& opened) const;
   Corpora corpora(const std::string& data) const;
 
   // Texts that have been made tokens, which took a while.
   struct Prepared {
-    std::string data, tokenizer;
+    std::string data, asked, base;  // the tokenizer and the base that were asked for
+    std::string tokenizer;          // what that came to
     CorpusPtr corpus;
   };
   mutable Prepared prepared_;
@@ -77,8 +92,10 @@ class Text : public Domain {
     std::string base;
     std::optional<int> bits;
     BasePtr file;
+    std::optional<KnownTokenizer> tokenizer{};  // once somebody asked for it
   };
   mutable Opened opened_;
+  mutable KnownTokenizer data_tokenizer_;  // of the data that was loaded last
   struct Weights {
     std::string file;
     std::optional<int64_t> context;

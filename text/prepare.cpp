@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "core/error.h"
+#include "text/known_tokenizer.h"
 #include "text/tokenizers.h"
 
 namespace accrue {
@@ -26,6 +27,7 @@ PreparedText prepare_text(const PrepareTextOptions& options) {
   CorpusWriter writer({.name = std::filesystem::path(options.texts.front()).filename().string(),
                        .source = fmt::format("{}", fmt::join(options.texts, ", ")),
                        .tokenizer = keeps_tokenizer ? of_text.name() : "",
+                       .tokenizer_checksum = tokenizer_checksum(*tokenizer),
                        .vocabulary = tokenizer->size(),
                        .end_of_text = tokenizer->end_of_text(),
                        .hold_out = options.hold_out},

@@ -97,6 +97,17 @@ Options merged_options(const Options& options) {
   return plain;
 }
 
+// That of a GGUF file or a directory of transformers', if it has one that can be read.
+KnownTokenizer tokenizer_of_model(const std::string& from) {
+  try {
+    return known_tokenizer(from);
+  } catch (const Error& error) {
+    say_error("warning: the weights will not say which tokenizer they learned by: {}\n",
+              error.what());
+    return {};
+  }
+}
+
 }  // namespace
 
 Settings settings_of(ImportOptions& asked) {
@@ -128,6 +139,7 @@ void import_text_model(const ImportOptions& asked) {
   text.sizes = found.sizes;
   text.rows.context = found.context;
   text.files = found.files;
+  text.learned_by = tokenizer_of_model(asked.from);
   for (const std::string& warning : found.warnings) say_error("warning: {}\n", warning);
   ModelOptions network;
   network.image = {found.context};
@@ -148,7 +160,7 @@ Settings settings_of(ExportOptions& asked, Options& options) {
            {"tokenizer", no_result,
             "What it learned by, to lie beside it or in FILE.gguf: a tokenizer.json, a directory "
             "with a tokenizer, a GGUF file, or bytes, which need no file",
-            "FILE|DIR"})
+            "FILE|DIR", "what the weights say"})
       .add_flag(asked.adapter, true,
                 {"adapter", no_result, "The adapters of --lora alone, for PEFT or llama.cpp"})
       .add(asked.base, {.name = "base",
@@ -229,11 +241,12 @@ void export_gguf_model(const Options& options, const ExportOptions& asked) {
   for (const auto& entry : read_safetensors_header(options.init).entries)
     if (entry.name.ends_with(end))
       storage.changed.insert(entry.name.substr(0, entry.name.size() - end.size()) + ".weight");
-  const std::string with_tokenizer = gguf_with_tokenizer(asked.tokenizer, text.base);
+  const std::string place = text.chosen_tokenizer(asked.tokenizer);
+  const std::string with_tokenizer = gguf_with_tokenizer(place, text.base);
   const NamedTensors weights = merged_weights(options);
   add_gguf_model(file, model, weights, storage);
   if (with_tokenizer.empty())
-    add_gguf_tokenizer(file, tokenizer_with_files(asked.tokenizer), network.classes);
+    add_gguf_tokenizer(file, tokenizer_with_files(place), network.classes);
   else add_gguf_tokenizer(file, tokenizer.emplace(with_tokenizer), network.classes);
   file.write(asked.out);
   say("{}: {}\n", asked.out, make_text_model(model)->describe());
@@ -262,15 +275,31 @@ void export_adapters(const Options& options, const ExportOptions& asked,
   out.write(out.path() / "adapter_config.json", pretrained_adapter_config(model, lora, asked.base));
 }
 
+// Nothing if it is not asked for, and not found.
+TokenizerFiles tokenizer_of_export(const Text& text, const ExportOptions& asked,
+                                   int64_t vocabulary) {
+  try {
+    const std::string place = text.chosen_tokenizer(asked.tokenizer);
+    TokenizerFiles found = tokenizer_with_files(place);
+    text.check_tokenizer({place, tokenizer_checksum(*found.tokenizer), found.tokenizer->size()},
+                         vocabulary);
+    return found;
+  } catch (const Error& error) {
+    if (!asked.tokenizer.empty()) throw;
+    say_error("warning: no tokenizer is beside it: {}\n", error.what());
+    return {};
+  }
+}
+
 void export_whole(const Options& options, const ExportOptions& asked, const TextModelOptions& model,
                   const NamedTensors& weights, const NewDirectory& out) {
-  const TokenizerFiles tokenizer = tokenizer_with_files(asked.tokenizer);
+  const Text& text = check_language_model(options);
+  const TokenizerFiles tokenizer = tokenizer_of_export(text, asked, options.network.classes);
   write_safetensors(out.path() / "model.safetensors", weights, {{"format", "pt"}});
-  const int64_t end = tokenizer.tokenizer->end_of_text();
-  const bool is_its_own = tokenizer.tokenizer->size() <= options.network.classes;
-  const TextEnds ends = is_its_own ? TextEnds{end, end} : TextEnds{};
-  for (const auto& [file, content] : pretrained_files(model, weights.front().second.dtype(), ends,
-                                                      check_language_model(options).files))
+  TextEnds ends;
+  if (tokenizer.tokenizer) ends.begin = ends.end = tokenizer.tokenizer->end_of_text();
+  for (const auto& [file, content] :
+       pretrained_files(model, weights.front().second.dtype(), ends, text.files))
     out.write(out.path() / file, content);
   for (const auto& [file, content] : tokenizer.files) out.write(out.path() / file, content);
 }

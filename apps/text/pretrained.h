@@ -17,7 +17,7 @@ void import_text_model(const ImportOptions& asked);
 // `accrue text export`: the other way round, or for llama.cpp.
 enum class GgufTypes { f32, f16, bf16, q8_0, q4_0, of_base };
 struct ExportOptions {
-  std::string tokenizer = "bytes";
+  std::string tokenizer;            // empty: the model's
   std::string out;                  // a directory, or a file of this name's end
   bool adapter = false;             // the adapters alone
   std::string base;                 // of which they say that they are

@@ -19,7 +19,7 @@ Settings settings_of(WriteOptions& asked, Options& options) {
       .add(asked.tokenizer,
            {"tokenizer", no_result,
             "What the model learned by: bytes, a tokenizer.json or a directory with a tokenizer",
-            "FILE|DIR"})
+            "FILE|DIR", "what the weights say, or bytes"})
       .add(asked.tokens, {.name = "tokens",
                           .decides = no_result,
                           .help = "At most so many, beyond the prompt",
@@ -43,19 +43,15 @@ Settings settings_of(WriteOptions& asked, Options& options) {
 }
 
 void write_text(const Options& options, const WriteOptions& asked) {
-  check_language_model(options);
+  const Text& text = check_language_model(options);
   check_sampling(asked.sampling);
   const Device device = apply_machine_options(options);
   check(options.class_count_of_weights.has_value(),
         "{} has no embedding of tokens: expected weights of a language model", options.init);
-  const TokenizerPtr tokenizer = tokenizer_at(asked.tokenizer);
-  // Models may have a few more, so that their number is a round one.
-  constexpr int64_t most_unused = 1024;
-  const int64_t unused = options.network.classes - tokenizer->size();
-  check(0 <= unused && unused <= most_unused,
-        "the tokenizer {} has {} tokens, but {} is of a model of {}: expected --tokenizer with the "
-        "one that it learned by",
-        asked.tokenizer, tokenizer->size(), options.init, options.network.classes);
+  const std::string place = text.chosen_tokenizer(asked.tokenizer);
+  const TokenizerPtr tokenizer = tokenizer_at(place);
+  text.check_tokenizer({place, tokenizer_checksum(*tokenizer), tokenizer->size()},
+                       options.network.classes);
   const LoadedNetwork network = load_network(options, options.network, device);
   const auto& model = dynamic_cast<const LanguageModel&>(*network.model);
   std::vector<int32_t> prompt = tokenizer->encode(asked.prompt);

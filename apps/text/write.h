@@ -10,7 +10,7 @@ namespace accrue::app {
 // `accrue text write`: a text that goes on from a prompt.
 struct WriteOptions {
   std::string prompt;
-  std::string tokenizer = "bytes";  // or a file or a directory
+  std::string tokenizer;  // empty: the model's
   int64_t tokens = 200;
   Sampling sampling;
 };

@@ -167,7 +167,8 @@ TEST_CASE("weights with more tokens than the data are kept, by any of GPT-2's na
   REQUIRE(succeed(write + same) == succeed(write + saved));
   succeed(write + stored(264, true, "described.safetensors"));
   refuse(training + tiny_model() + "--init " + stored(200, false, "small.safetensors"),
-         "is of a network that knows 200 tokens, but corpus has 257");
+         "the tokenizer bytes has 257 tokens, but " + (folder / "small.safetensors") +
+             " is of a model of 200");
 }
 
 }  // namespace accrue::test
