@@ -519,7 +519,7 @@ std::string Text::chosen_tokenizer(const std::string& asked) const {
   if (!asked.empty()) return asked;
   const KnownTokenizer& own = model_tokenizer();
   if (own.place.empty()) return "bytes";
-  return find_tokenizer(own, learned_by.is_known() ? weights_.file : base);
+  return find_tokenizer(own, learned_by.is_known() ? weights_.file : base, base);
 }
 
 void Text::check_tokenizer(const KnownTokenizer& of_tokens, int64_t vocabulary) const {

@@ -84,12 +84,14 @@ KnownTokenizer tokenizer_beside(const std::string& weights) {
   }
 }
 
-std::string find_tokenizer(const KnownTokenizer& known, const std::string& weights) {
+std::string find_tokenizer(const KnownTokenizer& known, const std::string& weights,
+                           const std::string& base) {
   namespace fs = std::filesystem;
   if (!known.is_known() || known.place == "bytes") return known.place;
   const fs::path there = known.place, folder = fs::path(weights).parent_path();
-  const std::vector<fs::path> places{there, folder / there, folder / there.filename(),
-                                     folder.empty() ? fs::path(".") : folder};
+  std::vector<fs::path> places{there, folder / there, folder / there.filename(),
+                               folder.empty() ? fs::path(".") : folder};
+  if (base.ends_with(".gguf")) places.emplace_back(base);
   std::string others;
   for (const fs::path& place : places) {
     std::error_code ignored;

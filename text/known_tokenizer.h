@@ -35,9 +35,10 @@ void add_tokenizer(const KnownTokenizer& known, Metadata& metadata);
 // of another name.
 KnownTokenizer tokenizer_beside(const std::string& weights);
 
-// Where the tokenizer of weights lies: where it lay, or else beside them. Throws Error if there is
-// none with its checksum.
-std::string find_tokenizer(const KnownTokenizer& known, const std::string& weights);
+// Where the tokenizer of weights lies: where it lay, or else beside them, or in their base, a GGUF
+// file. Throws Error if there is none with its checksum.
+std::string find_tokenizer(const KnownTokenizer& known, const std::string& weights,
+                           const std::string& base = {});
 
 // True if a model of so many tokens may be that of a tokenizer of `tokens`: vocabularies are padded
 // to a round number, as llm.c's to 50,304 for 50,257.
