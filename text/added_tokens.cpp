@@ -31,6 +31,8 @@ size_t space_at_start(std::string_view text) {
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)), ends_{none} {
   for (size_t i = 0; i < tokens_.size(); ++i) {
     uint32_t node = 0;
+    longest_ = std::max(longest_, tokens_[i].content.size());
+    takes_space_before_ |= tokens_[i].takes_space_before;
     for (const char byte : tokens_[i].content) {
       const auto [child, is_new] =
           children_.try_emplace(step(node, byte), static_cast<uint32_t>(ends_.size()));
@@ -71,6 +73,42 @@ void AddedTokens::split(std::string_view text, const Use& use) const {
     done = end;
   }
   if (done < text.size()) use(text.substr(done), none);
+}
+
+size_t AddedTokens::split_beginning(std::string_view text, TextPlace place,
+                                    std::vector<int32_t>& tokens, const UsePart& use,
+                                    const UseSome& use_some) const {
+  // What begins before is found whole.
+  size_t limit = text.size() - std::min(text.size(), longest_);
+  if (takes_space_before_) limit -= space_at_end(text.substr(0, limit));
+  size_t done = 0, begin = 0;     // what is taken, and where the next part begins
+  size_t before = tokens.size();  // the last token
+  bool is_over = false, after_token = false;
+  split(text, [&](std::string_view part, int32_t token) {
+    if (is_over) return;
+    const size_t end = begin + part.size();
+    const TextPlace here = begin == 0 ? place : TextPlace::begins;
+    is_over = begin >= limit || (token == none ? end >= limit : end > limit);
+    if (token != none) {
+      if (is_over) return;
+      // A cut behind it would not be told from one within a part.
+      done = begin;
+      before = tokens.size();
+      tokens.push_back(token);
+      after_token = true;
+    } else {
+      const size_t taken = begin >= limit ? 0
+                           : is_over      ? use_some(part.substr(0, limit - begin), here)
+                                          : (use(part, here), part.size());
+      if (taken > 0) {
+        done = begin + taken;
+        after_token = false;
+      }
+    }
+    begin = end;
+  });
+  if (after_token) tokens.resize(before);
+  return done;
 }
 
 }  // namespace accrue

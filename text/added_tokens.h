@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "text/tokenizer.h"
+
 namespace accrue {
 
 // A token that is found in a text before anything else is, such as <|endoftext|>.
@@ -27,6 +29,14 @@ class AddedTokens {
   static constexpr int32_t none = -1;
   using Use = std::function<void(std::string_view part, int32_t token)>;
   void split(std::string_view text, const Use& use) const;
+  // The same for a text after which more may come, as far as that changes nothing: use(part, place)
+  // takes a part up to its end, use_some(part, place) as many bytes of the last as it can, of
+  // whatever comes after it, and returns their number; tokens are appended to `tokens`. Returns how
+  // many bytes there were, which end within such a part or before a token.
+  using UsePart = std::function<void(std::string_view part, TextPlace place)>;
+  using UseSome = std::function<size_t(std::string_view part, TextPlace place)>;
+  size_t split_beginning(std::string_view text, TextPlace place, std::vector<int32_t>& tokens,
+                         const UsePart& use, const UseSome& use_some) const;
 
  private:
   struct Found {
@@ -38,6 +48,8 @@ class AddedTokens {
   Found find(std::string_view text, size_t from) const;
 
   std::vector<AddedToken> tokens_;
+  size_t longest_ = 0;
+  bool takes_space_before_ = false;
   // A tree of what they begin with: the child of a node by a byte, and the token that ends in a
   // node.
   std::unordered_map<uint64_t, uint32_t> children_;

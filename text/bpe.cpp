@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -50,27 +51,33 @@ class Bpe : public Tokenizer {
     return end_of_text_;
   }
 
-  std::vector<int32_t> encode(std::string_view text) const override {
+  std::vector<int32_t> encode(std::string_view text, TextPlace place) const override {
     auto buffers = idle_.take();
     std::vector<int32_t> tokens;
     tokens.reserve(text.size() / 4);
-    const WordSplitter::Use use_word = [&](std::string_view word) {
-      encode_word(word, *buffers, tokens);
-    };
-    const auto or_token = [&](auto use_rest) {
-      return [&tokens, use_rest](std::string_view part, int32_t token) {
-        if (token != AddedTokens::none) tokens.push_back(token);
-        else use_rest(part);
-      };
-    };
-    const AddedTokens::Use use_rest =
-        or_token([&](std::string_view part) { splitter_.split(part, buffers->matcher, use_word); });
-    added_[0].split(text, or_token([&](std::string_view part) {
-                      if (composes_) added_[1].split(composed(part), use_rest);
-                      else added_[1].split(part, use_rest);
-                    }));
+    added_[0].split(text, [&](std::string_view part, int32_t token) {
+      if (token != AddedTokens::none) return tokens.push_back(token);
+      encode_part(part, part.data() == text.data() ? place : TextPlace::begins, *buffers, tokens);
+    });
     idle_.give_back(std::move(buffers));
     return tokens;
+  }
+
+  Beginning encode_beginning(std::string_view text, TextPlace place) const override {
+    auto buffers = idle_.take();
+    Beginning result;
+    result.tokens.reserve(text.size() / 4);
+    result.bytes = added_[0].split_beginning(
+        text, place, result.tokens,
+        [&](std::string_view part, TextPlace here) {
+          encode_part(part, here, *buffers, result.tokens);
+        },
+        [&](std::string_view part, TextPlace here) {
+          return encode_some(part, here, *buffers, result.tokens);
+        });
+    if (result.bytes == 0) result.tokens.clear();
+    idle_.give_back(std::move(buffers));
+    return result;
   }
 
   std::string decode(std::span<const int32_t> tokens) const override {
@@ -84,6 +91,45 @@ class Bpe : public Tokenizer {
   }
 
  private:
+  // What is left when the first added tokens are found.
+  void encode_part(std::string_view part, TextPlace place, Buffers& buffers,
+                   std::vector<int32_t>& tokens) const {
+    const std::string made = composes_ ? composed(part) : "";
+    if (composes_) part = made;
+    added_[1].split(part, [&](std::string_view rest, int32_t token) {
+      if (token != AddedTokens::none) return tokens.push_back(token);
+      split_rest(rest, rest.data() == part.data() ? place : TextPlace::begins, buffers, tokens);
+    });
+  }
+
+  void split_rest(std::string_view rest, TextPlace place, Buffers& buffers,
+                  std::vector<int32_t>& tokens) const {
+    splitter_.split(rest, place, buffers.matcher,
+                    [&](std::string_view word) { encode_word(word, buffers, tokens); });
+  }
+
+  // The same with what does not depend on what comes after the part. Returns its bytes.
+  size_t encode_some(std::string_view part, TextPlace place, Buffers& buffers,
+                     std::vector<int32_t>& tokens) const {
+    const size_t before = tokens.size();
+    // The last characters may be composed with what comes.
+    if (composes_) part = before_last_ascii(part);
+    const std::string made = composes_ ? composed(part) : "";
+    const size_t taken = added_[1].split_beginning(
+        composes_ ? std::string_view(made) : part, place, tokens,
+        [&](std::string_view rest, TextPlace here) { split_rest(rest, here, buffers, tokens); },
+        [&](std::string_view rest, TextPlace here) {
+          return splitter_.split_beginning(rest, here, buffers.matcher, [&](std::string_view word) {
+            encode_word(word, buffers, tokens);
+          });
+        });
+    const std::optional<size_t> bytes =
+        composes_ ? bytes_composed_to(part, made, taken) : std::optional(taken);
+    if (bytes) return *bytes;
+    tokens.resize(before);
+    return 0;
+  }
+
   void encode_word(std::string_view word, Buffers& buffers, std::vector<int32_t>& tokens) const {
     const uint64_t hash = WordCache::hash(word);
     const auto known = buffers.cache.find(word, hash);

@@ -159,14 +159,30 @@ void Learner::merge_in(uint32_t word, int32_t left, int32_t right, int32_t merge
 
 }  // namespace
 
-void WordCounts::add(std::string_view text) {
+namespace {
+
+const WordSplitter& gpt2_splitter() {
   static const WordSplitter splitter = [] {
     std::vector<WordSplitter::Step> steps;
     steps.push_back({.pattern = Regex(gpt2_pattern)});
     return WordSplitter(std::move(steps));
   }();
+  return splitter;
+}
+
+}  // namespace
+
+void WordCounts::add(std::string_view text) {
   Matcher matcher;
-  splitter.split(text, matcher, [&](std::string_view word) { ++counts_[std::string(word)]; });
+  gpt2_splitter().split(text, TextPlace::begins, matcher,
+                        [&](std::string_view word) { ++counts_[std::string(word)]; });
+}
+
+size_t WordCounts::add_beginning(std::string_view text) {
+  Matcher matcher;
+  return gpt2_splitter().split_beginning(
+      text, TextPlace::begins, matcher,
+      [&](std::string_view word) { ++counts_[std::string(word)]; });
 }
 
 std::string train_bpe(const WordCounts& words, int64_t vocabulary_size) {

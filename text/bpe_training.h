@@ -13,6 +13,8 @@ namespace accrue {
 class WordCounts {
  public:
   void add(std::string_view text);
+  // The words that are the same whatever comes after `text`. Returns their bytes.
+  size_t add_beginning(std::string_view text);
 
   const std::unordered_map<std::string, int64_t>& counts() const { return counts_; }
 

@@ -49,4 +49,37 @@ std::string composed(std::string_view text) {
   return out;
 }
 
+std::string_view before_last_ascii(std::string_view text) {
+  size_t end = text.size();
+  while (end > 0 && static_cast<unsigned char>(text[end - 1]) >= 0x80) --end;
+  return text.substr(0, std::max<size_t>(end, 1) - 1);
+}
+
+std::optional<size_t> bytes_composed_to(std::string_view text, std::string_view all, size_t bytes) {
+  if (text == all) return bytes;
+  size_t low = 0;
+  // By lines first, across which nothing is composed, so that little is composed again.
+  for (size_t rest = bytes; low < text.size();) {
+    const size_t line = std::min(text.find('\n', low), text.size() - 1) + 1 - low;
+    const size_t made = composed(text.substr(low, line)).size();
+    if (made <= rest) {
+      rest -= made;
+      low += line;
+      continue;
+    }
+    // The first place from which no fewer bytes are made.
+    size_t least = 0, most = line;
+    while (least < most) {
+      const size_t middle = least + (most - least) / 2;
+      if (composed(text.substr(low, middle)).size() < rest) least = middle + 1;
+      else most = middle;
+    }
+    const std::string_view first = text.substr(low, least);
+    const bool is_apart = composed(first) + composed(text.substr(low + least, line - least)) ==
+                          all.substr(bytes - rest, made);
+    return is_apart && composed(first).size() == rest ? std::optional(low + least) : std::nullopt;
+  }
+  return low;
+}
+
 }  // namespace accrue

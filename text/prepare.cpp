@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "core/error.h"
 #include "text/known_tokenizer.h"
 #include "text/tokenizers.h"
@@ -13,7 +15,9 @@ TokenizerFiles tokenizer_for(const PrepareTextOptions& options, const TextFiles&
   if (!options.train_tokenizer) return tokenizer_with_files(options.tokenizer);
   WordCounts words;
   read_texts(texts.files, options.chat,
-             {.add = [&](std::string_view text, bool) { words.add(text); }, .end = [](bool) {}});
+             {.add = [&](std::string_view text, bool) { words.add(text); },
+              .end = [](bool) {},
+              .add_beginning = [&](std::string_view text) { return words.add_beginning(text); }});
   return trained_tokenizer(words, *options.train_tokenizer);
 }
 
@@ -36,15 +40,27 @@ PreparedText prepare_text(const PrepareTextOptions& options) {
     if (is_learned) writer.append(tokens);
     else writer.append(tokens, std::vector<uint8_t>(tokens.size(), 0));
   };
-  const TextsRead read =
-      read_texts(found.files, options.chat,
-                 {.add = [&](std::string_view text,
-                             bool is_learned) { add(tokenizer->encode(text), is_learned); },
-                  .end =
-                      [&](bool with_end_of_text) {
-                        if (with_end_of_text) add({tokenizer->end_of_text()}, true);
-                        writer.end_document();
-                      }});
+  auto place = TextPlace::begins;
+  const TextsRead read = read_texts(
+      found.files, options.chat,
+      {.add =
+           [&](std::string_view text, bool is_learned) {
+             add(tokenizer->encode(text, std::exchange(place, TextPlace::goes_on)), is_learned);
+           },
+       .end =
+           [&](bool with_end_of_text) {
+             if (with_end_of_text) add({tokenizer->end_of_text()}, true);
+             writer.end_document();
+             place = TextPlace::begins;
+           },
+       .add_beginning =
+           [&](std::string_view text) {
+             const Tokenizer::Beginning part = tokenizer->encode_beginning(text, place);
+             if (part.bytes == 0) return part.bytes;
+             add(part.tokens, true);
+             place = TextPlace::goes_on;
+             return part.bytes;
+           }});
   check(writer.documents() > 0, "there is nothing to learn in {}: {}",
         fmt::join(options.texts, ", "), fmt::join(read.left_alone, "; "));
   writer.set_texts_of_sample(read.texts_of_sample);

@@ -56,23 +56,41 @@ Regex::Regex(std::string_view pattern) {
   check(matches_nothing == 0, "the regular expression '{}' can match no characters at all",
         pattern);
   // Where memory must not be executable the expression is interpreted.
-  is_compiled_ = pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE) == 0;
+  is_compiled_ = pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
+  looks_behind_ = pattern.find("(?<") != pattern.npos;
+}
+
+int Regex::search(std::string_view text, size_t from, Matcher& matcher, uint32_t options) const {
+  const auto run = [&](auto* match, uint32_t more) {
+    return match(code_.get(), code_units(text), text.size(), from, options | more,
+                 matcher.data_.get(), matcher.context_.get());
+  };
+  int found = is_compiled_ ? run(pcre2_jit_match, 0) : PCRE2_ERROR_JIT_STACKLIMIT;
+  // Machine code has a stack of 32 KiB.
+  if (found == PCRE2_ERROR_JIT_STACKLIMIT)
+    found = run(pcre2_match, PCRE2_NO_JIT | PCRE2_NO_UTF_CHECK);
+  check(found >= 0 || found == PCRE2_ERROR_NOMATCH || found == PCRE2_ERROR_PARTIAL,
+        "no match of a tokenizer's regular expression was found: {}", reason_of(found));
+  return found;
 }
 
 std::optional<Regex::Match> Regex::find(std::string_view text, size_t from,
                                         Matcher& matcher) const {
-  const auto search = [&](auto* match, uint32_t options) {
-    return match(code_.get(), code_units(text), text.size(), from, options, matcher.data_.get(),
-                 matcher.context_.get());
-  };
-  int found = is_compiled_ ? search(pcre2_jit_match, 0) : PCRE2_ERROR_JIT_STACKLIMIT;
-  // Machine code has a stack of 32 KiB.
-  if (found == PCRE2_ERROR_JIT_STACKLIMIT)
-    found = search(pcre2_match, PCRE2_NO_JIT | PCRE2_NO_UTF_CHECK);
-  if (found == PCRE2_ERROR_NOMATCH) return std::nullopt;
-  check(found >= 0, "no match of a tokenizer's regular expression was found: {}", reason_of(found));
+  if (search(text, from, matcher, 0) == PCRE2_ERROR_NOMATCH) return std::nullopt;
   const size_t* const ends = pcre2_get_ovector_pointer(matcher.data_.get());
   return Match{ends[0], ends[1]};
+}
+
+std::optional<Regex::Match> Regex::find_surely(std::string_view text, size_t from, Matcher& matcher,
+                                               size_t& none_before) const {
+  none_before = from;
+  if (looks_behind_) return std::nullopt;
+  // A hard partial match is one that looked at the text's end, so that a whole one did not.
+  const int found = search(text, from, matcher, PCRE2_PARTIAL_HARD);
+  const size_t* const ends = pcre2_get_ovector_pointer(matcher.data_.get());
+  if (found >= 0) return Match{ends[0], ends[1]};
+  none_before = found == PCRE2_ERROR_PARTIAL ? ends[0] : text.size();
+  return std::nullopt;
 }
 
 std::string regex_of_literal(std::string_view text) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,13 +42,20 @@ class Regex {
   // The first match that begins at `from` or later in valid UTF-8. Throws Error if finding one
   // takes too many steps or too much memory.
   std::optional<Match> find(std::string_view text, size_t from, Matcher& matcher) const;
+  // The same in the beginning of a text: nothing where what comes after it may change the match.
+  // Then no match begins before `none_before`.
+  std::optional<Match> find_surely(std::string_view text, size_t from, Matcher& matcher,
+                                   size_t& none_before) const;
 
  private:
   struct Free {
     void operator()(pcre2_real_code_8* code) const;
   };
+  int search(std::string_view text, size_t from, Matcher& matcher, uint32_t options) const;
+
   std::unique_ptr<pcre2_real_code_8, Free> code_;
-  bool is_compiled_;  // to machine code
+  bool is_compiled_;   // to machine code
+  bool looks_behind_;  // so that what is before a match may change it
 };
 
 // An expression that matches this text alone.

@@ -103,25 +103,34 @@ class SentencePieceBpe : public Tokenizer {
     return in_.end_of_text;
   }
 
-  std::vector<int32_t> encode(std::string_view text) const override {
+  std::vector<int32_t> encode(std::string_view text, TextPlace place) const override {
     auto buffers = idle_.take();
     std::vector<int32_t> tokens;
     tokens.reserve(text.size() / 4);
-    const AddedTokens::Use use_rest = [&](std::string_view part, int32_t token) {
-      if (token != AddedTokens::none) return tokens.push_back(token);
-      while (!part.empty()) {
-        const std::string_view word = joins_words_ ? part : first_word(part);
-        encode_word(word, *buffers, tokens);
-        part.remove_prefix(word.size());
-      }
-    };
     control_.split(text, [&](std::string_view part, int32_t token) {
       if (token != AddedTokens::none) return tokens.push_back(token);
-      const std::string escaped = replaced(part, " ", space);
-      user_defined_.split(in_.adds_space ? std::string(space) + escaped : escaped, use_rest);
+      encode_part(part, part.data() == text.data() ? place : TextPlace::begins, *buffers, tokens);
     });
     idle_.give_back(std::move(buffers));
     return tokens;
+  }
+
+  Beginning encode_beginning(std::string_view text, TextPlace place) const override {
+    Beginning result;
+    if (joins_words_ || !symbols_.contains(space)) return result;
+    auto buffers = idle_.take();
+    const auto encode = [&](std::string_view part, TextPlace here) {
+      encode_part(part, here, *buffers, result.tokens);
+    };
+    result.bytes = control_.split_beginning(text, place, result.tokens, encode,
+                                            [&](std::string_view part, TextPlace here) {
+                                              const size_t bytes = last_word(part);
+                                              if (bytes > 0) encode(part.substr(0, bytes), here);
+                                              return bytes;
+                                            });
+    if (result.bytes == 0) result.tokens.clear();
+    idle_.give_back(std::move(buffers));
+    return result;
   }
 
   std::string decode(std::span<const int32_t> tokens) const override {
@@ -147,6 +156,29 @@ class SentencePieceBpe : public Tokenizer {
     Merges::Scratch merging;
   };
 
+  void encode_part(std::string_view part, TextPlace place, Buffers& buffers,
+                   std::vector<int32_t>& tokens) const {
+    const bool has_space = in_.adds_space && place == TextPlace::begins;
+    const std::string escaped = replaced(part, " ", space);
+    user_defined_.split(has_space ? std::string(space) + escaped : escaped,
+                        [&](std::string_view rest, int32_t token) {
+                          if (token != AddedTokens::none) return tokens.push_back(token);
+                          while (!rest.empty()) {
+                            const std::string_view word = joins_words_ ? rest : first_word(rest);
+                            encode_word(word, buffers, tokens);
+                            rest.remove_prefix(word.size());
+                          }
+                        });
+  }
+
+  // Where the last word begins, at a space after something else.
+  static size_t last_word(std::string_view part) {
+    size_t at = part.size();
+    while (at > 0 && (at = part.rfind(' ', at - 1)) != part.npos && at > 0)
+      if (part[at - 1] != ' ' && !part.substr(0, at).ends_with(space)) return at;
+    return 0;
+  }
+
   void take_byte(size_t i) {
     const auto value = byte_of(in_.pieces[i]);
     check(value.has_value(), "'{}': token {} is the byte '{}', expected <0x00> to <0xFF>", in_.name,
@@ -166,12 +198,14 @@ class SentencePieceBpe : public Tokenizer {
 
   // Symbols are the normal pieces, and after all pieces the characters that only others have.
   void number_symbols() {
-    for (size_t i = 0; i < in_.pieces.size(); ++i)
+    for (size_t i = 0; i < in_.pieces.size(); ++i) {
       if (is_normal(i)) symbols_.emplace(in_.pieces[i], static_cast<int32_t>(i));
+      if (is_normal(i) || in_.kinds[i] == Kind::user_defined)
+        joins_words_ |= first_word(in_.pieces[i]).size() < in_.pieces[i].size();
+    }
     for (size_t i = 0; i < in_.pieces.size(); ++i) {
       if (!is_normal(i)) continue;
       std::string_view rest = in_.pieces[i];
-      joins_words_ |= first_word(rest).size() < rest.size();
       while (!rest.empty()) {
         const std::string_view character = first_character_of(rest);
         const auto number = static_cast<int32_t>(in_.pieces.size() + characters_.size());

@@ -153,38 +153,26 @@ TextDocument document_of_sample(const json& object, const std::string& where) {
   return document;
 }
 
-// The last place in a text, behind `begin`, where it may be cut: words of letters with one space or
-// end of line between them are apart for every tokenizer of words. 0 if there is none.
-size_t place_to_cut(std::string_view text, size_t begin) {
-  for (size_t i = text.size(); i-- > begin + 2;) {
-    if (!is_letter(text[i]) || !is_letter(text[i - 2])) continue;
-    if (text[i - 1] == ' ') return i - 1;
-    if (text[i - 1] == '\n') return i;
-  }
-  return 0;
-}
-
 // Reads a file as one document. Returns its bytes.
 int64_t read_whole(const fs::path& file, const DocumentSink& sink) {
-  constexpr size_t step = size_t{1} << 20;
+  constexpr size_t least = size_t{1} << 20;
   ByteStream stream(file);
   std::string text;
   int64_t bytes = 0;
-  for (;;) {
-    const size_t had = text.size();
+  for (bool is_first = true;; is_first = false) {
+    // Twice as many where there was no place to cut, so that no byte is seen many times.
+    const size_t had = text.size(), step = std::max(least, had);
     text.resize(had + step);
     const size_t read = stream.read(std::as_writable_bytes(std::span(text).subspan(had)));
     text.resize(had + read);
-    if (bytes == 0) take_utf8_mark(text, file);
-    const size_t cut =
-        read < step ? text.size() : place_to_cut(text, had - std::min<size_t>(had, 2));
-    if (cut > 0) {
-      sink.add(std::string_view(text).substr(0, cut), true);
-      bytes += static_cast<int64_t>(cut);
-      text.erase(0, cut);
-    }
+    if (is_first) take_utf8_mark(text, file);
     if (read < step) break;
+    const size_t taken = sink.add_beginning(text);
+    bytes += static_cast<int64_t>(taken);
+    text.erase(0, taken);
   }
+  if (!text.empty()) sink.add(text, true);
+  bytes += std::ssize(text);
   if (bytes > 0) sink.end(true);
   return bytes;
 }

@@ -62,9 +62,12 @@ bool holds_json_lines(const std::filesystem::path& path);
 
 // Takes documents.
 struct DocumentSink {
-  // A part of a document, or a part of that: it is cut only where no tokenizer sees a difference.
+  // A part of a document, or the rest of that.
   std::function<void(std::string_view text, bool is_learned)> add;
   std::function<void(bool with_end_of_text)> end;
+  // A beginning of a part that is to be learned and goes on. Returns how many bytes are taken, the
+  // others come again; it is asked with twice as many if none are.
+  std::function<size_t(std::string_view text)> add_beginning{};
 };
 
 struct TextsRead {
@@ -74,9 +77,9 @@ struct TextsRead {
 };
 
 // Reads the documents of files: of .jsonl, .ndjson and .json one a line, of others one each, in
-// memory that does not depend on its length where words of ASCII letters have spaces or ends of
-// lines between them. A document without a byte, or in which nothing is to be learned, is left
-// alone. Throws Error, naming file and line, also for samples of fewer or more texts than others.
+// memory that does not depend on its length as long as add_beginning() takes something. A document
+// without a byte, or in which nothing is to be learned, is left alone. Throws Error, naming file
+// and line, also for samples of fewer or more texts than others.
 TextsRead read_texts(const std::vector<std::filesystem::path>& files, ChatForm form,
                      const DocumentSink& sink);
 

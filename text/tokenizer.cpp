@@ -10,11 +10,15 @@ class Bytes : public Tokenizer {
   int64_t size() const override { return end + 1; }
   int32_t end_of_text() const override { return end; }
 
-  std::vector<int32_t> encode(std::string_view text) const override {
+  std::vector<int32_t> encode(std::string_view text, TextPlace) const override {
     std::vector<int32_t> tokens;
     tokens.reserve(text.size());
     for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
     return tokens;
+  }
+
+  Beginning encode_beginning(std::string_view text, TextPlace place) const override {
+    return {encode(text, place), text.size()};
   }
 
   std::string decode(std::span<const int32_t> tokens) const override {

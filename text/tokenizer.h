@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -9,6 +10,10 @@
 
 namespace accrue {
 
+// Whether a part is the beginning of its text. Some tokenizers put a space before that, and before
+// nothing else.
+enum class TextPlace { begins, goes_on };
+
 // Text as numbers in [0, size()), its tokens, and back.
 class Tokenizer {
  public:
@@ -17,7 +22,16 @@ class Tokenizer {
   virtual int64_t size() const = 0;
   // The token that ends a document; encode() returns it only for its own spelling, if it has one.
   virtual int32_t end_of_text() const = 0;
-  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  virtual std::vector<int32_t> encode(std::string_view text,
+                                      TextPlace place = TextPlace::begins) const = 0;
+  // The tokens of the first bytes of a text, and how many bytes: as many as have these tokens
+  // whatever comes after `text`, so that those of the rest, as a part that goes on, follow them;
+  // none where it takes more text to know.
+  struct Beginning {
+    std::vector<int32_t> tokens{};
+    size_t bytes = 0;
+  };
+  virtual Beginning encode_beginning(std::string_view text, TextPlace place) const = 0;
   // The bytes of tokens, with which a text begins; one alone may be a part of a character. Those of
   // more tokens begin with those of fewer. Throws Error for a number out of range.
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;

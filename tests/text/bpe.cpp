@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/support/catch.h"
+#include "tests/support/cut_texts.h"
 #include "tests/support/files.h"
 #include "text/tokenizer_file.h"
 
@@ -159,7 +160,35 @@ TEST_CASE("a tokenizer.json says how a text is cut", "[text]") {
   for (const Example& example : examples()) {
     CAPTURE(example.file.dump(), example.text);
     REQUIRE(cut(*read(example.file), example.text) == example.parts);
+    check_every_cut(*read(example.file), example.text);
   }
+}
+
+TEST_CASE("a text is cut only where its tokens do not change", "[text]") {
+  json with_added = tokenizer_json(byte_level(true)), composing = tokenizer_json();
+  with_added["added_tokens"] = {added("<|endoftext|>", end), added("the water", 276),
+                                added("<pad>", 277, true, true), added("the", 278)};
+  composing["normalizer"] = {{"type", "NFC"}};
+  json by_lines = tokenizer_json(sequence({split("\n", "Isolated"), byte_level(true, false)}));
+  json behind = tokenizer_json(sequence({split("(?<=e)l", "Isolated"), byte_level()}));
+  const std::string text =
+      "hello  the water\n\n the waters  <pad>  \n \n hello<|endoftext|>e\u0301e\u0307\u0323 "
+      "\u1100\u1161\u1162 hello <|endoftext|><|endoftext|> \xff he\xe4\xb8 123 45's";
+  const auto taken = [&](const json& file, const std::string& all) {
+    const TokenizerPtr tokenizer = read(file);
+    check_every_cut(*tokenizer, all);
+    return tokenizer->encode_beginning(all, TextPlace::begins).bytes;
+  };
+  // Up to the last token, whose part is too short for <|endoftext|>.
+  for (const json& file : {with_added, composing, by_lines})
+    REQUIRE(taken(file, text) == text.rfind("<|endoftext|>"));
+  const std::string plain = "hello hello hello hello\n hello hello hello";
+  REQUIRE(taken(by_lines, plain) == plain.rfind('\n') + 1);
+  REQUIRE(taken(behind, plain) == 0);
+  REQUIRE(taken(tokenizer_json(byte_level(false, false)), plain) == 0);
+  // Digits alone part this text at first; then words do.
+  const json digits = sequence({{{"type", "Digits"}, {"individual_digits", true}}, byte_level()});
+  REQUIRE(taken(tokenizer_json(digits), plain) == plain.rfind('\n') + 1);
 }
 
 TEST_CASE("bytes that are not UTF-8 are encoded one by one", "[text]") {

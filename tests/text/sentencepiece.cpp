@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tests/support/catch.h"
+#include "tests/support/cut_texts.h"
 #include "tests/support/files.h"
 #include "tests/support/gguf_bytes.h"
 #include "text/gguf_tokenizer.h"
@@ -92,6 +93,22 @@ TEST_CASE("a space begins a text, and is left out when it is decoded", "[text]")
   REQUIRE(bpe->encode("\u00e9") == Tokens{11, first_byte + 0xc3, first_byte + 0xa9});
   REQUIRE(bpe->decode(Tokens{2, 5, 5, 0, 5}) == "</s>a a \u2047  a");
   REQUIRE_ERROR(bpe->decode(Tokens{500}), "token 500 is outside [0, 270)");
+}
+
+TEST_CASE("pieces of a text in parts are those of the whole", "[text]") {
+  const TokenizerPtr bpe = make_sentencepiece_bpe(pieces_of(with_bytes()));
+  const std::string text = "ab  cab<u> a\nb\u2581 c <u>a</s>b  \xe2\x96 aab </s> bc\u00e9 a";
+  check_every_cut(*bpe, text);
+  REQUIRE(bpe->encode_beginning(text, TextPlace::begins).bytes == text.rfind("</s>"));
+  // As one: a space begins the text alone.
+  REQUIRE(bpe->encode("ab a") == Tokens{11, 3, 5});
+  REQUIRE(bpe->encode("ab") == Tokens{11, 3});
+  REQUIRE(bpe->encode(" a", TextPlace::goes_on) == Tokens{5});
+  std::vector<Piece> joining = with_bytes();
+  joining.push_back({"b\u2581a", -0.5});
+  REQUIRE(
+      make_sentencepiece_bpe(pieces_of(joining))->encode_beginning(text, TextPlace::begins).bytes ==
+      0);
 }
 
 TEST_CASE("characters that are no piece are the unknown one, once in a row", "[text]") {

@@ -71,6 +71,22 @@ def test_tokens(kind, tmp_path):
         *theirs.encode(TEXT).ids, theirs.token_to_id("<|endoftext|>")]
 
 
+@pytest.mark.parametrize("kind", ("blank", "composed", "lines"))
+def test_long_texts(kind, tmp_path, monkeypatch):
+    """2.5 MB are cut where tokenizers does not see it: at spaces, where marks are composed, with
+    tokens that hold a space, and where words go over spaces up to the end of a line."""
+    tokenizers = pytest.importorskip("tokenizers")
+    split = tokenizers.pre_tokenizers.Split("\n", "isolated")
+    theirs = learned(special=["<|endoftext|>"], **{
+        "blank": {"add_prefix_space": True}, "composed": {"normalizer": "NFC"},
+        "lines": {"before": [split], "use_regex": False}}[kind])
+    theirs.add_tokens([tokenizers.AddedToken("sees the", normalized=False)])
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    monkeypatch.setitem(globals(), "TEXT", TEXT * (2_500_000 // len(TEXT.encode()) + 1))
+    assert tokens_of(tmp_path, "--tokenizer", tmp_path / "tokenizer.json") == [
+        *theirs.encode(TEXT).ids, theirs.token_to_id("<|endoftext|>")]
+
+
 @pytest.mark.parametrize("has_bytes, prefix, words", (
     (True, True, True), (True, False, True), (False, True, True), (False, False, False),
     (True, True, False)))
