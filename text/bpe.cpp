@@ -31,6 +31,8 @@ class Bpe : public Tokenizer {
         bytes_(description.bytes),
         unknown_(description.unknown),
         end_of_text_(description.end_of_text),
+        before_text_(std::move(description.before_text)),
+        after_text_(std::move(description.after_text)),
         fuses_unknown_(description.fuses_unknown),
         composes_(description.composes),
         merges_(description.merges),
@@ -42,6 +44,9 @@ class Bpe : public Tokenizer {
   }
 
   int64_t size() const override { return static_cast<int64_t>(tokens_.size()); }
+
+  std::vector<int32_t> before_text() const override { return before_text_; }
+  std::vector<int32_t> after_text() const override { return after_text_; }
 
   int32_t end_of_text() const override {
     check(end_of_text_ != BpeDescription::none,
@@ -163,6 +168,7 @@ class Bpe : public Tokenizer {
   std::vector<std::string> tokens_;
   std::array<int32_t, 256> bytes_;
   int32_t unknown_, end_of_text_;
+  std::vector<int32_t> before_text_, after_text_;
   bool fuses_unknown_, composes_;
   Merges merges_;
   WordSplitter splitter_;

@@ -32,6 +32,7 @@ struct BpeDescription {
   std::array<std::vector<AddedToken>, 2> added;
   bool composes = false;
   int32_t end_of_text = none;
+  std::vector<int32_t> before_text, after_text;
 };
 
 TokenizerPtr make_bpe(BpeDescription description);

@@ -69,6 +69,7 @@ void BpeReader::read_tokenizer(const json& tokenizer) {
   max_tokens_ += static_cast<int64_t>(2 * added.size());
   read_model(object(tokenizer, "model"));
   for (const json& token : added) read_added(token);
+  read_post_processor(tokenizer.value("post_processor", json()));
   read_step(object(tokenizer, "pre_tokenizer"));
   require(has_byte_level_, "has a pre_tokenizer without ByteLevel, which is not supported");
 }
@@ -83,6 +84,52 @@ void BpeReader::read_normalizer(const json& normalizer) {
   }
   require(type == "NFC", "has the normalizer {}, which is not supported", type);
   description_.composes = true;
+}
+
+void BpeReader::read_post_processor(const json& processor) {
+  const std::string type = processor.is_null() ? "ByteLevel" : type_of(processor);
+  if (type == "ByteLevel") return;  // of offsets
+  if (type == "TemplateProcessing") return read_template(processor);
+  const json steps = type == "Sequence" ? processor.value("processors", json()) : json();
+  require(steps.is_array(), "has the post_processor {}, which is not supported", type);
+  for (const json& step : steps) read_post_processor(step);
+}
+
+// The template of a single text: special tokens, the text and special tokens.
+void BpeReader::read_template(const json& processor) {
+  const json parts = processor.value("single", json());
+  require(parts.is_array(), "has a post_processor without a list 'single'");
+  bool is_behind = false;
+  for (const json& part : parts) {
+    if (part.is_object() && part.contains("Sequence")) {
+      require(!is_behind && text(part["Sequence"], "id") == "A",
+              "has a post_processor for a single text that is not one text A");
+      is_behind = true;
+      continue;
+    }
+    require(part.is_object() && part.contains("SpecialToken"),
+            "has a post_processor with a part that is neither a text nor a special token");
+    const std::string name = text(part["SpecialToken"], "id");
+    const json& special = object(object(processor, "special_tokens"), name.c_str());
+    const json ids = special.value("ids", json());
+    require(ids.is_array(), "has a post_processor without a list 'ids' of '{}'", name);
+    for (const json& id : ids) {
+      const int64_t token = number(id, name);
+      require(
+          token < std::ssize(description_.tokens) && !description_.tokens[size_t(token)].empty(),
+          "has a post_processor with the token {}, which is none", token);
+      (is_behind ? description_.after_text : description_.before_text)
+          .push_back(static_cast<int32_t>(token));
+    }
+  }
+  require(is_behind, "has a post_processor for a single text that leaves the text out");
+}
+
+void BpeReader::check_end_of_texts() const {
+  const std::vector<int32_t>& after = description_.after_text;
+  require(after.empty() || after == std::vector{description_.end_of_text},
+          "puts other tokens after a text (post_processor) than the one that ends texts here: "
+          "expected its eos_token alone");
 }
 
 void BpeReader::read_model(const json& model) {

@@ -30,6 +30,8 @@ class BpeReader {
     return number_of(token) != BpeDescription::none;
   }
   void end_texts_with(const std::string& token);
+  // Throws Error if texts are to end with something else than the token that ends a text.
+  void check_end_of_texts() const;
 
   BpeDescription take() { return std::move(description_); }
 
@@ -47,6 +49,8 @@ class BpeReader {
 
   void read_normalizer(const nlohmann::json& normalizer);
   void read_model(const nlohmann::json& model);
+  void read_post_processor(const nlohmann::json& processor);
+  void read_template(const nlohmann::json& processor);
   void add_merge(const std::string& left, const std::string& right);
   void add_merge(std::string_view line);
   void read_added(const nlohmann::json& token);

@@ -90,6 +90,62 @@ std::optional<int32_t> ending_token(const GgufFile& file, size_t tokens) {
   return static_cast<int32_t>(*end);
 }
 
+// The tokens that are put before and after each text, by llama.cpp's defaults where the file does
+// not say.
+struct AddedAround {
+  std::vector<int32_t> before{}, after{};
+};
+
+AddedAround added_around(const GgufFile& file, size_t tokens) {
+  const bool has_pieces = file.required_text("tokenizer.ggml.model") == "llama";
+  const bool begins = has_pieces || file.text("tokenizer.ggml.pre").value_or("") == "llama-bpe";
+  const std::string where = file.path().string();
+  AddedAround around;
+  if (file.flag("tokenizer.ggml.add_bos_token").value_or(begins)) {
+    const auto said = file.integer("tokenizer.ggml.bos_token_id");
+    const bool is_asked = file.flag("tokenizer.ggml.add_bos_token").value_or(false);
+    check(said || !is_asked || has_pieces,
+          "'{}' begins texts with a token (tokenizer.ggml.add_bos_token), and lacks the key "
+          "'tokenizer.ggml.bos_token_id'",
+          where);
+    const int64_t token = said.value_or(1);
+    check(!said || (token >= 0 && token < static_cast<int64_t>(tokens)),
+          "'{}': tokenizer.ggml.bos_token_id is {}, expected one of {} tokens", where, token,
+          tokens);
+    if (said || (has_pieces && tokens > 1)) around.before = {static_cast<int32_t>(token)};
+  }
+  if (file.flag("tokenizer.ggml.add_eos_token").value_or(false)) {
+    const auto end = ending_token(file, tokens);
+    check(end.has_value(),
+          "'{}' ends texts with a token (tokenizer.ggml.add_eos_token), and lacks the key "
+          "'tokenizer.ggml.eos_token_id'",
+          where);
+    around.after = {*end};
+  }
+  return around;
+}
+
+// As `tokenizers` writes it.
+json template_of(const AddedAround& around, const std::vector<std::string_view>& tokens) {
+  json parts = json::array(), special = json::object();
+  const auto put = [&](const std::vector<int32_t>& which) {
+    for (const int32_t token : which) {
+      const std::string name(tokens[static_cast<size_t>(token)]);
+      parts.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});
+      special[name] = {{"id", name}, {"ids", {token}}, {"tokens", {name}}};
+    }
+  };
+  put(around.before);
+  parts.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+  put(around.after);
+  json pair = parts;
+  pair.push_back({{"Sequence", {{"id", "B"}, {"type_id", 1}}}});
+  return {{"type", "TemplateProcessing"},
+          {"single", parts},
+          {"pair", pair},
+          {"special_tokens", special}};
+}
+
 json config_of(const GgufFile& file, const std::vector<std::string_view>& tokens) {
   json config = json::object();
   if (const auto end = ending_token(file, tokens.size()))
@@ -128,6 +184,9 @@ SentencePieces sentencepieces_of(const GgufFile& file,
   }
   pieces.adds_space = file.flag("tokenizer.ggml.add_space_prefix").value_or(true);
   if (const auto end = ending_token(file, tokens.size())) pieces.end_of_text = *end;
+  AddedAround around = added_around(file, tokens.size());
+  pieces.before_text = std::move(around.before);
+  pieces.after_text = std::move(around.after);
   return pieces;
 }
 
@@ -184,7 +243,11 @@ TokenizerFiles read_gguf_tokenizer(const GgufFile& file) {
   if (kind == "llama")
     return {make_sentencepiece_bpe(sentencepieces_of(file, tokens)),
             {{"tokenizer.gguf", file.only_keys("tokenizer.")}, {"tokenizer_config.json", config}}};
-  const std::string tokenizer = text_of_json(tokenizer_of(file, tokens), file);
+  json whole = tokenizer_of(file, tokens);
+  const AddedAround around = added_around(file, tokens.size());
+  if (!around.before.empty() || !around.after.empty())
+    whole["post_processor"] = template_of(around, tokens);
+  const std::string tokenizer = text_of_json(whole, file);
   return {parse_tokenizer(tokenizer, file.path().string(), config),
           {{"tokenizer.json", tokenizer}, {"tokenizer_config.json", config}}};
 }

@@ -18,8 +18,9 @@ inline constexpr int32_t gguf_normal_token = 1, gguf_control_token = 3, gguf_use
 // "llama-bpe"), or a byte-pair encoding of SentencePiece ("llama", text/sentencepiece.h). The first
 // is made of an equivalent tokenizer.json, which is among its files, as for the second a
 // tokenizer.gguf without the model is; both have a tokenizer_config.json that says what ends a text
-// and has the chat template. Control tokens and those of users are found in texts; as everywhere in
-// accrue, none is added to a text. Throws Error for another kind, and as read_tokenizer() does.
+// and has the chat template. Control tokens and those of users are found in texts. What is put
+// before and after a text tokenizer.ggml.add_bos_token and add_eos_token say, or llama.cpp's
+// defaults. Throws Error for another kind, and as read_tokenizer() does.
 TokenizerFiles read_gguf_tokenizer(const GgufFile& file);
 
 // The value of tokenizer.ggml.pre for a tokenizer.json. Throws Error, or json::exception, for one

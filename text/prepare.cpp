@@ -41,26 +41,37 @@ PreparedText prepare_text(const PrepareTextOptions& options) {
     else writer.append(tokens, std::vector<uint8_t>(tokens.size(), 0));
   };
   auto place = TextPlace::begins;
-  const TextsRead read = read_texts(
-      found.files, options.chat,
-      {.add =
-           [&](std::string_view text, bool is_learned) {
-             add(tokenizer->encode(text, std::exchange(place, TextPlace::goes_on)), is_learned);
-           },
-       .end =
-           [&](bool with_end_of_text) {
-             if (with_end_of_text) add({tokenizer->end_of_text()}, true);
-             writer.end_document();
-             place = TextPlace::begins;
-           },
-       .add_beginning =
-           [&](std::string_view text) {
-             const Tokenizer::Beginning part = tokenizer->encode_beginning(text, place);
-             if (part.bytes == 0) return part.bytes;
-             add(part.tokens, true);
-             place = TextPlace::goes_on;
-             return part.bytes;
-           }});
+  bool is_chat = false;
+  const auto begin_text = [&](bool is_learned) {
+    const TextPlace here = std::exchange(place, TextPlace::goes_on);
+    if (here == TextPlace::begins && !is_chat) add(tokenizer->before_text(), is_learned);
+    return here;
+  };
+  const TextsRead read = read_texts(found.files, options.chat,
+                                    {.add =
+                                         [&](std::string_view text, bool is_learned) {
+                                           const TextPlace here = begin_text(is_learned);
+                                           add(tokenizer->encode(text, here), is_learned);
+                                         },
+                                     .end =
+                                         [&](bool with_end_of_text) {
+                                           if (with_end_of_text)
+                                             add({tokenizer->end_of_text()}, true);
+                                           else if (!is_chat) add(tokenizer->after_text(), true);
+                                           writer.end_document();
+                                           place = TextPlace::begins;
+                                           is_chat = false;
+                                         },
+                                     .add_beginning =
+                                         [&](std::string_view text) {
+                                           const Tokenizer::Beginning part =
+                                               tokenizer->encode_beginning(text, place);
+                                           if (part.bytes == 0) return part.bytes;
+                                           begin_text(true);
+                                           add(part.tokens, true);
+                                           return part.bytes;
+                                         },
+                                     .begin_chat = [&] { is_chat = true; }});
   check(writer.documents() > 0, "there is nothing to learn in {}: {}",
         fmt::join(options.texts, ", "), fmt::join(read.left_alone, "; "));
   writer.set_texts_of_sample(read.texts_of_sample);

@@ -98,6 +98,9 @@ class SentencePieceBpe : public Tokenizer {
 
   int64_t size() const override { return std::ssize(in_.pieces); }
 
+  std::vector<int32_t> before_text() const override { return in_.before_text; }
+  std::vector<int32_t> after_text() const override { return in_.after_text; }
+
   int32_t end_of_text() const override {
     check(in_.end_of_text != no_token, "'{}' has no token for the end of a text", in_.name);
     return in_.end_of_text;

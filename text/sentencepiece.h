@@ -20,6 +20,7 @@ struct SentencePieces {
   std::vector<Kind> kinds;
   bool adds_space = true;    // before a text: add_dummy_prefix
   int32_t end_of_text = -1;  // none
+  std::vector<int32_t> before_text{}, after_text{};
 };
 
 // encode() begins with the characters of a text and joins neighbours whose text is a normal piece,

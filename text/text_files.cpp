@@ -242,6 +242,7 @@ namespace {
 // Gives a document to the sink. Returns its bytes, or nothing if there is nothing to be learned.
 int64_t give(const TextDocument& document, const DocumentSink& sink) {
   int64_t bytes = 0;
+  if (!document.has_end_of_text && !document.is_sample && sink.begin_chat) sink.begin_chat();
   for (const TextDocument::Part& part : document.parts) {
     if (!part.text.empty()) sink.add(part.text, part.is_learned);
     bytes += std::ssize(part.text);

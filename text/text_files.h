@@ -68,6 +68,8 @@ struct DocumentSink {
   // A beginning of a part that is to be learned and goes on. Returns how many bytes are taken, the
   // others come again; it is asked with twice as many if none are.
   std::function<size_t(std::string_view text)> add_beginning{};
+  // What follows is a chat, whose form alone says which tokens begin and end it.
+  std::function<void()> begin_chat{};
 };
 
 struct TextsRead {

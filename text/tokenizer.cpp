@@ -36,6 +36,13 @@ class Bytes : public Tokenizer {
 
 }  // namespace
 
+std::vector<int32_t> encode_with_beginning(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<int32_t> tokens = tokenizer.before_text();
+  const std::vector<int32_t> own = tokenizer.encode(text);
+  tokens.insert(tokens.end(), own.begin(), own.end());
+  return tokens;
+}
+
 TokenizerPtr bytes_tokenizer() { return std::make_shared<Bytes>(); }
 
 }  // namespace accrue

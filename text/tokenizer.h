@@ -35,9 +35,15 @@ class Tokenizer {
   // The bytes of tokens, with which a text begins; one alone may be a part of a character. Those of
   // more tokens begin with those of fewer. Throws Error for a number out of range.
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;
+  // What its file puts before and after each text by itself, such as <s>; encode() does not.
+  virtual std::vector<int32_t> before_text() const { return {}; }
+  virtual std::vector<int32_t> after_text() const { return {}; }
 };
 
 using TokenizerPtr = std::shared_ptr<const Tokenizer>;
+
+// The tokens of a text that is to be gone on with: before_text() and its own.
+std::vector<int32_t> encode_with_beginning(const Tokenizer& tokenizer, std::string_view text);
 
 // A token for each of the 256 values of a byte, and one for the end of a text, which has no bytes.
 TokenizerPtr bytes_tokenizer();

@@ -54,6 +54,7 @@ TokenizerPtr finish(BpeReader reader, const json& config) {
   const std::string named = token_of(config.value("eos_token", json()));
   if (!named.empty()) reader.end_texts_with(named);
   else if (reader.has_token(end_of_text)) reader.end_texts_with(end_of_text);
+  reader.check_end_of_texts();
   return make_bpe(reader.take());
 }
 

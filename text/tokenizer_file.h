@@ -12,7 +12,9 @@ namespace accrue {
 // encoder.json, or the same as merges.txt and vocab.json, or the tokenizer.gguf of
 // read_gguf_tokenizer(). encode() gives the tokens that `tokenizers` gives without
 // add_special_tokens: tokens such as <|endoftext|> are recognised in the text, none is added to it,
-// and nothing is cut off or padded.
+// and nothing is cut off or padded. What the post_processor's template puts before and after a
+// single text are before_text() and after_text(); as in transformers 5, add_bos_token of a
+// tokenizer_config.json beside a tokenizer.json changes nothing.
 // A byte for which the vocabulary has no token becomes its unk_token, or nothing if it has none.
 // Each byte that is not UTF-8, for which `tokenizers` has no rule, is encoded by itself. What a
 // letter, a number or a space is, PCRE2 says, by its version of Unicode. end_of_text() is the

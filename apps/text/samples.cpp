@@ -52,7 +52,7 @@ TextSamples::TextSamples(const Options& options, Trainer& trainer, RunLog& log,
   const Text& text = options.domains.get<Text>();
   tokenizer_ = text.tokenizer_of(options.data_name());
   const std::string& asked = text.sample_prompt;
-  prompt_ = asked.empty() ? beginning_of(held_out) : tokenizer_->encode(asked);
+  prompt_ = asked.empty() ? beginning_of(held_out) : encode_with_beginning(*tokenizer_, asked);
   const auto& model = dynamic_cast<const LanguageModel&>(trainer.training().model());
   const int64_t room =
       model.context() == 0 ? most_new_tokens : model.context() - std::ssize(prompt_);

@@ -54,7 +54,7 @@ void write_text(const Options& options, const WriteOptions& asked) {
                        options.network.classes);
   const LoadedNetwork network = load_network(options, options.network, device);
   const auto& model = dynamic_cast<const LanguageModel&>(*network.model);
-  std::vector<int32_t> prompt = tokenizer->encode(asked.prompt);
+  std::vector<int32_t> prompt = encode_with_beginning(*tokenizer, asked.prompt);
   if (prompt.empty()) prompt = {tokenizer->end_of_text()};
   say("{}", asked.prompt);
   std::vector<int32_t> last{prompt.back()};  // and what follows it

@@ -273,6 +273,48 @@ TEST_CASE("a directory holds a tokenizer", "[text]") {
   REQUIRE_ERROR(read_tokenizer(path), "has no token '</s>', which its tokenizer_config.json names");
 }
 
+namespace {
+
+json template_with(const std::vector<json>& parts) {
+  const auto special = [](const char* name, int id) {
+    return json{{"id", name}, {"ids", {id}}, {"tokens", {name}}};
+  };
+  return {{"type", "TemplateProcessing"},
+          {"single", parts},
+          {"special_tokens", {{"h", special("h", 104)}, {"end", special("end", end)}}}};
+}
+
+const json whole_text{{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+json special_part(const char* name) { return {{"SpecialToken", {{"id", name}, {"type_id", 0}}}}; }
+
+}  // namespace
+
+TEST_CASE("the post_processor's template says what is before and after a text", "[text]") {
+  const auto with = [](const json& processor) {
+    json file = tokenizer_json();
+    file["post_processor"] = processor;
+    return read(file);
+  };
+  REQUIRE(with(nullptr)->before_text().empty());
+  REQUIRE(with(byte_level())->before_text().empty());
+  const json framed = template_with({special_part("h"), whole_text, special_part("end")});
+  for (const json& processor :
+       {framed, json{{"type", "Sequence"}, {"processors", {byte_level(), framed}}}}) {
+    const TokenizerPtr bpe = with(processor);
+    REQUIRE(bpe->before_text() == Tokens{104});
+    REQUIRE(bpe->after_text() == Tokens{end});
+    REQUIRE(bpe->encode("hello") == Tokens{259});
+    REQUIRE(encode_with_beginning(*bpe, "hello") == Tokens{104, 259});
+  }
+  REQUIRE(with(template_with({whole_text}))->before_text().empty());
+  REQUIRE_ERROR(with({{"type", "Other"}}), "has the post_processor Other, which is not supported");
+  REQUIRE_ERROR(with(template_with({whole_text, special_part("h")})),
+                "puts other tokens after a text (post_processor) than the one that ends texts");
+  REQUIRE_ERROR(with(template_with({special_part("x"), whole_text})), "has no object 'x'");
+  REQUIRE_ERROR(with(template_with({special_part("h")})), "that leaves the text out");
+  REQUIRE_ERROR(with(template_with({whole_text, whole_text})), "that is not one text A");
+}
+
 TEST_CASE("what a tokenizer.json asks for in vain", "[text]") {
   const auto refuse = [](const std::string& place, const json& value, const std::string& message) {
     json file = tokenizer_json();

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "kernels/quantized_matmul.h"
 #include "tests/support/catch.h"
@@ -248,6 +249,34 @@ TEST_CASE("a GGUF file's tokenizer splits texts as its model does", "[text]") {
   // The letter and its accent are composed, and are then bytes c3 and a9.
   REQUIRE(encode("qwen2", "e\xcc\x81") == Tokens{11});
   REQUIRE(encode("smollm", "e\xcc\x81") == Tokens{2});
+}
+
+TEST_CASE("a GGUF file says what is before and after a text", "[text]") {
+  const auto frame = [](const B& bytes) {
+    const TokenizerFiles read = read_gguf_tokenizer(*OpenGguf(bytes));
+    const TemporaryDirectory directory;
+    for (const auto& [name, content] : read.files) directory.write(name, content);
+    const TokenizerPtr kept = read_tokenizer(directory.path());
+    REQUIRE(kept->before_text() == read.tokenizer->before_text());
+    REQUIRE(kept->after_text() == read.tokenizer->after_text());
+    return std::pair(kept->before_text(), kept->after_text());
+  };
+  const auto with = [](const char* splits_as, const char* key, bool value) {
+    B bytes = vocabulary(splits_as);
+    bytes.count("tokenizer.ggml.bos_token_id", 12).count("tokenizer.ggml.eos_token_id", 0);
+    if (*key) bytes.add(key, B::boolean, std::string(1, value ? '\1' : '\0'));
+    return bytes;
+  };
+  REQUIRE(frame(vocabulary("llama-bpe")) == std::pair(Tokens{}, Tokens{}));
+  REQUIRE(frame(with("llama-bpe", "", true)) == std::pair(Tokens{12}, Tokens{}));
+  REQUIRE(frame(with("qwen2", "", true)) == std::pair(Tokens{}, Tokens{}));
+  REQUIRE(frame(with("llama-bpe", "tokenizer.ggml.add_bos_token", false)).first.empty());
+  REQUIRE(frame(with("gpt-2", "tokenizer.ggml.add_bos_token", true)).first == Tokens{12});
+  REQUIRE(frame(with("gpt-2", "tokenizer.ggml.add_eos_token", true)).second == Tokens{0});
+  B none = vocabulary("gpt-2");
+  none.add("tokenizer.ggml.add_bos_token", B::boolean, std::string(1, '\1'));
+  REQUIRE_ERROR(read_gguf_tokenizer(*OpenGguf(none)),
+                "lacks the key 'tokenizer.ggml.bos_token_id'");
 }
 
 TEST_CASE("a GGUF file's tokenizer can be kept as files", "[text]") {

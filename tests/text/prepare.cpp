@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <set>
 
 #include "data/samples.h"
@@ -233,6 +234,37 @@ TEST_CASE("lines of JSON that are no documents are refused by file and line", "[
     REQUIRE_ERROR(prepared(folder.path(), {file}), part);
     REQUIRE(!fs::exists(folder.path() / "out"));
   }
+}
+
+TEST_CASE("documents begin with what their tokenizer puts there, and chats do not", "[text]") {
+  const TemporaryDirectory folder;
+  const std::string file =
+      folder
+          .write("x.jsonl",
+                 "{\"text\": \"a\"}\n{\"prompt\": \"b\", \"completion\": \"c\"}\n"
+                 "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n")
+          .string();
+  // Tokens a, b, c, <s> and </s>; other letters are none.
+  const std::string tokenizer =
+      folder
+          .write("tokenizer.json",
+                 R"({"added_tokens": [], "pre_tokenizer": {"type": "ByteLevel",
+                   "add_prefix_space": false}, "model": {"type": "BPE", "merges": [], "vocab":
+                   {"a": 0, "b": 1, "c": 2, "<s>": 3, "<|endoftext|>": 4}},
+                   "post_processor": {"type": "TemplateProcessing", "single": [
+                     {"SpecialToken": {"id": "<s>", "type_id": 0}},
+                     {"Sequence": {"id": "A", "type_id": 0}}],
+                     "special_tokens": {"<s>": {"id": "<s>", "ids": [3], "tokens": ["<s>"]}}}})")
+          .string();
+  const PreparedText made = prepare_text(
+      {.texts = {file}, .tokenizer = tokenizer, .out = (folder.path() / "out").string()});
+  std::vector<int32_t> tokens(static_cast<size_t>(made.corpus->size()));
+  made.corpus->read(tokens, 0);
+  const std::vector<int32_t> texts{3, 0, 4, 3, 1, 2, 4};
+  REQUIRE(std::vector(tokens.begin(), tokens.begin() + 7) == texts);
+  REQUIRE(std::ranges::count(tokens, 3) == 2);
+  REQUIRE(!made.corpus->is_learned(3));
+  REQUIRE(made.corpus->is_learned(0));
 }
 
 }  // namespace accrue::test

@@ -180,7 +180,12 @@ TEST_CASE("a GGUF file's SentencePiece model can be kept as a file", "[text]") {
                                   tokenizer_at((kept.path() / "tokenizer.gguf").string())}) {
     REQUIRE(bpe->encode("ab</s> ab") == Tokens{3, 2, 11, 3});
     REQUIRE(bpe->end_of_text() == 2);
+    REQUIRE(bpe->before_text() == Tokens{1});  // by itself
+    REQUIRE(bpe->after_text().empty());
   }
+  B without = file_with();
+  without.add("tokenizer.ggml.add_bos_token", B::boolean, std::string(1, '\0'));
+  REQUIRE(read(without).tokenizer->before_text().empty());
   REQUIRE(tokenizer_with_files(kept.path().string()).files == found.files);
   REQUIRE(read(file_with()).tokenizer->encode("b") == Tokens{11, 9});
   REQUIRE_ERROR(read(file_with({"scores"})), "lacks the key 'tokenizer.ggml.scores'");

@@ -123,6 +123,7 @@ def test_sentencepiece(has_bytes, prefix, words, tmp_path):
                           for i in ids])
     file.add_eos_token_id(theirs.eos_id())
     file.add_add_space_prefix(prefix)
+    file.add_add_bos_token(prefix)
     file.write_header_to_file()
     file.write_kv_data_to_file()
     file.write_tensors_to_file()
@@ -130,7 +131,8 @@ def test_sentencepiece(has_bytes, prefix, words, tmp_path):
     program("text", "prepare", "--text", tmp_path / "texts.jsonl", "--out", tmp_path / "corpus",
             "--tokenizer", tmp_path / "model.gguf")
     tokens = np.fromfile(tmp_path / "corpus" / "tokens.bin", np.uint16).tolist()
-    assert tokens == [t for text in texts for t in (*theirs.encode(text), theirs.eos_id())]
+    assert tokens == [t for text in texts for t in (
+        *theirs.encode(text, add_bos=prefix), theirs.eos_id())]
 
 
 @pytest.mark.parametrize("name", ("gpt2", "llama"))
