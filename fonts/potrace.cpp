@@ -1,7 +1,7 @@
 #include "fonts/potrace.h"
 
 #include "core/error.h"
-#include "fonts/filter.h"
+#include "data/filter.h"
 #include "fonts/outline.h"
 
 namespace accrue::fonts {

@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "fonts/filter.h"
+#include "data/filter.h"
 #include "fonts/outline.h"
 #include "tests/support/cli.h"
 #include "tests/support/potrace.h"
@@ -14,11 +14,9 @@ namespace {
 
 using fonts::BitmapSize;
 using fonts::Contour;
-using fonts::Filtered;
 using fonts::OutlinePoint;
 using fonts::read_postscript;
 using fonts::require_potrace;
-using fonts::run_filter;
 using fonts::trace;
 using fonts::TracedCurve;
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace accrue::fonts {
+namespace accrue {
 
 struct Filtered {
   std::string output;
@@ -21,4 +21,4 @@ struct Filtered {
 Filtered run_filter(const std::vector<std::string>& command,
                     const std::function<std::string()>& next, size_t most_bytes);
 
-}  // namespace accrue::fonts
+}  // namespace accrue

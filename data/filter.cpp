@@ -1,4 +1,4 @@
-#include "fonts/filter.h"
+#include "data/filter.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -17,7 +17,7 @@
 
 extern char** environ;
 
-namespace accrue::fonts {
+namespace accrue {
 namespace {
 
 class Descriptor {
@@ -186,4 +186,4 @@ Filtered run_filter(const std::vector<std::string>& command,
   return result;
 }
 
-}  // namespace accrue::fonts
+}  // namespace accrue
