@@ -6,9 +6,9 @@ readonly cmake_needed=3.25
 readonly required_libraries=(libeigen3-dev libcli11-dev libfmt-dev libjpeg-dev libpcre2-dev
                              libpng-dev libutf8proc-dev nlohmann-json3-dev zlib1g-dev catch2)
 # Without these the build goes on: slower, without reports' charts, without train --log-dir, or
-# without font prepare and export.
+# without font prepare and export; or without models' own templates of chats.
 readonly optional_libraries=(libdnnl-dev libjs-chart.js libprotobuf-dev protobuf-compiler
-                             libfreetype-dev potrace)
+                             libfreetype-dev potrace python3-jinja2)
 # For docs/fonts.md, a sans-serif and a brush: 17 MB to fetch, 34 MB on the disk.
 readonly font_packages=(fonts-wqy-zenhei fonts-arphic-ukai)
 # A browser, to look at those charts: 132 MB to fetch, 444 MB on the disk. Doxygen, and what finds

@@ -408,6 +408,7 @@ Metadata Text::identity() const {
 std::vector<std::string> Text::warnings(const std::string& model, const Dataset& data) const {
   const BasePtr opened = base.empty() ? nullptr : open_base();
   std::vector<std::string> all = opened ? opened->model().warnings : std::vector<std::string>{};
+  for (const std::string& each : prepared_.left_alone) all.push_back("left alone: " + each);
   const int64_t texts = data.has("lengths") ? data.field("lengths").values.size(1) : 1;
   const int64_t T = data.field("tokens").values.size(1) / texts;
   const bool is_limited = std::holds_alternative<Gpt2Options>(text_model(model));
@@ -488,8 +489,8 @@ Corpora Text::corpora(const std::string& data) const {
   if (!prepared_.corpus || prepared_.data != data || prepared_.asked != tokenizer ||
       prepared_.base != base) {
     const std::string chosen = chosen_tokenizer(tokenizer);
-    prepared_ = {data, tokenizer, base, chosen,
-                 prepare_text({.texts = {data}, .tokenizer = chosen}).corpus};
+    PreparedText made = prepare_text({.texts = {data}, .tokenizer = chosen});
+    prepared_ = {data, tokenizer, base, chosen, std::move(made.corpus), std::move(made.left_alone)};
   }
   return {prepared_.corpus, nullptr};
 }

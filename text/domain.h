@@ -86,6 +86,7 @@ class Text : public Domain {
     std::string data, asked, base;  // the tokenizer and the base that were asked for
     std::string tokenizer;          // what that came to
     CorpusPtr corpus;
+    std::vector<std::string> left_alone{};
   };
   mutable Prepared prepared_;
   struct Opened {

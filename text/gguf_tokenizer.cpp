@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "text/sentencepiece.h"
 #include "text/tokenizer_file.h"
@@ -150,6 +151,12 @@ json config_of(const GgufFile& file, const std::vector<std::string_view>& tokens
   json config = json::object();
   if (const auto end = ending_token(file, tokens.size()))
     config["eos_token"] = tokens[static_cast<size_t>(*end)];
+  for (const auto& [key, name] : {std::pair("tokenizer.ggml.bos_token_id", "bos_token"),
+                                  std::pair("tokenizer.ggml.unknown_token_id", "unk_token"),
+                                  std::pair("tokenizer.ggml.padding_token_id", "pad_token")})
+    if (const auto token = file.integer(key);
+        token && *token >= 0 && *token < static_cast<int64_t>(tokens.size()))
+      config[name] = tokens[static_cast<size_t>(*token)];
   if (const auto form = file.text("tokenizer.chat_template")) config["chat_template"] = *form;
   return config;
 }

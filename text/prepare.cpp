@@ -2,9 +2,12 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.h"
+#include "text/chat_template.h"
+#include "text/chats.h"
 #include "text/known_tokenizer.h"
 #include "text/tokenizers.h"
 
@@ -14,11 +17,70 @@ namespace {
 TokenizerFiles tokenizer_for(const PrepareTextOptions& options, const TextFiles& texts) {
   if (!options.train_tokenizer) return tokenizer_with_files(options.tokenizer);
   WordCounts words;
-  read_texts(texts.files, options.chat,
+  const ChatWriting chats{.form = options.chat.value_or(ChatForm::chatml),
+                          .impossible =
+                              "a chat needs tokens that mark its messages, which a "
+                              "tokenizer that is learned from texts has not: expected "
+                              "one that has them"};
+  read_texts(texts.files, chats,
              {.add = [&](std::string_view text, bool) { words.add(text); },
               .end = [](bool) {},
               .add_beginning = [&](std::string_view text) { return words.add_beginning(text); }});
   return trained_tokenizer(words, *options.train_tokenizer);
+}
+
+// Why chats cannot be written in this form: a mark that is no token. Bytes have none but bytes.
+std::string missing_mark(ChatForm form, const TokenizerFiles& tokenizer) {
+  if (tokenizer.files.empty()) return "";
+  for (const std::string& mark : marks_of(form))
+    if (tokenizer.tokenizer->encode(mark).size() != 1)
+      return fmt::format(
+          "this form of chats marks messages by {}, which is no token of the tokenizer: expected "
+          "its own template or another form",
+          mark);
+  return "";
+}
+
+// How many tokens of these a text's first part has: those that it has by itself, as far as they
+// agree with the text's.
+size_t tokens_of_beginning(const Tokenizer& tokenizer, std::string_view beginning,
+                           const std::vector<int32_t>& tokens) {
+  const std::vector<int32_t> alone = tokenizer.encode(beginning);
+  return static_cast<size_t>(std::ranges::mismatch(alone, tokens).in2 - tokens.begin());
+}
+
+// The tokens of a whole text, and which of them are learned. Where its parts are not cut between
+// tokens, a token that has some of both sides is learned at the beginning of what is, and not at
+// the end.
+void add_as_one(const Tokenizer& tokenizer, const std::vector<TextDocument::Part>& parts,
+                CorpusWriter& writer) {
+  std::string text;
+  std::vector<int32_t> joined;
+  std::vector<uint8_t> learned;
+  for (const TextDocument::Part& part : parts) {
+    if (part.text.empty()) continue;
+    text += part.text;
+    const std::vector<int32_t> tokens = tokenizer.encode(part.text);
+    joined.insert(joined.end(), tokens.begin(), tokens.end());
+    learned.resize(joined.size(), part.is_learned);
+  }
+  const std::vector<int32_t> tokens = tokenizer.encode(text);
+  if (joined != tokens) {
+    learned.assign(tokens.size(), 0);
+    size_t bytes = 0, begin = 0;
+    for (const TextDocument::Part& part : parts) {
+      bytes += part.text.size();
+      const size_t end =
+          bytes == text.size()
+              ? tokens.size()
+              : std::max(begin, tokens_of_beginning(
+                                    tokenizer, std::string_view(text).substr(0, bytes), tokens));
+      std::fill(learned.begin() + std::ptrdiff_t(begin), learned.begin() + std::ptrdiff_t(end),
+                uint8_t{part.is_learned});
+      begin = end;
+    }
+  }
+  writer.append(tokens, learned);
 }
 
 }  // namespace
@@ -27,6 +89,13 @@ PreparedText prepare_text(const PrepareTextOptions& options) {
   const TextFiles found = find_text_files(options.texts);
   const TokenizerFiles of_text = tokenizer_for(options, found);
   const TokenizerPtr& tokenizer = of_text.tokenizer;
+  const auto own = ChatTemplate::in(of_text.files, options.tokenizer);
+  const ChatForm form = options.chat.value_or(own ? ChatForm::own : ChatForm::chatml);
+  check(form != ChatForm::own || own,
+        "the tokenizer '{}' has no chat template: expected a chat_template.jinja beside it, or a "
+        "chat_template in tokenizer_config.json",
+        options.tokenizer);
+  const ChatWriting chats{form, own ? &*own : nullptr, missing_mark(form, of_text)};
   const bool keeps_tokenizer = !options.out.empty() || of_text.files.empty();
   CorpusWriter writer({.name = std::filesystem::path(options.texts.front()).filename().string(),
                        .source = fmt::format("{}", fmt::join(options.texts, ", ")),
@@ -47,7 +116,7 @@ PreparedText prepare_text(const PrepareTextOptions& options) {
     if (here == TextPlace::begins && !is_chat) add(tokenizer->before_text(), is_learned);
     return here;
   };
-  const TextsRead read = read_texts(found.files, options.chat,
+  const TextsRead read = read_texts(found.files, chats,
                                     {.add =
                                          [&](std::string_view text, bool is_learned) {
                                            const TextPlace here = begin_text(is_learned);
@@ -71,7 +140,11 @@ PreparedText prepare_text(const PrepareTextOptions& options) {
                                            add(part.tokens, true);
                                            return part.bytes;
                                          },
-                                     .begin_chat = [&] { is_chat = true; }});
+                                     .begin_chat = [&] { is_chat = true; },
+                                     .add_as_one =
+                                         [&](const std::vector<TextDocument::Part>& parts) {
+                                           add_as_one(*tokenizer, parts, writer);
+                                         }});
   check(writer.documents() > 0, "there is nothing to learn in {}: {}",
         fmt::join(options.texts, ", "), fmt::join(read.left_alone, "; "));
   writer.set_texts_of_sample(read.texts_of_sample);

@@ -15,8 +15,8 @@ struct PrepareTextOptions {
   std::string tokenizer = "bytes";
   std::optional<int64_t> train_tokenizer{};  // of so many tokens, from the texts, instead
   double hold_out = CorpusFacts{}.hold_out;
-  ChatForm chat = ChatForm::chatml;
-  std::string out{};  // the directory to make; empty: in memory
+  std::optional<ChatForm> chat{};  // none: the tokenizer's own template, or else ChatML
+  std::string out{};               // the directory to make; empty: in memory
 };
 
 struct PreparedText {

@@ -11,7 +11,10 @@
 #include "data/lines.h"
 #include "data/strict_json.h"
 #include "data/words.h"
+#include "text/chat_template.h"
+#include "text/chats.h"
 #include "text/corpus.h"
+#include "text/json_values.h"
 
 namespace accrue {
 namespace {
@@ -83,66 +86,6 @@ class TextFinder {
   std::vector<std::string> others_;
 };
 
-std::string trimmed(const std::string& text) {
-  constexpr const char* space = " \t\r\n\v\f";
-  const size_t begin = text.find_first_not_of(space);
-  return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(space) + 1 - begin);
-}
-
-// A value for an error.
-std::string shown(const json& value) {
-  constexpr size_t most = 60;
-  const std::string text = value.dump(-1, ' ', true);
-  return text.size() <= most ? text : text.substr(0, most) + "...";
-}
-
-std::string text_in(const json& object, const char* name, const std::string& where) {
-  const json value = object.value(name, json());
-  check(value.is_string(), "{}: {} is {}, expected text", where, name, shown(value));
-  return value.get<std::string>();
-}
-
-// What stands before and after a message's content, the second up to the token that ends it, and
-// after that.
-struct Frame {
-  std::string before, end, after;
-};
-
-Frame frame_of(ChatForm form, const std::string& role) {
-  if (form == ChatForm::chatml) return {"<|im_start|>" + role + "\n", "<|im_end|>", "\n"};
-  return {"<|start_header_id|>" + role + "<|end_header_id|>\n\n", "<|eot_id|>", ""};
-}
-
-TextDocument document_of_messages(const json& messages, ChatForm form, const std::string& where) {
-  static const std::set<std::string> roles{"system", "user", "assistant", "tool"};
-  check(messages.is_array() && !messages.empty(),
-        "{}: messages is {}, expected a list of objects with role and content", where,
-        shown(messages));
-  TextDocument document{.has_end_of_text = false};
-  // What is not to be learned is one part up to what is.
-  std::string before = form == ChatForm::llama3 ? "<|begin_of_text|>" : "";
-  for (const json& message : messages) {
-    check(message.is_object(), "{}: a message is {}, expected an object with role and content",
-          where, shown(message));
-    const std::string role = text_in(message, "role", where);
-    check(roles.contains(role),
-          "{}: a message's role is '{}', expected system, user, assistant or tool", where, role);
-    std::string content = text_in(message, "content", where);
-    if (form == ChatForm::llama3) content = trimmed(content);
-    const Frame frame = frame_of(form, role);
-    before += frame.before;
-    if (role == "assistant") {
-      document.parts.push_back({std::exchange(before, ""), false});
-      document.parts.push_back({content + frame.end, true});
-    } else {
-      before += content + frame.end;
-    }
-    before += frame.after;
-  }
-  if (!before.empty()) document.parts.push_back({before, false});
-  return document;
-}
-
 TextDocument document_of_sample(const json& object, const std::string& where) {
   TextDocument document{.has_end_of_text = false, .is_sample = true};
   for (const char* name : {"anchor", "positive", "negative"}) {
@@ -151,6 +94,19 @@ TextDocument document_of_sample(const json& object, const std::string& where) {
     check(!document.parts.back().text.empty(), "{}: {} is empty, expected text", where, name);
   }
   return document;
+}
+
+// As Stanford's Alpaca words it, whose end is the beginning of the answer.
+TextDocument document_of_alpaca(const json& object, const std::string& where) {
+  const bool has_input = object.contains("input") && !object["input"].is_null();
+  const std::string more = has_input ? text_in(object, "input", where) : "";
+  std::string prompt = "Below is an instruction that describes a task";
+  if (!more.empty()) prompt += ", paired with an input that provides further context";
+  prompt += ". Write a response that appropriately completes the request.\n\n### Instruction:\n" +
+            text_in(object, "instruction", where);
+  if (!more.empty()) prompt += "\n\n### Input:\n" + more;
+  return {
+      .parts = {{prompt + "\n\n### Response:", false}, {text_in(object, "output", where), true}}};
 }
 
 // Reads a file as one document. Returns its bytes.
@@ -180,8 +136,8 @@ int64_t read_whole(const fs::path& file, const DocumentSink& sink) {
 }  // namespace
 
 const std::map<std::string, ChatForm>& chat_form_names() {
-  static const std::map<std::string, ChatForm> names{{"chatml", ChatForm::chatml},
-                                                     {"llama3", ChatForm::llama3}};
+  static const std::map<std::string, ChatForm> names{
+      {"template", ChatForm::own}, {"chatml", ChatForm::chatml}, {"llama3", ChatForm::llama3}};
   return names;
 }
 
@@ -191,28 +147,45 @@ TextDocument document_of_json(const std::string& line, ChatForm form, const std:
   constexpr int64_t most_elements = int64_t{1} << 20;
   const json object = parse_strict_json(line, most_levels, where, most_elements);
   constexpr const char* expected =
-      "expected an object with text, with prompt and completion, with messages, or with anchor and "
-      "positive";
+      "expected an object with text, with prompt and completion, with messages (or conversations), "
+      "with instruction and output, or with anchor and positive";
   check(object.is_object(), "{} is {}: {}", where, shown(object), expected);
-  const bool has_text = object.contains("text"), has_messages = object.contains("messages"),
-             has_pair = object.contains("prompt") && object.contains("completion"),
-             has_sample = object.contains("anchor") && object.contains("positive");
   std::vector<std::string> names;
   for (const auto& [name, value] : object.items()) names.push_back(name);
-  check(has_text + has_messages + has_pair + has_sample == 1, "{} has {}: {}", where,
+  // By the names that a record must have, those that it may.
+  struct Kind {
+    std::vector<std::string> needs, may{};
+    std::function<TextDocument()> read;
+  };
+  const auto chat = [&] { return document_of_chat(object, line, form, where, unused); };
+  std::vector<std::string> of_template;
+  if (form == ChatForm::own) of_template = {"tools", "documents", "chat_template_kwargs"};
+  const std::vector<Kind> kinds{
+      {.needs = {"text"},
+       .read = [&]() -> TextDocument { return {.parts = {{text_in(object, "text", where)}}}; }},
+      {.needs = {"messages"}, .may = of_template, .read = chat},
+      {.needs = {"conversations"}, .may = of_template, .read = chat},
+      {.needs = {"prompt", "completion"},
+       .read = [&]() -> TextDocument {
+         return {.parts = {{text_in(object, "prompt", where), false},
+                           {text_in(object, "completion", where), true}}};
+       }},
+      {.needs = {"instruction", "output"},
+       .may = {"input"},
+       .read = [&] { return document_of_alpaca(object, where); }},
+      {.needs = {"anchor", "positive"}, .may = {"negative"}, .read = [&] {
+         return document_of_sample(object, where);
+       }}};
+  const auto has_all = [&](const Kind& kind) {
+    return std::ranges::all_of(kind.needs, [&](const auto& name) { return object.contains(name); });
+  };
+  check(std::ranges::count_if(kinds, has_all) == 1, "{} has {}: {}", where,
         names.empty() ? "nothing" : some_of(names), expected);
-  for (const std::string& name : names) {
-    const bool is_used = has_text       ? name == "text"
-                         : has_messages ? name == "messages"
-                         : has_sample ? name == "anchor" || name == "positive" || name == "negative"
-                                      : name == "prompt" || name == "completion";
-    if (!is_used) ++unused[name];
-  }
-  if (has_messages) return document_of_messages(object["messages"], form, where);
-  if (has_sample) return document_of_sample(object, where);
-  if (has_text) return {.parts = {{text_in(object, "text", where), true}}};
-  return {.parts = {{text_in(object, "prompt", where), false},
-                    {text_in(object, "completion", where), true}}};
+  const Kind& kind = *std::ranges::find_if(kinds, has_all);
+  for (const std::string& name : names)
+    if (std::ranges::count(kind.needs, name) + std::ranges::count(kind.may, name) == 0)
+      ++unused[name];
+  return kind.read();
 }
 
 bool holds_json_lines(const fs::path& path) {
@@ -243,8 +216,10 @@ namespace {
 int64_t give(const TextDocument& document, const DocumentSink& sink) {
   int64_t bytes = 0;
   if (!document.has_end_of_text && !document.is_sample && sink.begin_chat) sink.begin_chat();
+  const bool is_one = document.is_one_text && sink.add_as_one;
+  if (is_one) sink.add_as_one(document.parts);
   for (const TextDocument::Part& part : document.parts) {
-    if (!part.text.empty()) sink.add(part.text, part.is_learned);
+    if (!part.text.empty() && !is_one) sink.add(part.text, part.is_learned);
     bytes += std::ssize(part.text);
     if (document.is_sample) sink.end(false);
   }
@@ -253,6 +228,7 @@ int64_t give(const TextDocument& document, const DocumentSink& sink) {
 }
 
 bool has_something_to_learn(const TextDocument& document) {
+  if (document.chat) return !document.chat->learned.empty();
   const bool has_text = std::ranges::any_of(
       document.parts, [](const TextDocument::Part& part) { return !part.text.empty(); });
   return has_text && std::ranges::any_of(document.parts, [&](const TextDocument::Part& part) {
@@ -260,12 +236,65 @@ bool has_something_to_learn(const TextDocument& document) {
          });
 }
 
+bool is_blank(const std::string& line) {
+  return line.find_first_not_of(" \t\r\n\v\f") == line.npos;
+}
+
+// Documents of lines that are given to a sink in their order, some at a time: of those which the
+// model's template is to write, a process writes many.
+class Waiting {
+ public:
+  Waiting(const ChatTemplate* own, const DocumentSink& sink, std::map<std::string, int64_t>& unused)
+      : own_(own), sink_(sink), unused_(unused) {}
+
+  void add(TextDocument document, const std::string& where) {
+    if (document.chat) bytes_ += document.chat->record.size();
+    for (const TextDocument::Part& part : document.parts) bytes_ += part.text.size();
+    documents_.push_back({std::move(document), where});
+    if (bytes_ >= most_bytes || !own_) give_all();
+  }
+  void give_all() {
+    std::vector<ChatTemplate::Task> chats;
+    for (const auto& [document, where] : documents_)
+      if (document.chat) chats.push_back({*document.chat, where});
+    std::vector<ChatTemplate::Written> written;
+    if (!chats.empty()) written = own_->write(chats);
+    auto next = written.begin();
+    for (auto& [document, where] : documents_) {
+      if (document.chat) {
+        for (const std::string& name : next->unheeded) ++unused_[name];
+        document = {
+            .parts = std::move((next++)->parts), .has_end_of_text = false, .is_one_text = true};
+      }
+      if (has_something_to_learn(document)) bytes_given += give(document, sink_);
+      else empty.push_back(where);
+    }
+    documents_.clear();
+    bytes_ = 0;
+  }
+
+  int64_t bytes_given = 0;
+  std::vector<std::string> empty;  // where there is nothing to learn
+
+ private:
+  static constexpr size_t most_bytes = size_t{8} << 20;
+
+  const ChatTemplate* own_;
+  const DocumentSink& sink_;
+  std::map<std::string, int64_t>& unused_;
+  std::vector<std::pair<TextDocument, std::string>> documents_;
+  size_t bytes_ = 0;
+};
+
 }  // namespace
 
-TextsRead read_texts(const std::vector<fs::path>& files, ChatForm form, const DocumentSink& sink) {
+TextsRead read_texts(const std::vector<fs::path>& files, const ChatWriting& chats,
+                     const DocumentSink& sink) {
   TextsRead result;
   std::map<std::string, int64_t> unused;
-  std::vector<std::string> empty;
+  check(chats.form != ChatForm::own || chats.own != nullptr,
+        "chats are to be written by a template, but there is none");
+  Waiting waiting(chats.own, sink, unused);
   const auto count = [&](const std::string& where, int64_t texts) {
     const int64_t before = std::exchange(result.texts_of_sample, texts);
     check(before == 0 || before == texts,
@@ -275,20 +304,25 @@ TextsRead read_texts(const std::vector<fs::path>& files, ChatForm form, const Do
   for (const fs::path& file : files) {
     if (!has_json_lines(file)) {
       count("'" + file.string() + "'", 1);
+      waiting.give_all();
       const int64_t bytes = read_whole(file, sink);
-      if (bytes == 0) empty.push_back("'" + file.string() + "'");
+      if (bytes == 0) waiting.empty.push_back("'" + file.string() + "'");
       result.bytes += bytes;
       continue;
     }
     Lines lines(file);
     for (std::string line; lines.next(line);) {
-      if (trimmed(line).empty()) continue;
-      const TextDocument document = document_of_json(line, form, lines.here(), unused);
+      if (is_blank(line)) continue;
+      TextDocument document = document_of_json(line, chats.form, lines.here(), unused);
       count(lines.here(), document.is_sample ? std::ssize(document.parts) : 1);
-      if (has_something_to_learn(document)) result.bytes += give(document, sink);
-      else empty.push_back(lines.here());
+      check(!document.is_chat || chats.impossible.empty(), "{}: {}", lines.here(),
+            chats.impossible);
+      waiting.add(std::move(document), lines.here());
     }
   }
+  waiting.give_all();
+  result.bytes += waiting.bytes_given;
+  const std::vector<std::string>& empty = waiting.empty;
   if (!empty.empty())
     result.left_alone.push_back(fmt::format(
         "{} without a text to learn: {}", counted(std::ssize(empty), "document"), some_of(empty)));

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@ namespace accrue {
 
 // How the messages of a chat become a text:
 enum class ChatForm {
+  own,     // as the template of the model's tokenizer writes them (text/chat_template.h)
   chatml,  // <|im_start|>role\ncontent<|im_end|>\n for each
   llama3   // <|begin_of_text|>, and <|start_header_id|>role<|end_header_id|>\n\ncontent<|eot_id|>
            // for each, of the content without the white space around it
@@ -30,13 +32,26 @@ struct TextDocument {
   bool has_end_of_text = true;
   // Each part is a document of its own: the texts of a sample, which are compared.
   bool is_sample = false;
+  bool is_chat = false;
+  // The parts are made tokens as one text, of which some tokens are learned.
+  bool is_one_text = false;
+  // What a template is still to write, instead of parts: a record with messages, as JSON, and the
+  // numbers of those that are to be learned.
+  struct Chat {
+    std::string record;
+    std::vector<int64_t> learned{};
+  };
+  std::optional<Chat> chat{};
 };
 
 // The document of a line of JSON, an object with
 //   text                    to be learned
 //   prompt and completion   of which only the completion and the end-of-text token are
 //   messages                a list of {"role", "content"}, of which the assistant's contents are,
-//                           each with the token that ends it
+//                           each with the token that ends it, but for messages that say "weight": 0
+//                           or "train": false; or the same in ShareGPT's names, conversations with
+//                           {"from", "value"}
+//   instruction and output  and maybe an input: a prompt in Alpaca's words, and its completion
 //   anchor and positive     a sample of two texts, or of three with a `negative`, without
 //                           end-of-text tokens
 // Other names go to `unused`. Throws Error, which begins with `where`, for anything else.
@@ -60,6 +75,15 @@ TextFiles find_text_files(const std::vector<std::string>& paths);
 // follow.
 bool holds_json_lines(const std::filesystem::path& path);
 
+class ChatTemplate;
+
+// How the chats among documents are written.
+struct ChatWriting {
+  ChatForm form = ChatForm::chatml;
+  const ChatTemplate* own = nullptr;  // of ChatForm::own
+  std::string impossible{};           // why none can be written; empty if it can
+};
+
 // Takes documents.
 struct DocumentSink {
   // A part of a document, or the rest of that.
@@ -70,6 +94,8 @@ struct DocumentSink {
   std::function<size_t(std::string_view text)> add_beginning{};
   // What follows is a chat, whose form alone says which tokens begin and end it.
   std::function<void()> begin_chat{};
+  // A text whose tokens are those of all its parts together. Without it each part is added.
+  std::function<void(const std::vector<TextDocument::Part>& parts)> add_as_one{};
 };
 
 struct TextsRead {
@@ -82,7 +108,7 @@ struct TextsRead {
 // memory that does not depend on its length as long as add_beginning() takes something. A document
 // without a byte, or in which nothing is to be learned, is left alone. Throws Error, naming file
 // and line, also for samples of fewer or more texts than others.
-TextsRead read_texts(const std::vector<std::filesystem::path>& files, ChatForm form,
+TextsRead read_texts(const std::vector<std::filesystem::path>& files, const ChatWriting& chats,
                      const DocumentSink& sink);
 
 }  // namespace accrue

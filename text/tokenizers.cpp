@@ -35,7 +35,9 @@ TokenizerFiles tokenizer_with_files(const std::string& name) {
     result.files[as].assign(reinterpret_cast<const char*>(content.data()), content.size());
     return true;
   };
-  keep(folder / "tokenizer_config.json", "tokenizer_config.json");
+  for (const char* file :
+       {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"})
+    keep(folder / file, file);
   const fs::path whole = is_folder ? folder / "tokenizer.json" : fs::path(name);
   if (keep(whole, "tokenizer.json") || keep(folder / "tokenizer.gguf", "tokenizer.gguf"))
     return result;

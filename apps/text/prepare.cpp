@@ -11,11 +11,17 @@ Settings settings_of(PrepareTextOptions& texts) {
   s.group("Texts")
       .add(texts.texts,
            {"text", result,
-            "Files of text or of JSON lines (text, prompt and completion, messages, or anchor, "
-            "positive and maybe negative), and folders of them",
+            "Files of text or of JSON lines (text, prompt and completion, messages, "
+            "conversations, instruction and output, or anchor, positive and maybe negative), and "
+            "folders of them",
             "FILE|DIR"})
       .add(texts.chat, chat_form_names(),
-           {"chat", result, "How messages are written: as ChatML, or as Llama 3 does"})
+           {.name = "chat",
+            .decides = result,
+            .help = "How messages are written: by the template of the model's tokenizer (which "
+                    "needs python3-jinja2), as ChatML, or as Llama 3 does; auto: by the template, "
+                    "or as ChatML if the tokenizer has none",
+            .unset = "auto"})
       .add(texts.tokenizer, {"tokenizer", result,
                              "bytes, a tokenizer.json, or a directory with that or with "
                              "vocab.bpe and encoder.json",

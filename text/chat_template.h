@@ -1,0 +1,45 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/text_files.h"
+
+namespace accrue {
+
+// The template by which a model's makers wrote chats, rendered by Jinja2 in a process of python3,
+// as apply_chat_template() of transformers renders it: in a sandbox, and with tools, documents and
+// chat_template_kwargs where a record has them.
+class ChatTemplate {
+ public:
+  // The chat_template.jinja among the files of a tokenizer, or the chat_template of its
+  // tokenizer_config.json, with the special tokens that these files name; nothing if they have
+  // none. Errors call it that of `name`.
+  static std::optional<ChatTemplate> in(const std::map<std::string, std::string>& files,
+                                        const std::string& name);
+
+  struct Task {
+    TextDocument::Chat chat;
+    std::string where;
+  };
+  struct Written {
+    std::vector<TextDocument::Part> parts;  // one text
+    std::vector<std::string> unheeded;      // names of what changes nothing of it
+  };
+  // Writes each. What is learned of a message is what the template marks by {% generation %}, or
+  // else what it writes of the messages up to this one beyond what it writes of those before and
+  // the beginning of an answer. Throws Error where python3 or Jinja2 is missing and, naming the
+  // task, where the template refuses its messages or does not begin to write all as it writes the
+  // first of them.
+  std::vector<Written> write(const std::vector<Task>& tasks) const;
+
+ private:
+  ChatTemplate(std::string head, std::string name)
+      : head_(std::move(head)), name_(std::move(name)) {}
+
+  std::string head_, name_;  // the first line that the process reads
+};
+
+}  // namespace accrue

@@ -1,0 +1,170 @@
+"""Writes chats by a model's chat template, as transformers' apply_chat_template() does.
+
+Reads lines of JSON: first {"template", "special_tokens"}, then {"record", "learned"} for each chat,
+of which `learned` are the numbers of the messages to be learned. Prints a line for each chat:
+{"parts": [text, is_learned, text, is_learned, ...], "unheeded": [name, ...]} or {"error": reason}.
+"""
+import sys
+
+sys.path = [path for path in sys.path if path]  # not what lies in the working directory
+import json
+import re
+from datetime import datetime
+
+try:
+    import jinja2
+    import jinja2.ext
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+except ImportError:
+    sys.exit(3)
+
+# Under these names transformers finds what a model thought, and gives it to templates.
+REASONING = ("reasoning_content", "thinking", "reasoning")
+# Of a message, by accrue itself.
+KNOWN = {"role", "content", "weight", "train"}
+
+
+class Marks(jinja2.ext.Extension):
+    """{% generation %}: what is between is the model's, and is remembered."""
+
+    tags = {"generation"}
+    found = None
+
+    def parse(self, parser):
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+        return jinja2.nodes.CallBlock(self.call_method("_mark"), [], [], body).set_lineno(line)
+
+    def _mark(self, caller):
+        text = caller()
+        blocks, spans = Marks.found
+        begin = len("".join(blocks))
+        spans.append((begin, begin + len(text)))
+        return text
+
+
+def raise_exception(message):
+    raise jinja2.exceptions.TemplateError(message)
+
+
+def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
+                      sort_keys=sort_keys)
+
+
+def compiled(template):
+    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
+                                        extensions=[Marks, jinja2.ext.loopcontrols])
+    env.filters["tojson"] = tojson
+    env.globals["raise_exception"] = raise_exception
+    env.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    return env.from_string(template)
+
+
+class Writer:
+    def __init__(self, head):
+        named = head["template"]
+        if isinstance(named, str):
+            named = [{"name": "default", "template": named}]
+        self.texts = {each["name"]: each["template"] for each in named}
+        self.made = {}
+        self.special = head["special_tokens"]
+
+    def template(self, record):
+        name = "tool_use" if record.get("tools") and "tool_use" in self.texts else "default"
+        if name not in self.texts:
+            raise ValueError("there is no template of the name 'default'")
+        if name not in self.made:
+            self.made[name] = compiled(self.texts[name])
+        return name, self.made[name]
+
+    def render(self, record, messages, prompt=False):
+        """The text, and the spans that the template marks."""
+        tools = record.get("tools")
+        if isinstance(tools, str):
+            tools = json.loads(tools)
+        written = []
+        for message in messages:
+            thought = next((message[key] for key in REASONING if message.get(key) is not None), None)
+            if thought is not None:
+                message = {"thinking": thought, **message, "reasoning_content": thought}
+            written.append(message)
+        blocks, spans = Marks.found = [], []
+        for block in self.template(record)[1].generate(
+                messages=written, tools=tools or None, documents=record.get("documents"),
+                add_generation_prompt=prompt,
+                **{**self.special, **(record.get("chat_template_kwargs") or {})}):
+            blocks.append(block)
+        return "".join(blocks), spans
+
+    def has_marks(self, record):
+        return re.search(r"\{%-?\s*generation\s*-?%\}", self.texts[self.template(record)[0]])
+
+    def spans(self, record, learned, text, marked):
+        """What is to be learned of the text: by the template's own marks, or else what an answer
+        adds to what the model was asked to go on from."""
+        messages = record["messages"]
+        if self.has_marks(record):
+            answers = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
+            if len(marked) == len(answers):
+                return [span for span, i in zip(marked, answers) if i in learned]
+            if len(answers) == len(learned):
+                return marked
+            raise ValueError(f"the template marks {len(marked)} texts as generated, and there are "
+                             f"{len(answers)} messages of the assistant, of which not all are to "
+                             "be learned")
+        result = []
+        for i in learned:
+            before = self.render(record, messages[:i], prompt=True)[0]
+            after = text if i + 1 == len(messages) else self.render(record, messages[:i + 1])[0]
+            if not after.startswith(before) or not text.startswith(after):
+                raise ValueError(
+                    f"what the template writes of the messages up to message {i + 1} is not how "
+                    "it begins to write all of them, so that it cannot be told what is learned")
+            result.append((len(before), len(after)))
+        return result
+
+    def unheeded(self, record, text):
+        """Names of what changes nothing of the text."""
+        def differs(other):
+            try:
+                return self.render(other, other["messages"])[0] != text
+            except Exception:
+                return True
+
+        result = []
+        for name in ("tools", "documents", "chat_template_kwargs"):
+            if record.get(name) and not differs({k: v for k, v in record.items() if k != name}):
+                result.append(name)
+        messages = record["messages"]
+        names = {name: None for message in messages for name, value in message.items()
+                 if name not in KNOWN and value not in (None, "", [], {})}
+        for name in names:
+            other = [{k: v for k, v in message.items() if k != name} for message in messages]
+            if not differs({**record, "messages": other}):
+                result.append(name + " of a message")
+        return result
+
+    def write(self, record, learned):
+        text, marked = self.render(record, record["messages"])
+        parts, at = [], 0
+        for begin, end in self.spans(record, learned, text, marked):
+            parts += [text[at:begin], False, text[begin:end], True]
+            at = end
+        parts += [text[at:], False]
+        return {"parts": parts, "unheeded": self.unheeded(record, text)}
+
+
+def main():
+    lines = (json.loads(line) for line in sys.stdin.buffer)
+    writer = Writer(next(lines))
+    for line in lines:
+        try:
+            answer = writer.write(line["record"], line["learned"])
+        except Exception as error:  # of a template anything may come
+            answer = {"error": str(error) or type(error).__name__}
+        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+main()

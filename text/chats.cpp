@@ -1,0 +1,169 @@
+#include "text/chats.h"
+
+#include <set>
+#include <utility>
+
+#include "core/error.h"
+#include "data/words.h"
+#include "text/json_values.h"
+
+namespace accrue {
+namespace {
+
+using nlohmann::json;
+
+std::string trimmed(const std::string& text) {
+  constexpr const char* space = " \t\r\n\v\f";
+  const size_t begin = text.find_first_not_of(space);
+  return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(space) + 1 - begin);
+}
+
+bool is_nothing(const json& value) {
+  return value.is_null() || value == "" ||
+         ((value.is_array() || value.is_object()) && value.empty());
+}
+
+// ShareGPT's names.
+const std::string& role_of_sharegpt(const std::string& from, const std::string& where) {
+  static const std::map<std::string, std::string> roles{
+      {"human", "user"},        {"user", "user"},      {"gpt", "assistant"},
+      {"chatgpt", "assistant"}, {"bing", "assistant"}, {"assistant", "assistant"},
+      {"system", "system"},     {"tool", "tool"}};
+  const auto found = roles.find(from);
+  check(found != roles.end(), "{}: a message is from '{}', expected {}", where, from,
+        "human, gpt, system or tool");
+  return found->second;
+}
+
+json messages_of_sharegpt(const json& conversations, const std::string& where) {
+  check(conversations.is_array() && !conversations.empty(),
+        "{}: conversations is {}, expected a list of objects with from and value", where,
+        shown(conversations));
+  json messages = json::array();
+  for (const json& each : conversations) {
+    check(each.is_object(), "{}: a message is {}, expected an object with from and value", where,
+          shown(each));
+    json message = each;
+    message["role"] = role_of_sharegpt(text_in(each, "from", where), where);
+    message["content"] = text_in(each, "value", where);
+    message.erase("from");
+    message.erase("value");
+    messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
+// What `weight` and `train` say of a message: whether it is to be learned.
+bool is_to_be_learned(const json& message, const std::string& role, const std::string& where) {
+  const bool is_answer = role == "assistant";
+  bool is_learned = is_answer;
+  for (const char* const name : {"weight", "train"}) {
+    const json value = message.value(name, json());
+    if (value.is_null()) continue;
+    const bool is_yes = value == true || value == 1, is_no = value == false || value == 0;
+    check(is_yes || is_no, "{}: {} of a message is {}, expected 0 or 1", where, name, shown(value));
+    check(is_no || is_answer,
+          "{}: {} of a message of role '{}' is {}, but only the assistant's are learned", where,
+          name, role, shown(value));
+    is_learned &= is_yes;
+  }
+  return is_learned;
+}
+
+// Throws Error unless each is an object with a role.
+void check_messages(const json& messages, const std::string& where) {
+  check(messages.is_array() && !messages.empty(),
+        "{}: messages is {}, expected a list of objects with role and content", where,
+        shown(messages));
+  for (const json& message : messages) {
+    check(message.is_object(), "{}: a message is {}, expected an object with role and content",
+          where, shown(message));
+    text_in(message, "role", where);
+  }
+}
+
+// What stands before and after a message's content, the second up to the token that ends it, and
+// after that.
+struct Frame {
+  std::string before, end, after;
+};
+
+Frame frame_of(ChatForm form, const std::string& role) {
+  if (form == ChatForm::chatml) return {"<|im_start|>" + role + "\n", "<|im_end|>", "\n"};
+  return {"<|start_header_id|>" + role + "<|end_header_id|>\n\n", "<|eot_id|>", ""};
+}
+
+// Counts what a form does not write of a message. Throws Error for what an answer consists of.
+void look_for_unheeded(const json& message, const std::string& where,
+                       std::map<std::string, int64_t>& unused) {
+  static const std::set<std::string> known{"role", "content", "weight", "train"};
+  for (const auto& [name, value] : message.items()) {
+    if (known.contains(name) || is_nothing(value)) continue;
+    check(name != "tool_calls" && name != "function_call",
+          "{}: a message has {}, which this form of chats has no words for: expected the model's "
+          "own template, of a tokenizer that has one",
+          where, name);
+    ++unused[name + " of a message"];
+  }
+}
+
+TextDocument document_in_form(const json& messages, ChatForm form, const std::string& where,
+                              std::map<std::string, int64_t>& unused) {
+  static const std::set<std::string> roles{"system", "user", "assistant", "tool"};
+  TextDocument document{.has_end_of_text = false, .is_chat = true};
+  // What is not to be learned is one part up to what is.
+  std::string before = form == ChatForm::llama3 ? "<|begin_of_text|>" : "";
+  for (const json& message : messages) {
+    const std::string role = text_in(message, "role", where);
+    check(roles.contains(role),
+          "{}: a message's role is '{}', expected system, user, assistant or tool", where, role);
+    look_for_unheeded(message, where, unused);
+    std::string content = text_in(message, "content", where);
+    if (form == ChatForm::llama3) content = trimmed(content);
+    const Frame frame = frame_of(form, role);
+    before += frame.before;
+    if (is_to_be_learned(message, role, where)) {
+      document.parts.push_back({std::exchange(before, ""), false});
+      document.parts.push_back({content + frame.end, true});
+    } else {
+      before += content + frame.end;
+    }
+    before += frame.after;
+  }
+  if (!before.empty()) document.parts.push_back({before, false});
+  return document;
+}
+
+}  // namespace
+
+TextDocument document_of_chat(const json& record, const std::string& line, ChatForm form,
+                              const std::string& where, std::map<std::string, int64_t>& unused) {
+  const auto conversations = record.find("conversations");
+  const bool is_sharegpt = conversations != record.end();
+  const json messages =
+      is_sharegpt ? messages_of_sharegpt(*conversations, where) : record.at("messages");
+  check_messages(messages, where);
+  if (form != ChatForm::own) return document_in_form(messages, form, where, unused);
+  TextDocument::Chat chat{.record = line};
+  for (size_t i = 0; i < messages.size(); ++i)
+    if (is_to_be_learned(messages[i], messages[i]["role"], where))
+      chat.learned.push_back(static_cast<int64_t>(i));
+  if (is_sharegpt) {
+    json renamed = record;
+    renamed.erase("conversations");
+    renamed["messages"] = messages;
+    chat.record = renamed.dump();
+  }
+  return {.has_end_of_text = false, .is_chat = true, .chat = std::move(chat)};
+}
+
+const std::vector<std::string>& marks_of(ChatForm form) {
+  static const std::map<ChatForm, std::vector<std::string>> marks{
+      {ChatForm::own, {}},
+      {ChatForm::chatml, {"<|im_start|>", "<|im_end|>"}},
+      {ChatForm::llama3,
+       {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}}};
+  return marks.at(form);
+}
+
+}  // namespace accrue

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "text/text_files.h"
+
+namespace accrue {
+
+// The document of a record with `messages`, or with ShareGPT's `conversations`; `line` is its text.
+// It has parts, or of ChatForm::own a chat to be written. What a form does not write of a message
+// goes to `unused`. Throws Error, which begins with `where`, for what is no chat, and for tools
+// that a form cannot call.
+TextDocument document_of_chat(const nlohmann::json& record, const std::string& line, ChatForm form,
+                              const std::string& where, std::map<std::string, int64_t>& unused);
+
+// The tokens that frame a message in this form; none of ChatForm::own.
+const std::vector<std::string>& marks_of(ChatForm form);
+
+}  // namespace accrue
