@@ -30,7 +30,7 @@ install(EXPORT accrueTargets NAMESPACE accrue:: DESTINATION ${package_dir} COMPO
 # Headers that only accrue's own sources use. Their declarations may differ with the flags that
 # those are compiled with.
 set(ACCRUE_PRIVATE_HEADERS added_tokens.h bpe.h bpe_reader.h byte_alphabet.h merges.h regex.h regex_syntax.h utf8.h word_cache.h word_splitter.h
-    host_blocks.h joined_moments.h byte_stream.h lines.h attention_blocks.h attention_backward.h attention_forward.h drawing.h mask_colours.h descriptor.h tensor_core_attention.h memory_comparison.h page.h runs.h window_timeline.h bf16_pair.h dot_gemm.h gemm_bf16.h gemm_block.h strict_json.h tokenizer_json.h
+    host_blocks.h joined_moments.h byte_stream.h lines.h attention_blocks.h attention_backward.h attention_forward.h drawing.h mask_colours.h descriptor.h tensor_core_attention.h memory_comparison.h page.h runs.h window_timeline.h bf16_pair.h dot_gemm.h gemm_bf16.h gemm_block.h strict_json.h json_values.h chats.h chat_template.h tokenizer_json.h
     indirect_gemm.h winograd.h winograd_points.h winograd_transforms.h conv_cudnn.h conv_frames.h conv_tiling.h json.h profile_json.h trace_events.h event_file.h onnx_graph.h onnx_trace.h histogram.h filter.h postscript.h potrace.h
     *_formulas.h *_kernels.h ladder)
 set(not_installed ${ACCRUE_PRIVATE_HEADERS})

@@ -79,13 +79,13 @@ endif()
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME accrue)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS potrace)  # which font export runs
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "potrace, python3-jinja2")  # which font export and text prepare run
 set(CPACK_DEBIAN_PROGRAM_DESCRIPTION "A window of micro-batches takes the step of one big batch, exactly, in the\n\
 memory of one micro-batch. The program trains, evaluates, plans for a memory\n\
 budget and measures.${built_for}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libaccrue-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libeigen3-dev, potrace")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libeigen3-dev, potrace, python3-jinja2")
 set(dev_depends libfmt-dev libjpeg-dev libpcre2-dev libpng-dev libutf8proc-dev
     zlib1g-dev)
 if(oneDNN_FOUND)

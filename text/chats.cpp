@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "data/words.h"
 #include "text/json_values.h"
 
 namespace accrue {

@@ -167,7 +167,7 @@ void look_at_json_lines(std::span<const std::byte> file) {
   Lines lines(memory.path());
   for (std::string line; lines.next(line);) {
     if (line.empty()) continue;
-    for (const ChatForm form : {ChatForm::chatml, ChatForm::llama3})
+    for (const ChatForm form : {ChatForm::own, ChatForm::chatml, ChatForm::llama3})
       document_of_json(line, form, lines.here(), unused);
   }
 }

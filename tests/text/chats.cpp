@@ -1,6 +1,11 @@
 // Chats as texts: in forms of their own, and by a model's template.
 
-#include <fmt/format.h>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "tests/support/catch.h"
