@@ -42,6 +42,39 @@ bool is_text_by_name(const fs::path& file) {
   return known.contains(kind_of(file));
 }
 
+// Why a file is not read as a text, and what to do instead; nothing if it is. Bytes tell binary
+// files as they tell git: those of 0, and besides more than a few of other control characters.
+std::string no_text_because(const fs::path& file) {
+  constexpr size_t looked_at = size_t{1} << 16;
+  constexpr int64_t usual_share = 100;
+  const std::string kind = kind_of(file), name = file.filename().string();
+  if (kind == ".csv" || kind == ".tsv")
+    return fmt::format(
+        "a table: expected its rows as lines of JSON, which `python3 -c \"import csv, json, sys; "
+        "[print(json.dumps(row)) for row in csv.DictReader(open('{}', newline=''){})]\" > "
+        "{}.jsonl` writes",
+        name, kind == ".tsv" ? ", delimiter='\\t'" : "", file.stem().string());
+  std::string text(looked_at, '\0');
+  text.resize(ByteStream(file).read(std::as_writable_bytes(std::span(text))));
+  if (text.starts_with("PAR1"))
+    return fmt::format(
+        "Parquet: expected its rows as lines of JSON, which `python3 -c \"import pandas; "
+        "pandas.read_parquet('{}').to_json('{}.jsonl', orient='records', lines=True)\"` writes",
+        name, file.stem().string());
+  if (text.starts_with("%PDF-")) return "a PDF: expected its text, which `pdftotext` writes";
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) return {};  // take_utf8_mark()
+  const auto controls = std::ranges::count_if(text, [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 && byte != 0x1b && (byte < '\b' || byte > '\r');
+  });
+  const auto zeros = std::ranges::count(text, '\0');
+  if (zeros == 0 && controls * usual_share <= std::ssize(text)) return {};
+  return fmt::format(
+      "no text: {} of its first {} bytes are {}, as in programs, archives and UTF-16; expected "
+      "text in UTF-8",
+      zeros > 0 ? zeros : controls, text.size(), zeros > 0 ? "0" : "control characters");
+}
+
 // Walks through folders.
 class TextFinder {
  public:
@@ -68,25 +101,45 @@ class TextFinder {
         others_.push_back(name);
       else if (is_folder) add(entry);
       else if (!is_text_by_name(entry)) others_.push_back(name);
+      else if (!no_text_because(entry).empty()) binary_.push_back(name);
       else found_.files.push_back(entry);
     }
     above_.pop_back();
   }
   void say_others() const {
-    if (others_.empty()) return;
-    const auto n = std::ssize(others_);
-    found_.left_alone.push_back(fmt::format("{} {} in folders, no text by {} name: {}", n,
-                                            n == 1 ? "entry" : "entries", n == 1 ? "its" : "their",
-                                            some_of(others_)));
+    say(others_, "name");
+    say(binary_, "bytes");
   }
 
  private:
   TextFiles& found_;
+  void say(const std::vector<std::string>& entries, const char* what) const {
+    if (entries.empty()) return;
+    const auto n = std::ssize(entries);
+    found_.left_alone.push_back(fmt::format("{} {} in folders, no text by {} {}: {}", n,
+                                            n == 1 ? "entry" : "entries", n == 1 ? "its" : "their",
+                                            what, some_of(entries)));
+  }
+
   std::vector<fs::path> above_;  // the folders that are being read
-  std::vector<std::string> others_;
+  std::vector<std::string> others_, binary_;
 };
 
+// The names by which sentence-transformers knows what says how far two texts belong together.
+const std::set<std::string>& names_of_labels() {
+  static const std::set<std::string> names{"label", "labels", "score", "scores"};
+  return names;
+}
+
 TextDocument document_of_sample(const json& object, const std::string& where) {
+  for (const std::string& name : names_of_labels()) {
+    const json label = object.value(name, json());
+    check(label.is_null() || label == json(1) || label == json(true),
+          "{}: {} is {} beside anchor and positive, which are learned as texts that belong "
+          "together: expected 1 or none; a text that does not belong is a `negative` beside the "
+          "two, and grades are not learned",
+          where, name, shown(label));
+  }
   TextDocument document{.has_end_of_text = false, .is_sample = true};
   for (const char* name : {"anchor", "positive", "negative"}) {
     if (name == std::string("negative") && !object.contains(name)) continue;
@@ -160,6 +213,8 @@ TextDocument document_of_json(const std::string& line, ChatForm form, const std:
   const auto chat = [&] { return document_of_chat(object, line, form, where, unused); };
   std::vector<std::string> of_template;
   if (form == ChatForm::own) of_template = {"tools", "documents", "chat_template_kwargs"};
+  std::vector<std::string> of_sample(names_of_labels().begin(), names_of_labels().end());
+  of_sample.emplace_back("negative");
   const std::vector<Kind> kinds{
       {.needs = {"text"},
        .read = [&]() -> TextDocument { return {.parts = {{text_in(object, "text", where)}}}; }},
@@ -173,7 +228,7 @@ TextDocument document_of_json(const std::string& line, ChatForm form, const std:
       {.needs = {"instruction", "output"},
        .may = {"input"},
        .read = [&] { return document_of_alpaca(object, where); }},
-      {.needs = {"anchor", "positive"}, .may = {"negative"}, .read = [&] {
+      {.needs = {"anchor", "positive"}, .may = of_sample, .read = [&] {
          return document_of_sample(object, where);
        }}};
   const auto has_all = [&](const Kind& kind) {
@@ -200,8 +255,13 @@ TextFiles find_text_files(const std::vector<std::string>& paths) {
     std::error_code ignored;
     const bool is_folder = fs::is_directory(path, ignored);
     check(!is_folder || !holds_corpus(path), "'{}' is a corpus already: expected texts", path);
-    if (is_folder) finder.add(path);
-    else found.files.push_back(InputFile(path).path());
+    if (is_folder) {
+      finder.add(path);
+      continue;
+    }
+    found.files.push_back(InputFile(path).path());
+    const std::string why = no_text_because(found.files.back());
+    check(why.empty(), "'{}' is {}", path, why);
   }
   finder.say_others();
   check(!found.files.empty(),

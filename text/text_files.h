@@ -53,7 +53,7 @@ struct TextDocument {
 //                           {"from", "value"}
 //   instruction and output  and maybe an input: a prompt in Alpaca's words, and its completion
 //   anchor and positive     a sample of two texts, or of three with a `negative`, without
-//                           end-of-text tokens
+//                           end-of-text tokens; a label or score beside them has to be 1
 // Other names go to `unused`. Throws Error, which begins with `where`, for anything else.
 TextDocument document_of_json(const std::string& line, ChatForm form, const std::string& where,
                               std::map<std::string, int64_t>& unused);
@@ -67,8 +67,9 @@ struct TextFiles {
 // Finds files of texts: these paths, and what lies in folders among them or below, in the natural
 // order of their names. In folders these are files of text, markup and source code and lines of
 // JSON by their extensions, which .gz may follow. What else lies there, including names that begin
-// with a dot and corpora, is left alone. Links are followed, but not to where they are. Throws
-// Error for a path that is not there and where there is no text.
+// with a dot and corpora, is left alone, and so are binary files by any name. Links are followed,
+// but not to where they are. Throws Error for a path that is not there, for a file that is a table
+// or binary, and where there is no text.
 TextFiles find_text_files(const std::vector<std::string>& paths);
 
 // True for a file with lines of JSON by its name, .jsonl, .ndjson or .json, which .gz may

@@ -98,6 +98,32 @@ TEST_CASE("files and folders of texts become documents in natural order", "[text
   REQUIRE_ERROR(prepare_text({.texts = {a}, .tokenizer = "x", .out = "y"}), "'x'");
 }
 
+TEST_CASE("what is no text is refused by name, and left alone in folders", "[text]") {
+  const TemporaryDirectory folder;
+  const auto refused = [&](const std::string& name, const std::string& content,
+                           const std::string& why) {
+    REQUIRE_ERROR(find_text_files({folder.write(name, content).string()}), why);
+  };
+  const std::string program(
+      "\x7f"
+      "ELF\2\1\1\0\0text",
+      13);
+  refused("program.txt", program, "program.txt' is no text: 2 of its first 13 bytes are 0");
+  refused("noise", "\1\2\3\4 and text", "4 of its first 13 bytes are control characters");
+  refused("x.parquet", "PAR1 and more", "read_parquet('x.parquet').to_json('x.jsonl'");
+  refused("x.pdf", "%PDF-1.7\n", "is a PDF");
+  refused("x.csv", "a,b\n1,2\n", "csv.DictReader(open('x.csv', newline=''))]\" > x.jsonl`");
+  // In folders, and what texts do hold: escapes of terminals, form feeds, Latin-1, a stray byte.
+  folder.write("f/program.txt", program);
+  folder.write("f/x.csv", "a,b");
+  folder.write("f/log.txt", "\x1b[31mred\x1b[0m\f\b\r\n caf\xe9");
+  folder.write("f/stray.txt", std::string(200, 'x') + "\1");
+  const TextFiles found = find_text_files({(folder.path() / "f").string()});
+  REQUIRE(found.files.size() == 2);
+  REQUIRE(found.left_alone == Strings{"1 entry in folders, no text by its name: x.csv",
+                                      "1 entry in folders, no text by its bytes: program.txt"});
+}
+
 TEST_CASE("a long text is read in parts that a tokenizer does not see", "[text]") {
   const TemporaryDirectory folder;
   std::string text;

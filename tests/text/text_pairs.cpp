@@ -313,6 +313,14 @@ TEST_CASE("lines of anchors and positives are samples of texts", "[text]") {
   REQUIRE_ERROR(document(R"({"anchor": "a", "positive": "p", "negative": 1})"), "negative is 1");
   REQUIRE_ERROR(document(R"({"anchor": "a", "positive": "p", "text": "t"})"),
                 "expected an object with text");
+  // What says that the two belong together is heeded, and anything else not learned as if it did.
+  REQUIRE(document(R"({"anchor": "a", "positive": "p", "label": 1})").parts.size() == 2);
+  REQUIRE(document(R"({"anchor": "a", "positive": "p", "score": 1.0})").parts.size() == 2);
+  REQUIRE(!unused.contains("label"));
+  for (const char* const label : {"\"label\": 0", "\"labels\": -1", "\"score\": 0.8",
+                                  "\"scores\": [1, 0]", "\"label\": \"1\""})
+    REQUIRE_ERROR(document(fmt::format(R"({{"anchor": "a", "positive": "p", {}}})", label)),
+                  "learned as texts that belong together: expected 1 or none");
 }
 
 TEST_CASE("pairs of texts are prepared, learned and resumed", "[cli]") {
