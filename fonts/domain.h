@@ -26,6 +26,7 @@ class Fonts : public Domain {
   std::vector<PlayerOptions> players(const ModelOptions& model,
                                      const StepOptions& step) const override;
   ObjectivePtr objective(const Dataset& data) const override;
+  std::string where_it_answers() const override { return "glyphs are drawn by accrue font draw"; }
   Descriptions descriptions() const override;
   void check_run(int64_t windows) const override;
   Claim claim(const std::string& data) const override;

@@ -6,6 +6,7 @@
 
 #include "core/memory_scope.h"
 #include "python/arrays.h"
+#include "text/text_pairs.h"
 
 namespace accrue::python {
 namespace {
@@ -158,6 +159,38 @@ Tensor logits_of(const Tokens& rows, const LanguageModel& model, int64_t micro_b
     const Tensor logits =
         model.forward(Tensor::from(tokens, {n, T}, device), Pass::eval()).to(Device::cpu);
     all.slice(begin, begin + n).copy_from(as_f32(logits).reshape({n, T, V}));
+  }
+  return all;
+}
+
+Tensor embeddings_of(const Tokens& documents, const LanguageModel& model, int64_t micro_batch,
+                     Device device, const StopRequest& stop) {
+  const Corpus& corpus = *documents.corpus;
+  check_tokens(corpus, model.head().size(0));
+  const std::span<const uint64_t> ends = corpus.documents().ends;
+  const auto begin_of = [&](int64_t n) { return n == 0 ? 0 : int64_t(ends[size_t(n - 1)]); };
+  const auto length_of = [&](int64_t n) { return int64_t(ends[size_t(n)]) - begin_of(n); };
+  const int64_t N = std::ssize(ends);
+  const NoGrad no_grad;
+  const Tensor all =
+      Tensor::empty({N, model.head().size(1)}, DType::f32, Device::cpu, Category::data);
+  for (int64_t begin = 0; begin < N; begin += micro_batch) {
+    throw_if_stopped(stop);
+    const int64_t n = std::min(micro_batch, N - begin);
+    std::vector<int32_t> lengths;
+    for (int64_t i = begin; i < begin + n; ++i) lengths.push_back(int32_t(length_of(i)));
+    const int64_t T = *std::ranges::max_element(lengths);
+    check(model.context() == 0 || T <= model.context(),
+          "x has a document of {} tokens, but the model has {} positions: expected fewer", T,
+          model.context());
+    std::vector<int32_t> tokens(static_cast<size_t>(n * T));
+    for (int64_t i = 0; i < n; ++i)
+      corpus.read(std::span(tokens).subspan(size_t(i * T), size_t(lengths[size_t(i)])),
+                  begin_of(begin + i));
+    const Tensor rows = Tensor::from(tokens, {n, T}, device);
+    const Tensor z =
+        embed(model, {rows, positions_of(rows)}, Tensor::from(lengths, {n}, device), Pass::eval());
+    all.slice(begin, begin + n).copy_from(as_f32(z).to(Device::cpu));
   }
   return all;
 }

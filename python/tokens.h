@@ -32,5 +32,9 @@ std::optional<Tokens> tokens_of(nb::handle data, std::optional<int64_t> vocabula
 // does not know.
 Tensor logits_of(const Tokens& rows, const LanguageModel& model, int64_t micro_batch, Device device,
                  const StopRequest& stop);
+// The embeddings f32 [N, E] of documents of any lengths (embed(), text/text_pairs.h), on the cpu.
+// Throws Error as logits_of() does for tokens and their number.
+Tensor embeddings_of(const Tokens& documents, const LanguageModel& model, int64_t micro_batch,
+                     Device device, const StopRequest& stop);
 
 }  // namespace accrue::python

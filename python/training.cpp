@@ -166,13 +166,18 @@ nb::object answers_to(Dataset data, const Normalization& pixels, const Module& m
   return array_of(all);
 }
 
-nb::object logits(nb::handle x, const LanguageModel& model, int64_t micro_batch, Device device) {
+// What a language model that has learned from single texts answers, or from pairs of them.
+enum class TextAnswers { logits, embeddings };
+
+nb::object answers_of(nb::handle x, const LanguageModel& model, TextAnswers kind,
+                      int64_t micro_batch, Device device) {
   const auto rows = tokens_of(x);
   check(rows.has_value(), "x has no tokens: expected integers [N, T], for a language model");
   Tensor all;
   until_interrupted([&](const StopRequest& stop) {
     const nb::gil_scoped_release release;
-    all = logits_of(*rows, model, micro_batch, device, stop);
+    all = (kind == TextAnswers::logits ? logits_of : embeddings_of)(*rows, model, micro_batch,
+                                                                    device, stop);
   });
   return array_of(all);
 }
@@ -287,7 +292,10 @@ class PythonTrainer {
     const Use use(*this);
     Training& training = trainer().training();
     if (const auto* const model = dynamic_cast<const LanguageModel*>(&training.model()))
-      return logits(x, *model, training.batches().micro, run_->device());
+      return answers_of(
+          x, *model,
+          training.objective().is_of_window() ? TextAnswers::embeddings : TextAnswers::logits,
+          training.batches().micro, run_->device());
     const auto* const generator = dynamic_cast<const Zi2ziGenerator*>(&training.model());
     const auto styles = generator ? std::optional(generator->options().styles) : std::nullopt;
     Dataset question = question_of(x, shape_, styles);
@@ -479,7 +487,10 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
     const nb::gil_scoped_acquire gil;
     if (tokens_of(x) && o.class_count_of_weights) {
       const app::LoadedNetwork network = load_network(o, o.network, device);
-      y = logits(x, dynamic_cast<const LanguageModel&>(*network.model), o.micro_batch, device);
+      const auto* const text = dynamic_cast<const Text*>(&o.domains.of_model(o.model_name));
+      y = answers_of(x, dynamic_cast<const LanguageModel&>(*network.model),
+                     text && text->embeds() ? TextAnswers::embeddings : TextAnswers::logits,
+                     o.micro_batch, device);
       return;
     }
     const bool draws = dynamic_cast<const Fonts*>(&o.domains.of_model(o.model_name)) != nullptr;
@@ -663,7 +674,8 @@ void add_training(nb::module_& m) {
          "def predict(weights: typing.Any, x: typing.Any, model: str | Layer | None = None, *",
          "numpy.ndarray",
          "A network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for rows "
-         "of tokens\n[N, T] those of the next ones, [N, T, vocabulary]. zi2zi draws (sources, "
+         "of tokens\n[N, T] those of the next ones, [N, T, vocabulary]; where it has learned from "
+         "pairs of texts,\nembeddings [N, E] of documents of any lengths. zi2zi draws (sources, "
          "styles).\n\n" +
              weights + data);
   m.def("predict", &predict, "weights"_a.none(), "x"_a.none(), "model"_a = nb::none(), "options"_a,

@@ -1,11 +1,14 @@
 #include "text/domain.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 
 #include "data/safetensors.h"
 #include "kernels/linear.h"
+#include "kernels/norm.h"
+#include "kernels/segment_mean.h"
 #include "text/gguf_base.h"
 #include "text/grammar.h"
 #include "text/language_model.h"
@@ -204,6 +207,8 @@ std::optional<int64_t> context_of(const std::string& weights, const Metadata& sa
 }
 
 constexpr const char* base_checksum_name = "base-checksum";
+// What the states of a text's tokens are made into.
+constexpr const char *embeddings_name = "embeddings", *embeddings_of_pairs = "mean, norm 1";
 
 // The files of a model from elsewhere, which its weights carry on. Nobody else names a file that
 // will be written.
@@ -323,9 +328,28 @@ Example Text::example(const Module& network, const DomainModel& about,
         "stored: expected merged ones (accrue text merge)",
         base);
   const auto& model = dynamic_cast<const LanguageModel&>(network);
-  const int64_t N = 2, T = std::min<int64_t>(3, options.image[0]);
+  // Sizes that no other is equal to.
+  const int64_t N = 2, E = model.head().size(1),
+                T = std::min<int64_t>(E == 3 ? 4 : 3, options.image[0]);
   const Tensor tokens = Tensor::from(std::vector<int32_t>(size_t(N * T)), {N, T});
   const Tensor positions = positions_of(tokens);
+  if (embeds()) {
+    const Tensor lengths = Tensor::from(std::vector<int32_t>(size_t(N), 1), {N});
+    const Tensor gamma = Tensor::full({E}, 1 / std::sqrt(double(E)), DType::f32, Device::cpu);
+    return {.inputs = {{about.input(), tokens}, {"lengths", lengths}},
+            .free_sizes = {"batch", "tokens"},
+            .answer_name = "embeddings",
+            // embed(), whose constant lies where nothing that is computed has lain.
+            .answer =
+                [=, &model] {
+                  const Tensor means = segment_mean(model.states({tokens, positions}, Pass::eval()),
+                                                    lengths.reshape({N, 1}));
+                  return rms_norm(means.reshape({N, E}), gamma, 1e-24);
+                },
+            .free_sizes_of_answer = 1,
+            .positions = positions,
+            .most_positions = options.image[0]};
+  }
   return {
       .inputs = {{about.input(), tokens}},
       .free_sizes = {"batch", "tokens"},
@@ -365,7 +389,7 @@ std::optional<int64_t> Text::context_of_weights(const BasePtr& opened) const {
 void Text::remember(const std::string& weights, const Metadata& said) {
   const auto checksum = said.find(base_checksum_name), place = said.find("base");
   weights_ = {weights, context_of(weights, said, sizes),
-              checksum == said.end() ? "" : checksum->second};
+              checksum == said.end() ? "" : checksum->second, said.contains(embeddings_name)};
   take_files(said, files);
   learned_by = tokenizer_said_in(said);
   if (!learned_by.is_known()) learned_by = tokenizer_beside(weights);
@@ -394,9 +418,14 @@ void Text::leave_adapters() {
 
 Metadata Text::remembered() const {
   Metadata all = files;
+  if (embeds()) all[embeddings_name] = embeddings_of_pairs;
   if (!base.empty()) all[base_checksum_name] = open_base()->checksum();
   add_tokenizer(data_tokenizer_.is_known() ? data_tokenizer_ : model_tokenizer(), all);
   return all;
+}
+
+Metadata Text::taught_by(const Dataset& data) const {
+  return {{embeddings_name, data.has("lengths") ? embeddings_of_pairs : ""}};
 }
 
 // The base is what it holds, wherever it lies.
@@ -451,6 +480,12 @@ BasePtr Text::open_base() const {
         "file that they were trained beside",
         base, weights_.file, opened_.file->checksum(), expected);
   return opened_.file;
+}
+
+std::string Text::where_it_answers() const {
+  return embeds() ? "embeddings of texts are made by accrue.predict() in Python, and by the file "
+                    "that accrue export writes"
+                  : "a language model writes by accrue text write, and is scored by accrue eval";
 }
 
 Descriptions Text::descriptions() const {

@@ -36,7 +36,8 @@ class Text : public Domain {
   std::vector<DomainModel> models() const override;
   std::string implied_model() const override;
   ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
-  // The logits of rows of tokens that are a document each.
+  // The logits of rows of tokens that are a document each, or what embed() makes of these, if
+  // embeds().
   Example example(const Module& network, const DomainModel& about,
                   const ModelOptions& options) const override;
   // The network of this name for a row of options.image[0] tokens, or that of the base.
@@ -48,8 +49,13 @@ class Text : public Domain {
   // What they are of, and the files that they carry on.
   void remember(const std::string& weights, const Metadata& said) override;
   Metadata remembered() const override;
+  Metadata taught_by(const Dataset& data) const override;
+  // True if the weights that it begins with have learned from pairs of texts: what they answer is
+  // embeddings, and nobody has trained their head.
+  bool embeds() const { return weights_.embeds; }
   Metadata identity() const override;
   std::vector<std::string> warnings(const std::string& model, const Dataset& data) const override;
+  std::string where_it_answers() const override;
   Descriptions descriptions() const override;
   Claim claim(const std::string& data) const override;
   std::vector<std::string> data_sets() const override;
@@ -101,6 +107,7 @@ class Text : public Domain {
     std::string file;
     std::optional<int64_t> context;
     std::string base_checksum;  // of what adapters are beside; empty if they do not say it
+    bool embeds = false;
   };
   Weights weights_;  // that it begins with
 };

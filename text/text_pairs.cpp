@@ -88,4 +88,11 @@ ObjectivePtr text_pairs(const TextPairOptions& options) {
   return std::make_shared<TextPairs>(options);
 }
 
+Tensor embed(const LanguageModel& model, const TokenRows& rows, const Tensor& lengths,
+             const Pass& pass) {
+  const int64_t N = rows.tokens.size(0);
+  const Tensor means = segment_mean(model.states(rows, pass), lengths.reshape({N, 1}));
+  return unit_rows(means.reshape({N, means.size(2)}));
+}
+
 }  // namespace accrue

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "text/language_model.h"
 #include "train/objective.h"
 
 namespace accrue {
@@ -18,5 +19,10 @@ struct TextPairOptions {
   double scale = 20;
 };
 ObjectivePtr text_pairs(const TextPairOptions& options = {});
+
+// The embeddings [N, E] of rows that are a text each, of lengths i32 [N]; what is behind a text
+// counts nowhere.
+Tensor embed(const LanguageModel& model, const TokenRows& rows, const Tensor& lengths,
+             const Pass& pass);
 
 }  // namespace accrue

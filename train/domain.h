@@ -97,10 +97,15 @@ class Domain {
   // settings; and gives what the files of what comes of them shall say, beside those.
   virtual void remember(const std::string&, const Metadata&) {}
   virtual Metadata remembered() const { return {}; }
+  // What they shall say of what data of this kind teaches them, in place of what the weights said
+  // that they began with; nothing in the place of an empty value.
+  virtual Metadata taught_by(const Dataset&) const { return {}; }
   // What decides a run beside the values of settings, or in their place, by their names.
   virtual Metadata identity() const { return {}; }
   // What is odd about data for one of its models, without being an error.
   virtual std::vector<std::string> warnings(const std::string&, const Dataset&) const { return {}; }
+  // What the networks answer by that the weights it begins with are of, in words.
+  virtual std::string where_it_answers() const { return "accrue.predict() in Python asks it"; }
   // The meaning of its scores and of its players' terms, by their names.
   virtual Descriptions descriptions() const { return {}; }
   // Throws Error for a run of so many windows that makes no sense for its models.

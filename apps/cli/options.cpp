@@ -205,6 +205,9 @@ TrainingOptions Options::training_with(Batches chosen, const Dataset& data) cons
   if (result.players.empty()) result.model = factory(chosen_model);
   result.objective = objective_on(data);
   result.about_weights = o.metadata_of(chosen_model);
+  for (const auto& [name, value] : domains.of_model(model_name).taught_by(data))
+    if (value.empty()) result.about_weights.erase(name);
+    else result.about_weights[name] = value;
   const DomainModel about = domains.model(model_name);
   if (!about.has_own_pixels && data.field(about.input()).encoding == Encoding::number) {
     for (const char* of_pixels : {"mean", "std"}) result.about_weights.erase(of_pixels);

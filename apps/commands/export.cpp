@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "apps/cli/load_network.h"
 #include "apps/cli/messages.h"
 #include "data/atomic_file.h"
@@ -14,6 +16,7 @@ std::string described(const Example& example, bool bytes) {
   std::vector<std::string> inputs;
   for (const auto& [name, values] : example.inputs) {
     std::vector<std::string> sizes = example.free_sizes;
+    sizes.resize(std::min(sizes.size(), values.shape().sizes().size()));
     for (const int64_t size : values.shape().sizes().subspan(sizes.size()))
       sizes.push_back(std::to_string(size));
     const bool is_bytes = bytes && inputs.empty();

@@ -290,10 +290,11 @@ Settings settings_of(PredictOptions& asked, Options& options) {
 
 void predict(const Options& options, const PredictOptions& asked) {
   const Device device = apply_machine_options(options);
-  check(&options.domains.of_model(options.model_name) == &images_of(options),
-        "{} holds weights of a network that draws glyphs: expected a model that answers with "
-        "classes or masks; glyphs are drawn by accrue font draw",
-        options.init);
+  const Domain& domain = options.domains.of_model(options.model_name);
+  check(&domain == &images_of(options),
+        "{} holds weights of {}, which sees {}: expected a model that answers with classes or "
+        "masks; {}",
+        options.init, options.model_name, model_of(options).input(), domain.where_it_answers());
   check(images_of(options).to_learn == ImageObjective::answers,
         "{} holds weights of a network that tells images apart, and knows no classes: expected one "
         "that has learned them since (accrue train --init {} --objective labels --new-head)",

@@ -344,6 +344,17 @@ TEST_CASE("pairs of texts are prepared, learned and resumed", "[cli]") {
   refuse(train + " --steps 3 --similarity-scale 10 --resume" + checkpoints, "similarity-scale");
   REQUIRE_THAT(succeed("eval --init " + (folder / "whole") + data),
                ContainsSubstring("test recall@1"));
+  // Its head is untrained, and what it answers are embeddings, also when it is trained on.
+  REQUIRE(read_safetensors_metadata(folder / "whole").at("embeddings") == "mean, norm 1");
+  refuse("predict --data digits --out " + (folder / "answers") + " --weights " + (folder / "whole"),
+         "embeddings of texts are made by accrue.predict()");
+  const std::string text = " --data grammar --model gpt-tiny --layers 1 --heads 1 --hidden-size 8 ";
+  succeed("train --micro-batch 4 --effective-batch 4 --context 32 --steps 1 --init " +
+          (folder / "whole") + text + "--save " + (folder / "writes"));
+  REQUIRE(!read_safetensors_metadata(folder / "writes").contains("embeddings"));
+  refuse(
+      "predict --data digits --out " + (folder / "answers") + " --weights " + (folder / "writes"),
+      "a language model writes by accrue text write");
   refuse(train + " --steps 1 --documents padded", "expected a corpus of single texts");
   refuse("train --model gpt-tiny --steps 1 --similarity-scale 10",
          "expected a corpus of anchors and positives");

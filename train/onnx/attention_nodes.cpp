@@ -12,6 +12,7 @@ void embedding(View y, View w, View index);
 void rotary(GradTarget y, View x, View positions, const RotaryPairs& pairs);
 void self_attention(View y, View L, AttentionInputs in, View scratch);
 void causal_attention(View y, View L, CausalInputs in, View scratch);
+void segment_mean(View y, View x, View lengths);
 
 }  // namespace accrue::cpu
 
@@ -121,6 +122,25 @@ void turn(OnnxTrace& to, const GradTarget& y, const View& x, const View& positio
   to.define(y, to.graph.reshape(turned, {0, 0, x.shape[2]}));
 }
 
+// The mean of a row that has one segment is over the tokens before that one's length.
+void mean_of_text(OnnxTrace& to, const View& y, const View& x, const View& lengths) {
+  check(y.shape[1] == 1, "means of several texts in a row have no counterpart in ONNX");
+  const Name zero = to.graph.integer(0), one = to.graph.integer(1);
+  const auto numbers = [&](const Name& of, int64_t type) {
+    return to.graph.add("Cast", {of}, {{"to", type}});
+  };
+  const Name length = to.graph.reshape(to.in(lengths), {-1, 1, 1});
+  const Name T = to.graph.add("Gather", {to.sizes, one});
+  const Name places = to.graph.reshape(to.graph.add("Range", {zero, T, one}), {1, -1, 1});
+  const Name counts =
+      numbers(to.graph.add("Less", {places, numbers(length, onnx::TensorProto::INT64)}),
+              onnx::TensorProto::FLOAT);
+  const Name total =
+      to.graph.add("ReduceSum", {to.multiply(to.in(x), counts), to.graph.integers({1})},
+                   {{"keepdims", int64_t{1}}});
+  to.define(y, to.graph.add("Div", {total, numbers(length, onnx::TensorProto::FLOAT)}));
+}
+
 }  // namespace
 
 bool add_of_tokens(OnnxTrace& to, const KernelCall& call) {
@@ -133,7 +153,10 @@ bool add_of_tokens(OnnxTrace& to, const KernelCall& call) {
          call.is<cpu::self_attention>([&](const View& y, const View&, const AttentionInputs& of,
                                           const View&) { attend(to, y, of); }) ||
          call.is<cpu::causal_attention>([&](const View& y, const View&, const CausalInputs& of,
-                                            const View&) { attend(to, y, of); });
+                                            const View&) { attend(to, y, of); }) ||
+         call.is<cpu::segment_mean>([&](const View& y, const View& x, const View& lengths) {
+           mean_of_text(to, y, x, lengths);
+         });
 }
 
 }  // namespace accrue

@@ -18,11 +18,13 @@ struct Example {
     Tensor values;  // f32 or i32, on the cpu
   };
   std::vector<Input> inputs;
-  // The names of the first sizes of inputs and answer, which may be other ones.
+  // The names of the first sizes of inputs, which may be other ones; an input with fewer sizes has
+  // the first of them.
   std::vector<std::string> free_sizes{"batch"};
   std::string answer_name;
-  // f32, and with the free sizes in front. It is computed once.
+  // f32, and with the free sizes in front, or only so many of them. It is computed once.
   std::function<Tensor()> answer;
+  std::optional<size_t> free_sizes_of_answer{};
 
   // Where the first input is rows of tokens, whose sizes N and T are free: i32 [N, T], 0, 1, ... in
   // each row, which the graph makes from these sizes. A row has at most most_positions tokens.

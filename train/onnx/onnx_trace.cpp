@@ -111,7 +111,9 @@ std::string onnx_of(const Example& example, const Parameters& parameters, const 
   OnnxTrace trace(example, parameters, bytes);
   const NoGrad no_grad;
   const Tensor y = example.answer();
-  trace.graph.set_answer(example.answer_name, trace.in(y.view()), y.shape(), example.free_sizes);
+  std::vector<std::string> sizes = example.free_sizes;
+  sizes.resize(example.free_sizes_of_answer.value_or(sizes.size()));
+  trace.graph.set_answer(example.answer_name, trace.in(y.view()), y.shape(), sizes);
   return trace.graph.finish(metadata);
 }
 

@@ -86,3 +86,31 @@ def test_tokens(name, lora, sizes, tmp_path):
     if lora:
         weights = accrue.train(name, rows, init=weights, lora=lora, **options).weights
     compare(tmp_path, weights, ["tokens"], [rows])
+
+
+@pytest.mark.parametrize("name, sizes", (("gpt-tiny", {}), ("llama-tiny", {"groups": 2})))
+def test_embeddings(name, sizes, tmp_path):
+    """Of rows that end with padding, the mean over the rows' own tokens, divided by its norm."""
+    pairs, path, file = (tmp_path / each for each in ("pairs.jsonl", "w.safetensors", "w.onnx"))
+    pairs.write_text("".join(f'{{"anchor": "{n}", "positive": "no. {n}"}}\n' for n in range(99)))
+    weights = accrue.train(name, str(pairs), tokenizer="bytes", context=64, layers=2, steps=3,
+                           effective_batch=8, micro_batch=4, lr=0.1, **sizes).weights
+    weights.save(path)
+    random = np.random.default_rng(1)
+    documents = [random.integers(0, 256, n, np.int32) for n in (1, 7, 30, 12)]
+    wanted = accrue.predict(path, documents, micro_batch=3)
+    assert np.abs(np.linalg.norm(wanted, axis=1) - 1).max() <= 1e-6
+    one = accrue.predict(path, documents[2][None])
+    assert np.abs(one - wanted[2:3]).max() <= 1e-6
+    subprocess.run([sys.executable, "-m", "accrue", "export", "--weights", path, "--out", file],
+                   check=True)
+    onnx.checker.check_model(str(file), full_check=True)
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    for padding in (0, 99):
+        rows = np.full((4, 33), padding, np.int32)
+        for row, document in zip(rows, documents):
+            row[:len(document)] = document
+        lengths = np.array([len(document) for document in documents], np.int32)
+        answer, = session.run(None, {"tokens": rows, "lengths": lengths})
+        assert answer.shape == wanted.shape
+        assert np.abs(answer - wanted).max() <= 2e-5
