@@ -50,7 +50,9 @@ Settings settings_of_rows(RowOptions& o) {
   return s;
 }
 
-Settings settings_of_pairs(std::optional<double>& scale) {
+Settings settings_of_pairs(std::optional<double>& scale, Duplicates& duplicates) {
+  static const std::map<std::string, Duplicates> names{{"negatives", Duplicates::negatives},
+                                                       {"ignore", Duplicates::ignore}};
   Settings s;
   s.group("Language models")
       .add(scale, {.name = "similarity-scale",
@@ -60,7 +62,15 @@ Settings settings_of_pairs(std::optional<double>& scale) {
                    .range = positive,
                    .acts_with = {{"model", text_model_names()}},
                    .saved = Saved::with_scores,
-                   .data = "a corpus of anchors and positives"});
+                   .data = "a corpus of anchors and positives"})
+      .add(duplicates, names,
+           {.name = "duplicates",
+            .decides = Decides::result,
+            .help = "Equal texts of several pairs in a window: each other's negatives, or ignored, "
+                    "so that each text stands once among those that anchors are compared with",
+            .acts_with = {{"model", text_model_names()}},
+            .saved = Saved::with_scores,
+            .data = "a corpus of anchors and positives"});
   return s;
 }
 
@@ -247,7 +257,7 @@ Settings Text::settings(TrainingOptions& o) {
   Settings s;
   s.append(settings_of_rows(rows)).append(settings_of_sizes(sizes));
   s.append(settings_of_base(base, base_bits)).append(settings_of_lora(lora));
-  s.append(settings_of_pairs(similarity_scale));
+  s.append(settings_of_pairs(similarity_scale, duplicates));
   s.group("Model and data")
       .add(tokenizer,
            {.name = "tokenizer",
@@ -450,12 +460,20 @@ std::vector<std::string> Text::warnings(const std::string& model, const Dataset&
         "the tokenizer in {} is of a kind that cannot be read: whether the data is of it is not "
         "checked",
         base));
+  if (duplicates == Duplicates::ignore || !data.has("texts")) return all;
+  if (const int64_t equal = samples_with_equal_positives(data); equal > 0)
+    all.push_back(fmt::format(
+        "{} of {} samples have a positive that others have, too, and where two of them meet each "
+        "is learned as a negative of the other: expected --duplicates ignore, or each text once",
+        equal, data.size()));
   return all;
 }
 
 ObjectivePtr Text::objective(const Dataset& data) const {
   if (!data.has("lengths")) return language_modeling();
-  return text_pairs({.scale = similarity_scale.value_or(TextPairOptions{}.scale)});
+  return text_pairs({.scale = similarity_scale.value_or(TextPairOptions{}.scale),
+                     .duplicates = duplicates,
+                     .some_are_equal = data.has("texts")});
 }
 
 std::optional<int64_t> Text::classes_in(const std::string& weights) const {
@@ -514,7 +532,8 @@ bool Text::heeds(const std::string& setting, const std::string& data) const {
         "--hold-out is decided when a corpus is made: expected it of `accrue text prepare`");
   if (data == "grammar") return setting == "documents";
   const bool is_of_samples = corpora(data).train->facts().texts_of_sample > 1;
-  return setting == (is_of_samples ? "similarity-scale" : "documents");
+  const bool is_of_pairs = setting == "similarity-scale" || setting == "duplicates";
+  return is_of_samples ? is_of_pairs : setting == "documents";
 }
 
 Corpora Text::corpora(const std::string& data) const {

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <unordered_map>
 
 #include "core/ceil_div.h"
 #include "core/error.h"
@@ -34,6 +36,22 @@ class Rows {
 
   int64_t size() const { return std::ssize(first_) - 1; }
   int64_t tokens() const { return tokens_; }
+
+  // The texts as the rows have them, by hashes of their tokens.
+  std::vector<uint64_t> hashes() const {
+    std::vector<uint64_t> all;
+    std::vector<int32_t> tokens;
+    for (const Piece& piece : pieces_) {
+      tokens.resize(piece.length);
+      corpus_->read(tokens, static_cast<int64_t>(piece.begin));
+      SectionHash hash;
+      for (const int32_t token : tokens) hash.add(token);
+      all.push_back(hash.value());
+    }
+    return all;
+  }
+  void set_texts(std::vector<int32_t> numbers) { texts_ = std::move(numbers); }
+  bool has_texts() const { return !texts_.empty(); }
 
   void add_row(std::span<const Piece> pieces) {
     for (const Piece& piece : pieces) tokens_ += static_cast<int64_t>(piece.length);
@@ -73,6 +91,14 @@ class Rows {
     std::transform(first, first + std::ssize(lengths), lengths.begin(),
                    [](const Piece& piece) { return static_cast<int32_t>(piece.length); });
   }
+  // Two digits for each text's number.
+  void read_texts(std::span<int32_t> digits, int64_t n) const {
+    const size_t first = size_t(n) * digits.size() / 2;
+    for (size_t i = 0; i < digits.size(); ++i) {
+      const int32_t text = texts_[first + i / 2];
+      digits[i] = i % 2 == 0 ? text / text_digit : text % text_digit;
+    }
+  }
   void read_positions(std::span<int32_t> row, int64_t n) const {
     const int32_t* const begin = row.data();
     for_each(
@@ -103,6 +129,7 @@ class Rows {
   int64_t tokens_ = 0;
   std::vector<Piece> pieces_;
   std::vector<uint32_t> first_{0};  // of each row, and the end
+  std::vector<int32_t> texts_;      // the number of each piece, if some are equal
 };
 
 // Puts the documents of a split into rows.
@@ -258,6 +285,26 @@ std::array<SampleRows, 2> divide_samples(const CorpusPtr& corpus, const RowOptio
   return all;
 }
 
+// Numbers the texts that occur more than once from 1 on, and those that do not 0; nothing if all
+// are different.
+void number_texts(const std::array<SampleRows, 2>& both) {
+  std::array<std::vector<uint64_t>, 2> hashes{both[0].rows->hashes(), both[1].rows->hashes()};
+  std::unordered_map<uint64_t, int32_t> numbers;  // 0 for one that has occurred once
+  int32_t last = 0;
+  for (const auto& some : hashes)
+    for (const uint64_t hash : some)
+      if (const auto [found, is_new] = numbers.emplace(hash, 0); !is_new && found->second == 0)
+        found->second = ++last;
+  if (last == 0) return;
+  check(last < text_digit * text_digit, "{} texts occur more than once: expected fewer than {}",
+        last, text_digit * text_digit);
+  for (size_t i = 0; i < both.size(); ++i) {
+    std::vector<int32_t> of_rows;
+    for (const uint64_t hash : hashes[i]) of_rows.push_back(numbers.at(hash));
+    both[i].rows->set_texts(std::move(of_rows));
+  }
+}
+
 uint32_t crc_of(const std::string& text) {
   return static_cast<uint32_t>(
       crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size()));
@@ -316,13 +363,17 @@ Dataset dataset_of(const CorpusPtr& corpus, const SampleRows& samples, const Row
   const int64_t P = corpus->facts().texts_of_sample, most = options.context / P;
   Dataset set = dataset_of(corpus, samples.rows, options, fmt::format("samples of {} {}", P, part));
   set.fields.push_back(field_of(samples.rows, "lengths", P, most + 1, &Rows::read_lengths));
+  if (samples.rows->has_texts())
+    set.fields.push_back(field_of(samples.rows, "texts", 2 * P, text_digit, &Rows::read_texts));
   set.about = fmt::format("{} of {} texts, {} of them cut to {} tokens",
                           counted(samples.rows->size(), "sample"), P, samples.cut, most);
   return set;
 }
 
 Datasets samples_of(const CorpusPtr& corpus, const RowOptions& options) {
-  const auto [train, test] = divide_samples(corpus, options);
+  const std::array<SampleRows, 2> both = divide_samples(corpus, options);
+  number_texts(both);
+  const auto& [train, test] = both;
   const std::string share = fmt::format("{} held out", corpus->facts().hold_out);
   Datasets sets{dataset_of(corpus, train, options, share),
                 dataset_of(corpus, test, options, share + " here")};
@@ -340,6 +391,21 @@ const std::map<std::string, DocumentRows>& document_rows_names() {
                                                          {"padded", DocumentRows::padded},
                                                          {"stream", DocumentRows::stream}};
   return names;
+}
+
+int64_t samples_with_equal_positives(const Dataset& data) {
+  if (!data.has("texts")) return 0;
+  const Field& texts = data.field("texts");
+  std::map<std::array<int32_t, 2>, int64_t> times;
+  std::vector<int32_t> digits(static_cast<size_t>(texts.values.size(1)));
+  for (int64_t n = 0; n < data.size(); ++n) {
+    texts.read(std::as_writable_bytes(std::span(digits)), n);
+    ++times[{digits[2], digits[3]}];
+  }
+  int64_t samples = 0;
+  for (const auto& [text, count] : times)
+    if (count > 1 && text != std::array<int32_t, 2>{}) samples += count;
+  return samples;
 }
 
 Datasets rows_of(const Corpora& corpora, const RowOptions& options) {

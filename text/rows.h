@@ -44,8 +44,15 @@ struct RowOptions {
 // stand side by side, cut to T / P tokens; its first text says whether it is held out. In place of
 // labels these have
 //   lengths    i32 [N, P]: the tokens of each text; padding follows them
+//   texts      i32 [N, 2 P]: if some are equal, a number for each as two digits of text_digit,
+//              which those equal to it have, too, in both data sets; 0 for one that no other is
+//              equal to
 // Throws Error unless 1 <= T < 2^24 and P <= T, and where there are no rows for the training or for
 // the test.
 Datasets rows_of(const Corpora& corpora, const RowOptions& options);
+
+inline constexpr int32_t text_digit = 4096;
+// How many samples of texts have a positive that is the positive of another, too.
+int64_t samples_with_equal_positives(const Dataset& data);
 
 }  // namespace accrue

@@ -15,8 +15,17 @@ namespace accrue {
 // (text/rows.h). The loss is of the window (train/window_loss.h), answers are [n, P, E].
 // In a score, all samples of the data are compared at once: `recall@1` is the percentage of the
 // anchors to which no text is nearer than their own positive.
+//
+// Some texts of several samples may be equal, and the data say which, in a field `texts`
+// (text/rows.h). With Duplicates::ignore each text stands once in the sum over j, be it a positive
+// or a negative, as the first of its equals: none is the negative of an equal one. Answers are then
+// [n, P + 1, E], for any duplicates: the last row of a sample says which texts they are. recall@1
+// always ignores duplicates.
+enum class Duplicates { negatives, ignore };
 struct TextPairOptions {
   double scale = 20;
+  Duplicates duplicates = Duplicates::negatives;
+  bool some_are_equal = false;  // the data have `texts`
 };
 ObjectivePtr text_pairs(const TextPairOptions& options = {});
 

@@ -5,6 +5,7 @@
 #include "text/text_pairs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -277,11 +278,143 @@ TEST_CASE("a score compares all held-out texts, for every split and number of ra
   }
 }
 
+namespace {
+
+// Twelve samples of three texts, of which several are equal: texts by their numbers.
+constexpr std::array<std::array<int, 3>, 12> equal_texts{{{1, 20, 30},
+                                                          {2, 20, 31},
+                                                          {3, 21, 20},
+                                                          {4, 22, 32},
+                                                          {1, 20, 33},
+                                                          {5, 23, 32},
+                                                          {6, 24, 34},
+                                                          {7, 22, 35},
+                                                          {8, 25, 36},
+                                                          {9, 26, 25},
+                                                          {10, 27, 37},
+                                                          {11, 28, 38}}};
+
+CorpusPtr corpus_of_equal_texts() {
+  CorpusWriter writer({.name = "equal",
+                       .source = "equal",
+                       .tokenizer = "bytes",
+                       .vocabulary = 257,
+                       .end_of_text = 256,
+                       .hold_out = 0.3});
+  for (const auto& sample : equal_texts)
+    for (const int text : sample) writer.add(std::vector<int32_t>(size_t(text % 4 + 1), text));
+  writer.set_texts_of_sample(3);
+  return writer.finish();
+}
+
+}  // namespace
+
+TEST_CASE("equal texts of a window are no negatives of each other where they are ignored",
+          "[text]") {
+  const Datasets sets = rows_of({corpus_of_equal_texts(), nullptr}, {.context = 12});
+  const Dataset& data = sets.train;
+  REQUIRE(sets.test.has("texts"));
+  const size_t N = size_t(data.size()), E = 12;
+  REQUIRE(N >= 7);
+  const Samples stored = gather(data, 0, data.size(), DType::f64);
+  const auto tokens = stored["tokens"].span<int32_t>(), lengths = stored["lengths"].span<int32_t>();
+  std::vector<std::array<int32_t, 3>> texts(N);  // by their tokens, which are all the same
+  for (size_t n = 0; n < N; ++n)
+    for (size_t p = 0, t = 12 * n; p < 3; t += size_t(lengths[3 * n + p++]))
+      texts[n][p] = tokens[t];
+  int64_t with_equals = 0;
+  for (size_t i = 0; i < N; ++i)
+    with_equals += std::ranges::count(texts, texts[i][1], [](auto& t) { return t[1]; }) > 1;
+  REQUIRE(with_equals >= 4);
+  REQUIRE(samples_with_equal_positives(data) == with_equals);
+
+  for (const Duplicates duplicates : {Duplicates::ignore, Duplicates::negatives}) {
+    INFO("duplicates: " << int(duplicates));
+    TrainingOptions options = options_of(4, 8);
+    options.objective = text_pairs({.duplicates = duplicates, .some_are_equal = true});
+    const auto model = options.model();
+    const Parameters parameters = place(*model, DType::f64, test_device(), 3);
+    Samples all = stored;
+    for (auto& field : all.fields) field.values = field.values.to(test_device());
+    // By the definition: each text once.
+    double loss = 0, right = 0;
+    {
+      const NoGrad no_grad;
+      const Tensor answers = options.objective->answer(*model, all, Pass::eval());
+      REQUIRE(answers.size(1) == 4);
+      const Values z = to_doubles(answers);
+      const auto cosine = [&](size_t i, size_t j, size_t p) {
+        double ab = 0, aa = 0, bb = 0;
+        for (size_t e = 0; e < E; ++e) {
+          const double a = z[4 * i * E + e], b = z[(4 * j + p) * E + e];
+          ab += a * b, aa += a * a, bb += b * b;
+        }
+        return ab / std::sqrt(aa * bb);
+      };
+      for (size_t i = 0; i < N; ++i) {
+        std::map<int32_t, double> once;
+        double sum = 0;
+        for (size_t p : {1, 2})
+          for (size_t j = 0; j < N; ++j) {
+            once.emplace(texts[j][p], cosine(i, j, p));
+            sum += std::exp(20 * cosine(i, j, p));
+          }
+        const double own = once.at(texts[i][1]);
+        if (duplicates == Duplicates::ignore) sum = 0;
+        bool is_nearest = true;
+        for (const auto& [text, near] : once) {
+          if (duplicates == Duplicates::ignore) sum += std::exp(20 * near);
+          is_nearest &= near <= own;
+        }
+        loss += (std::log(sum) - 20 * own) / double(N);
+        right += is_nearest;
+      }
+    }
+    const auto is_right = [&](const Score& found) {
+      return found.samples == data.size() && std::abs(found.loss - loss) <= 1e-12 &&
+             found["recall@1"] == 100 * right / double(N);
+    };
+    for (const int64_t micro : {int64_t(N), int64_t{3}})
+      REQUIRE(
+          is_right(evaluate(*model, *options.objective, data, micro, DType::f64, test_device())));
+    std::vector<Score> by_ranks(2);
+    run_ranks(2, [&](Ranks& ranks) {
+      by_ranks[size_t(ranks.rank())] =
+          evaluate(*model, *options.objective, data, 2, DType::f64, test_device(), &ranks);
+    });
+    for (const Score& one : by_ranks) REQUIRE(is_right(one));
+
+    // The step is that of the whole window, whose loss it is, for every split.
+    const auto steps = [&](const MicroBatchSizes& split, Ranks* ranks) {
+      const auto learner = options.model();
+      Parameters own = place(*learner, DType::f64, test_device(), 3);
+      const auto optimizer = adam(own, {.eps = 1e-4});
+      Window window(*optimizer, ScheduleOptions{.base = 0.01},
+                    {.effective_batch_size = 7, .ranks = ranks});
+      const auto parts = share_of(ranks, micro_batches_of(all.slice(0, 7), split));
+      return take_steps(
+          player_of(LossWay::walks, *learner, *options.objective, window, parts.size(), ranks),
+          parts, 2);
+    };
+    const WindowOutcome whole = steps({7}, nullptr);
+    REQUIRE(difference(steps({3, 2, 2}, nullptr), whole) <= 1e-12);
+    std::vector<WindowOutcome> of_ranks(2);
+    run_ranks(2, [&](Ranks& ranks) { of_ranks[size_t(ranks.rank())] = steps({4, 3}, &ranks); });
+    for (const WindowOutcome& one : of_ranks) REQUIRE(difference(one, whole) <= 1e-12);
+  }
+}
+
 TEST_CASE("the memory of pairs of texts is predicted to the byte", "[plan][memory]") {
   if (test_device() != Device::cpu) return;
-  const Datasets data = rows_of({corpus_of_pairs(40), nullptr}, {.context = 12});
-  for (const int64_t micro : {12, 5, 1}) {
-    const TrainingOptions options = options_of(micro, 12);
+  const Datasets different = rows_of({corpus_of_pairs(40), nullptr}, {.context = 12});
+  const Datasets equal = rows_of({corpus_of_equal_texts(), nullptr}, {.context = 12});
+  for (const auto& [micro, duplicates] : {std::pair{12, 0}, {5, 0}, {1, 0}, {3, 1}, {3, 2}}) {
+    const Datasets& data = duplicates > 0 ? equal : different;
+    TrainingOptions options = options_of(micro, duplicates > 0 ? 6 : 12);
+    if (duplicates > 0)
+      options.objective =
+          text_pairs({.duplicates = duplicates == 1 ? Duplicates::ignore : Duplicates::negatives,
+                      .some_are_equal = true});
     Training training(options, data.train, Device::cpu);
     ledger(Device::cpu).reset_peak();
     Observer nobody;
