@@ -517,7 +517,9 @@ Descriptions Text::descriptions() const {
 
 Domain::Claim Text::claim(const std::string& data) const {
   const bool is_known = std::ranges::count(data_sets(), data) > 0;
-  return is_known || holds_corpus(data) || holds_json_lines(data) ? Claim::own : Claim::none;
+  return is_known || holds_corpus(data) || holds_json_lines(data) || holds_texts(data)
+             ? Claim::own
+             : Claim::none;
 }
 
 std::vector<std::string> Text::data_sets() const {
@@ -539,6 +541,10 @@ bool Text::heeds(const std::string& setting, const std::string& data) const {
 Corpora Text::corpora(const std::string& data) const {
   if (given.train && data == given_tokens) return given;
   if (data == "grammar") return grammar_corpora();
+  check(holds_corpus(data) || !holds_texts(data),
+        "'{0}' holds texts: expected a corpus, which `accrue text prepare --text {0} --tokenizer "
+        "FILE|DIR --out DIR` makes of them",
+        data);
   if (!holds_json_lines(data)) return open_corpora(data);
   if (!prepared_.corpus || prepared_.data != data || prepared_.asked != tokenizer ||
       prepared_.base != base) {

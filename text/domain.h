@@ -45,6 +45,8 @@ class Text : public Domain {
   // The network of this name for a row of options.image[0] tokens, or that of the base.
   TextModelOptions network(const std::string& model, const ModelOptions& options,
                            const BasePtr& opened) const;
+  // The tokens of the texts that given weights, or the base, are made for, if they say it.
+  std::optional<int64_t> context_of_weights(const BasePtr& opened) const;
   ObjectivePtr objective(const Dataset& data) const override;
   // A vocabulary may be padded beyond the tokenizer's, as llm.c's is.
   std::optional<int64_t> classes_in(const std::string& weights) const override;
@@ -85,8 +87,6 @@ class Text : public Domain {
 
  private:
   KnownTokenizer tokenizer_of_data(const std::string& data, const Corpus& corpus) const;
-  // The tokens of the texts that given weights, or the base, are made for, if they say it.
-  std::optional<int64_t> context_of_weights(const BasePtr& opened) const;
   Corpora corpora(const std::string& data) const;
 
   // Texts that have been made tokens, which took a while.

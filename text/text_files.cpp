@@ -198,6 +198,12 @@ TextDocument document_of_json(const std::string& line, ChatForm form, const std:
                               std::map<std::string, int64_t>& unused) {
   constexpr int most_levels = 32;
   constexpr int64_t most_elements = int64_t{1} << 20;
+  check(
+      !trimmed(line).starts_with('[') || trimmed(line).ends_with(']'),
+      "{} begins a list: expected an object in each line, which `python3 -c \"import json, sys; "
+      "[print(json.dumps(each)) for each in json.load(sys.stdin)]\" <LIST.json >LINES.jsonl` makes "
+      "of a list",
+      where);
   const json object = parse_strict_json(line, most_levels, where, most_elements);
   constexpr const char* expected =
       "expected an object with text, with prompt and completion, with messages (or conversations), "
@@ -246,6 +252,22 @@ TextDocument document_of_json(const std::string& line, ChatForm form, const std:
 bool holds_json_lines(const fs::path& path) {
   std::error_code ignored;
   return has_json_lines(path) && fs::is_regular_file(path, ignored);
+}
+
+bool holds_texts(const fs::path& path) {
+  std::error_code error;
+  const auto is_text = [](const fs::path& file) {
+    return is_text_by_name(file) && !has_json_lines(file) && fs::is_regular_file(file);
+  };
+  if (!fs::is_directory(path, error)) return fs::exists(path, error) && is_text(path);
+  bool has_some = false;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename().string().starts_with('.')) continue;
+    if (!is_text(entry->path())) return false;
+    has_some = true;
+  }
+  return has_some;
 }
 
 TextFiles find_text_files(const std::vector<std::string>& paths) {

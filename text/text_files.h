@@ -76,6 +76,9 @@ TextFiles find_text_files(const std::vector<std::string>& paths);
 // follow.
 bool holds_json_lines(const std::filesystem::path& path);
 
+// True for a file of text by its name but JSON lines, and for a folder that has these alone.
+bool holds_texts(const std::filesystem::path& path);
+
 class ChatTemplate;
 
 // How the chats among documents are written.

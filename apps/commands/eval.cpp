@@ -20,7 +20,9 @@ Settings evaluation_settings(Options& options) {
                                  .decides = no_result,
                                  .help = "Samples in memory at a time",
                                  .range = positive})
-      .add(options.split, split_names(), {"split", no_result, "The part of the data to score"})
+      .add(options.split, split_names(),
+           {"split", no_result,
+            "The part of the data to score; of texts the test, unless another is given"})
       .add(options.json, {"json", no_result, "Write the scores", "FILE"});
   return s;
 }
@@ -31,9 +33,13 @@ std::string eval(const Options& options, const StopRequest& stop) {
   check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
   const Datasets data = place_data(load_data(options, DataUse::scoring), device);
   const LoadedNetwork network = load_network(options, options.model_for(data.train), device);
+  // Corpora are large, and their held-out part tells what is asked.
+  const bool is_of_tokens = options.objective_on(data.train)->input() == "tokens";
+  const ScoredSplit asked =
+      is_of_tokens && !options.given.contains("split") ? ScoredSplit::test : options.split;
   nlohmann::ordered_json json;
   for (const auto& [split, set] : {std::pair{"training", &data.train}, {"test", &data.test}}) {
-    if (options.split == (set == &data.test ? ScoredSplit::train : ScoredSplit::test)) continue;
+    if (asked == (set == &data.test ? ScoredSplit::train : ScoredSplit::test)) continue;
     const Score score = with_fewer_samples(options.micro_batch, [&, &set = set](int64_t samples) {
       return evaluate(*network.model, *options.objective_on(*set), *set, samples,
                       network.parameters.compute_dtype(), device, options.ranks,

@@ -56,18 +56,30 @@ void write_text(const Options& options, const WriteOptions& asked) {
   const auto& model = dynamic_cast<const LanguageModel&>(*network.model);
   std::vector<int32_t> prompt = encode_with_beginning(*tokenizer, asked.prompt);
   if (prompt.empty()) prompt = {tokenizer->end_of_text()};
+  const auto made_for = text.context_of_weights(text.base.empty() ? nullptr : text.open_base());
+  const int64_t most = std::ssize(prompt) + asked.tokens;
+  if (model.context() == 0 && made_for && most > *made_for)
+    say_error(
+        "warning: {} and --tokens {} are {}, but {} is made for {}: what is beyond is new to it\n",
+        counted(std::ssize(prompt), "token"), asked.tokens, most, options.init, *made_for);
   say("{}", asked.prompt);
   std::vector<int32_t> last{prompt.back()};  // and what follows it
   Sampling sampling = asked.sampling;
   sampling.vocabulary = tokenizer->size();
-  continue_text(model, prompt, asked.tokens, sampling, device, [&](int32_t token) {
+  const auto write = [&](int32_t token) {
     if (token == tokenizer->end_of_text()) return false;
     const size_t written = tokenizer->decode(last).size();
     last.push_back(token);
     say("{}", tokenizer->decode(last).substr(written));
     last.erase(last.begin());
     return true;
-  });
+  };
+  try {
+    continue_text(model, prompt, asked.tokens, sampling, device, write);
+  } catch (...) {  // what went wrong begins a line
+    say("\n");
+    throw;
+  }
   say("\n");
 }
 

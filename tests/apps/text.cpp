@@ -130,6 +130,50 @@ TEST_CASE("a language model writes on its way, and learns the same", "[text]") {
   REQUIRE(shown == written);
 }
 
+TEST_CASE("what is often given in place of data and weights names the way", "[text]") {
+  const Folder folder;
+  folder.write("log.txt", "The cat sat.");
+  folder.write("texts/a.md", "The cat sat.");
+  const std::string train = "train --model gpt-tiny --steps 1 --data ";
+  for (const std::string texts : {"log.txt", "texts"})
+    refuse(train + (folder / texts),
+           "holds texts: expected a corpus, which `accrue text prepare --text " + (folder / texts));
+  folder.write("base.gguf", "GGUF" + std::string(60, '\3'));
+  folder.write("model/config.json", "{}");
+  for (const std::string option :
+       {"text write --weights ", "train --data grammar --steps 1 --init "}) {
+    refuse(option + (folder / "base.gguf"),
+           "is GGUF: expected safetensors, which `accrue text import");
+    refuse(option + (folder / "model"), "is a directory of transformers");
+    refuse(option + "owner/name-135M", "is fetched by `hf download owner/name-135M");
+  }
+}
+
+TEST_CASE("a language model is scored on the test alone, unless more is asked for", "[text]") {
+  const Folder folder;
+  const std::string weights = folder / "w.safetensors", data = small_corpus(folder);
+  succeed("train --steps 1 --micro-batch 2 --accum 2" + data + tiny_model() + "--save " + weights);
+  const std::string eval = "eval --init " + weights + data;
+  const std::string alone = succeed(eval), both = succeed(eval + " --split both");
+  REQUIRE_THAT(alone, ContainsSubstring("test perplexity"));
+  REQUIRE(alone.find("training perplexity") == alone.npos);
+  REQUIRE_THAT(both, ContainsSubstring("test perplexity"));
+  REQUIRE_THAT(both, ContainsSubstring("training perplexity"));
+}
+
+TEST_CASE("a text beyond what a model was trained at is warned of", "[text]") {
+  const Folder folder;
+  const std::string weights = folder / "w.safetensors";
+  succeed(
+      "train --model llama-tiny --layers 1 --context 16 --steps 1 --micro-batch 2 "
+      "--effective-batch 2 --positions 16 --data grammar --save " +
+      weights);
+  const std::string write = "text write --prompt The --weights " + weights + " --tokens ";
+  REQUIRE_THAT(succeed(write + "20"), ContainsSubstring("3 tokens and --tokens 20 are 23, but " +
+                                                        weights + " is made for 16"));
+  REQUIRE(succeed(write + "8").find("made for") == std::string::npos);
+}
+
 TEST_CASE("weights with more tokens than the data are kept, by any of GPT-2's names", "[text]") {
   const Folder folder;
   const std::string data = small_corpus(folder), saved = folder / "w.safetensors";

@@ -239,6 +239,7 @@ TEST_CASE("lines of JSON that are no documents are refused by file and line", "[
   for (const auto& [line, part] : std::vector<std::pair<std::string, std::string>>{
            {"{", "is not JSON"},
            {"[1]", "is [1]: expected an object with text"},
+           {"[\n{\"text\": \"x\"}]", "line 3 begins a list: expected an object in each line"},
            {"{}", "has nothing: expected"},
            {"{\"prompt\": \"x\"}", "has prompt: expected"},
            {"{\"text\": \"x\", \"messages\": []}", "has messages, text: expected"},
