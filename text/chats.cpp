@@ -11,12 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string trimmed(const std::string& text) {
-  constexpr const char* space = " \t\r\n\v\f";
-  const size_t begin = text.find_first_not_of(space);
-  return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(space) + 1 - begin);
-}
-
 bool is_nothing(const json& value) {
   return value.is_null() || value == "" ||
          ((value.is_array() || value.is_object()) && value.empty());

@@ -21,4 +21,11 @@ inline std::string text_in(const nlohmann::json& object, const char* name,
   return value.get<std::string>();
 }
 
+// Without the white space around it.
+inline std::string trimmed(const std::string& text) {
+  constexpr const char* space = " \t\r\n\v\f";
+  const size_t begin = text.find_first_not_of(space);
+  return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(space) + 1 - begin);
+}
+
 }  // namespace accrue

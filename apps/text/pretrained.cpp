@@ -214,9 +214,9 @@ void check_name_of_base(const std::string& base) {
 }
 
 // The file that has the tokenizer as GGUF has it, or nothing.
-std::string gguf_with_tokenizer(const std::string& tokenizer, const std::string& base) {
+std::string gguf_with_tokenizer(const std::string& tokenizer) {
   if (is_gguf(tokenizer)) return tokenizer;
-  if (tokenizer == "bytes") return is_gguf(base) ? base : "";
+  if (tokenizer == "bytes") return "";
   const std::filesystem::path within = std::filesystem::path(tokenizer) / "tokenizer.gguf";
   std::error_code ignored;
   return std::filesystem::exists(within, ignored) ? within.string() : "";
@@ -242,7 +242,7 @@ void export_gguf_model(const Options& options, const ExportOptions& asked) {
     if (entry.name.ends_with(end))
       storage.changed.insert(entry.name.substr(0, entry.name.size() - end.size()) + ".weight");
   const std::string place = text.chosen_tokenizer(asked.tokenizer);
-  const std::string with_tokenizer = gguf_with_tokenizer(place, text.base);
+  const std::string with_tokenizer = gguf_with_tokenizer(place);
   const NamedTensors weights = merged_weights(options);
   add_gguf_model(file, model, weights, storage);
   if (with_tokenizer.empty())

@@ -202,7 +202,7 @@ TEST_CASE("what was trained goes out as GGUF, and adapters over a GGUF file find
   REQUIRE_THAT(read_file(folder / "p/adapter_config.json"),
                ContainsSubstring(R"("base_model_name_or_path": "somebody/model")"));
   refuse(adapter + "2 --base x --gguf-type F16", "--out FILE.gguf");
-  refuse("text export --weights " + whole + " --out " + (folder / "x.gguf"),
+  refuse("text export --tokenizer bytes --weights " + whole + " --out " + (folder / "x.gguf"),
          "a GGUF file has the tokenizer within");
   refuse(out + whole + " --gguf-type base --out " + (folder / "x.gguf"),
          "no GGUF file as its base");

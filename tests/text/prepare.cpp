@@ -271,11 +271,12 @@ TEST_CASE("documents begin with what their tokenizer puts there, and chats do no
                  "{\"text\": \"a\"}\n{\"prompt\": \"b\", \"completion\": \"c\"}\n"
                  "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n")
           .string();
-  // Tokens a, b, c, <s> and </s>; other letters are none.
+  // Tokens a, b, c, <s>, and those that end a text and mark messages; other letters are none.
   const std::string tokenizer =
       folder
           .write("tokenizer.json",
-                 R"({"added_tokens": [], "pre_tokenizer": {"type": "ByteLevel",
+                 R"({"added_tokens": [{"id": 5, "content": "<|im_start|>"},
+                   {"id": 6, "content": "<|im_end|>"}], "pre_tokenizer": {"type": "ByteLevel",
                    "add_prefix_space": false}, "model": {"type": "BPE", "merges": [], "vocab":
                    {"a": 0, "b": 1, "c": 2, "<s>": 3, "<|endoftext|>": 4}},
                    "post_processor": {"type": "TemplateProcessing", "single": [
