@@ -13,6 +13,7 @@ namespace accrue::test {
 namespace {
 
 Tensor total(const Tensor& x, Fault fault) {
+  check(x.dtype() == DType::f32 || x.dtype() == DType::f64, "[total] x is {}", name(x.dtype()));
   Tensor y = Tensor::empty({}, x.dtype(), x.device());
   if (x.device() == Device::cuda) total_kernel(y.view(), x.view(), fault);
   const Edge edge = x;
