@@ -37,18 +37,21 @@ fi
 $available && exit
 
 # Three sources that include the others, so that headers are read once.
-data=(data/{atomic_file,byte_stream,checkpoint,csv_reader,gguf,idx,image_size,lines,mapped_file}.cpp
+data=(data/{atomic_file,byte_stream,checkpoint,csv_reader,filter,gguf,idx,image_size,lines,mapped_file}.cpp
       data/{new_directory,png,safetensors,strict_json,table}.cpp
       images/{cifar,folder_tree,image_columns,image_file}.cpp
       images/{image_folder,image_survey,jpeg,mask_layout,mask_values,run_lengths,table_layout}.cpp
       fonts/postscript.cpp kernels/{backend,parallel,rotary}.cpp
       tests/fuzz/parsers.cpp)
-text=(text/{added_tokens,bpe,bpe_reader,bpe_training,byte_alphabet,config_file,corpora,corpus,corpus_files}.cpp
+text=(text/{added_tokens,bpe,bpe_reader,bpe_training,byte_alphabet,chat_template,chats}.cpp
+      text/{config_file,corpora,corpus,corpus_files}.cpp
       text/{gguf_model,gguf_tokenizer,known_keys,merges,normalization,regex,regex_syntax,sentencepiece,text_files,tokenizer,tokenizer_file,tokenizer_json,utf8,word_splitter}.cpp)
 mapfile -t core < <(find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue.cpp | sort)
 printf '#include "%s"\n' "${data[@]}" >build/fuzz/data.cpp
 printf '#include "%s"\n' "${core[@]}" >build/fuzz/core.cpp
 printf '#include "%s"\n' "${text[@]}" >build/fuzz/text.cpp
+# No template is rendered here.
+echo 'const std::string_view accrue::embedded::chat_template_py;' >>build/fuzz/text.cpp
 # Optimised where that takes less time than it saves.
 level=-O0
 [[ $seconds -lt 10 ]] || level=-O1

@@ -101,7 +101,8 @@ def test_sentencepiece(has_bytes, prefix, words, tmp_path):
     at_random = "".join(chr(draw.randint(*draw.choice(ranges))) if draw.random() < 0.7
                         else draw.choice(parts) for _ in range(100000))
     docs = pathlib.Path(__file__).parents[3] / "docs"
-    learned = "\n".join(p.read_text("utf-8") for p in sorted(docs.glob("*.md")))
+    # In a text, <s> is a control token to the program and to transformers, and letters to the judge.
+    learned = "\n".join(p.read_text("utf-8") for p in sorted(docs.glob("*.md"))).replace("<s>", "")
     lines = learned.split("\n") * 4
     draw.shuffle(lines)
     texts = [at_random + "\n".join(lines) + " end  ", *draw.sample([s for s in lines if s], 500)]
