@@ -665,7 +665,7 @@ void add_training(nb::module_& m) {
          "= None, "
          "*",
          "accrue._results.Score | accrue._results.Scores",
-         "The score of weights on arrays, or on both parts of a data set.\n\n" + weights + data);
+         "The score of weights on arrays, or on parts of a data set (split).\n\n" + weights + data);
   m.def("evaluate", &evaluate, "weights"_a.none(), "model"_a = nb::none(), "data"_a = nb::none(),
         "options"_a, nb::sig(of_evaluate.signature), of_evaluate.doc);
 
