@@ -43,12 +43,6 @@ class Restored {
   T before_;
 };
 
-thread_local Recording recording = Recording::on;
-thread_local Variables inputs_of_segment;
-thread_local bool second_run = false;
-thread_local bool end_is_unread = false;  // of the segment that runs
-thread_local bool unread = false;
-
 // A segment's backward that reaches nothing older than the segment.
 struct Rehearsal {
   uint64_t first;  // of the segment's nodes
@@ -58,9 +52,22 @@ struct Rehearsal {
     return !variable.producer || variable.producer->sequence < first;
   }
 };
-thread_local Rehearsals* rehearsals = nullptr;
-thread_local Rehearsal* rehearsal = nullptr;
-thread_local const void* sum_of_pass = nullptr;  // GradHook::sum
+
+class PendingLeaves;
+
+// What calls on this thread tell the ops that run within them.
+struct Context {
+  Recording recording = Recording::on;
+  Variables* inputs_of_segment = nullptr;  // of one whose inputs alone are recorded
+  bool is_second_run = false;              // of a segment
+  bool end_is_unread = false;              // of the segment that runs
+  bool is_unread = false;                  // what the op that runs answers
+  Rehearsals* rehearsals = nullptr;
+  Rehearsal* rehearsal = nullptr;
+  const void* sum = nullptr;  // GradHook::sum
+  PendingLeaves* pending_leaves = nullptr;
+};
+thread_local constinit Context context;
 
 std::atomic<uint64_t> sequence_counter{0};
 
@@ -165,23 +172,22 @@ class PendingLeaves {
   Variables claimed_;
   Variables after_op_;
 };
-thread_local PendingLeaves* pending_leaves = nullptr;
 
 // Runs a graph, from the gradient of its newest output.
 void run_backward(Variables graph, Tensor gradient) {
   graph.front()->grad = std::move(gradient);
   graph.front()->fresh = false;
-  if (pending_leaves) pending_leaves->add(graph);
+  if (context.pending_leaves) context.pending_leaves->add(graph);
   for (auto& output : graph) {
     Node& node = *output->producer;
     const MemoryScope scope(node.label);
     const Profile::OpScope op(node.op);
     const Backward run = std::exchange(node.backward, nullptr);
-    if (pending_leaves) {
-      const auto outer = pending_leaves->start_node(node);
+    if (context.pending_leaves) {
+      const auto outer = context.pending_leaves->start_node(node);
       if (!output->fresh) run(output->grad);
-      pending_leaves->finish_node(node);
-    } else if (!output->fresh && !(rehearsal && rehearsal->has_ended)) {
+      context.pending_leaves->finish_node(node);
+    } else if (!output->fresh && !(context.rehearsal && context.rehearsal->has_ended)) {
       run(output->grad);
     }
     output->grad.reset();
@@ -193,8 +199,8 @@ void run_backward(Variables graph, Tensor gradient) {
 // Without what is older than the node number `first`.
 void rehearse(Variables graph, uint64_t first, Tensor dy) {
   Rehearsal now{first};
-  const Restored rehearsing(rehearsal, &now);
-  const Restored counting_none(pending_leaves, static_cast<PendingLeaves*>(nullptr));
+  const Restored rehearsing(context.rehearsal, &now);
+  const Restored counting_none(context.pending_leaves, static_cast<PendingLeaves*>(nullptr));
   run_backward(std::move(graph), std::move(dy));
 }
 
@@ -208,14 +214,14 @@ Tensor copy_of(const Tensor& dy) {
 std::optional<GradTarget> claim(const Edge& x, bool same_kernel) {
   if (!x.wants_grad()) return std::nullopt;
   Variable& variable = *x.variable();
-  if (rehearsal && rehearsal->leaves_out(variable)) return std::nullopt;
-  check(variable.fresh || variable.grad_of == sum_of_pass,
+  if (context.rehearsal && context.rehearsal->leaves_out(variable)) return std::nullopt;
+  check(variable.fresh || variable.grad_of == context.sum,
         "{} would be added to a gradient {} that {}: call zero_grad() before, on the parameters or "
         "the tensor, or step the window",
-        sum_of_pass ? "a window's micro-batch" : "backward()", variable.shape,
-        sum_of_pass ? "is not of this window" : "a window is adding up");
-  variable.grad_of = sum_of_pass;
-  if (pending_leaves) pending_leaves->claim(x.variable(), same_kernel);
+        context.sum ? "a window's micro-batch" : "backward()", variable.shape,
+        context.sum ? "is not of this window" : "a window is adding up");
+  variable.grad_of = context.sum;
+  if (context.pending_leaves) context.pending_leaves->claim(x.variable(), same_kernel);
   if (!variable.grad.defined()) {
     const MemoryScope scope(variable.producer ? variable.producer->label : MemoryScope::label());
     const auto category = variable.producer ? Category::activations : Category::gradients;
@@ -249,8 +255,8 @@ struct BackwardPass {
       : graph(graph_of(root_of(loss), 0)),
         phase(Phase::backward, loss.variable()->producer->label),
         leaves(hook),
-        counting(pending_leaves, hook.complete ? &leaves : nullptr),
-        adding_to(sum_of_pass, hook.sum) {}
+        counting(context.pending_leaves, hook.complete ? &leaves : nullptr),
+        adding_to(context.sum, hook.sum) {}
 
   Variables graph;
   MemoryScope phase;
@@ -277,7 +283,7 @@ std::array<std::optional<GradTarget>, 3> claim_grads(const Edge& a, const Edge& 
 void offer_buffer(const Edge& x, const Tensor& buffer) {
   if (!x.wants_grad()) return;
   Variable& variable = *x.variable();
-  if (rehearsal && rehearsal->leaves_out(variable)) return;
+  if (context.rehearsal && context.rehearsal->leaves_out(variable)) return;
   const bool fits = buffer.numel() == variable.shape.numel() && buffer.dtype() == variable.dtype;
   if (variable.producer && !variable.grad.defined() && fits)
     variable.grad = buffer.detach().reshape(variable.shape);
@@ -290,12 +296,12 @@ std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy) {
 
 void record(std::string_view op, Tensor& y, std::span<const Edge> inputs, Backward backward) {
   Profile::end_forward(op);
-  if (recording == Recording::off) return;
+  if (context.recording == Recording::off) return;
   Variables wanted;
   for (const Edge& input : inputs)
     if (input.wants_grad()) wanted.push_back(input.variable());
-  if (recording == Recording::inputs_only)
-    for (const auto& variable : wanted) append_unique(inputs_of_segment, variable);
+  if (context.recording == Recording::inputs_only)
+    for (const auto& variable : wanted) append_unique(*context.inputs_of_segment, variable);
   else if (!wanted.empty()) attach_node(op, y, std::move(wanted), std::move(backward));
 }
 
@@ -363,18 +369,17 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs, LastOp last
 
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
   const auto run = [](const Segment& segment, const std::vector<Tensor>& inputs, bool is_second) {
-    const Restored not_yet(unread, false);
-    const Restored of_this_segment(end_is_unread, is_second);
+    const Restored not_yet(context.is_unread, false);
+    const Restored of_this_segment(context.end_is_unread, is_second);
     return segment(inputs);
   };
-  if (recording != Recording::on) return run(segment, inputs, false);
+  if (context.recording != Recording::on) return run(segment, inputs, false);
   Variables wanted;
   Tensor y;
   {
-    const Restored probing(recording, Recording::inputs_only);
-    const Restored collecting(inputs_of_segment, Variables());
+    const Restored probing(context.recording, Recording::inputs_only);
+    const Restored collecting(context.inputs_of_segment, &wanted);
     y = run(segment, inputs, false);
-    wanted = std::move(inputs_of_segment);
   }
   // Nothing was computed, or nothing of it is differentiable.
   if (y.variable() || wanted.empty()) return y;
@@ -389,14 +394,14 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
                   if (edges[i].wants_grad()) values[i].set_variable(edges[i].variable());
                 for (bool is_last = false; !is_last;) {
                   const uint64_t first = sequence_counter;
-                  if (rehearsals) rehearsals->begin();
+                  if (context.rehearsals) context.rehearsals->begin();
                   Tensor again;
                   {
-                    const Restored record_now(recording, Recording::on);
-                    const Restored once_more(second_run, true);
+                    const Restored record_now(context.recording, Recording::on);
+                    const Restored once_more(context.is_second_run, true);
                     again = run(segment, values, true);
                   }
-                  is_last = !(rehearsals && rehearsals->is_one());
+                  is_last = !(context.rehearsals && context.rehearsals->is_one());
                   if (is_last) values.clear();
                   const std::shared_ptr<Variable> root = again.variable();
                   again.reset();
@@ -406,7 +411,7 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
                     run_backward(std::move(graph), std::exchange(dy, {}).reshape(root->shape));
                   } else {
                     rehearse(std::move(graph), first, copy_of(dy).reshape(root->shape));
-                    rehearsals->wait();
+                    context.rehearsals->wait();
                   }
                 }
               });
@@ -414,18 +419,19 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
 }
 
 RehearsalScope::RehearsalScope(Rehearsals& decide)
-    : previous_(std::exchange(rehearsals, &decide)) {}
-RehearsalScope::~RehearsalScope() { rehearsals = previous_; }
-bool rehearsing() { return rehearsal != nullptr; }
+    : previous_(std::exchange(context.rehearsals, &decide)) {}
+RehearsalScope::~RehearsalScope() { context.rehearsals = previous_; }
+bool rehearsing() { return context.rehearsal != nullptr; }
 void end_rehearsal() {
-  if (rehearsal) rehearsal->has_ended = true;
+  if (context.rehearsal) context.rehearsal->has_ended = true;
 }
 
-bool recomputing() { return second_run; }
+bool recomputing() { return context.is_second_run; }
 
-SegmentEnd::SegmentEnd(bool here) : previous_(std::exchange(unread, here && end_is_unread)) {}
-SegmentEnd::~SegmentEnd() { unread = previous_; }
-bool result_is_unread() { return unread; }
+SegmentEnd::SegmentEnd(bool here)
+    : previous_(std::exchange(context.is_unread, here && context.end_is_unread)) {}
+SegmentEnd::~SegmentEnd() { context.is_unread = previous_; }
+bool result_is_unread() { return context.is_unread; }
 
 Tensor require_grad(const Tensor& x) {
   Tensor leaf = x.detach();
@@ -443,7 +449,7 @@ void zero_grad(const Tensor& x) {
   if (x.variable()) x.variable()->fresh = true;
 }
 
-NoGrad::NoGrad() : previous_(std::exchange(recording, Recording::off)) {}
-NoGrad::~NoGrad() { recording = previous_; }
+NoGrad::NoGrad() : previous_(std::exchange(context.recording, Recording::off)) {}
+NoGrad::~NoGrad() { context.recording = previous_; }
 
 }  // namespace accrue
