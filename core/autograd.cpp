@@ -62,7 +62,7 @@ struct Context {
   bool is_second_run = false;              // of a segment
   bool end_is_unread = false;              // of the segment that runs
   bool is_unread = false;                  // what the op that runs answers
-  Rehearsals* rehearsals = nullptr;
+  SegmentRehearsal* segments = nullptr;    // says which segments are rehearsed
   Rehearsal* rehearsal = nullptr;
   const void* sum = nullptr;  // GradHook::sum
   PendingLeaves* pending_leaves = nullptr;
@@ -394,14 +394,14 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
                   if (edges[i].wants_grad()) values[i].set_variable(edges[i].variable());
                 for (bool is_last = false; !is_last;) {
                   const uint64_t first = sequence_counter;
-                  if (context.rehearsals) context.rehearsals->begin();
+                  if (context.segments) context.segments->begin();
                   Tensor again;
                   {
                     const Restored record_now(context.recording, Recording::on);
                     const Restored once_more(context.is_second_run, true);
                     again = run(segment, values, true);
                   }
-                  is_last = !(context.rehearsals && context.rehearsals->is_one());
+                  is_last = !(context.segments && context.segments->is_one());
                   if (is_last) values.clear();
                   const std::shared_ptr<Variable> root = again.variable();
                   again.reset();
@@ -411,16 +411,16 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
                     run_backward(std::move(graph), std::exchange(dy, {}).reshape(root->shape));
                   } else {
                     rehearse(std::move(graph), first, copy_of(dy).reshape(root->shape));
-                    context.rehearsals->wait();
+                    context.segments->wait();
                   }
                 }
               });
   return y;
 }
 
-RehearsalScope::RehearsalScope(Rehearsals& decide)
-    : previous_(std::exchange(context.rehearsals, &decide)) {}
-RehearsalScope::~RehearsalScope() { context.rehearsals = previous_; }
+RehearsalScope::RehearsalScope(SegmentRehearsal& decide)
+    : previous_(std::exchange(context.segments, &decide)) {}
+RehearsalScope::~RehearsalScope() { context.segments = previous_; }
 bool rehearsing() { return context.rehearsal != nullptr; }
 void end_rehearsal() {
   if (context.rehearsal) context.rehearsal->has_ended = true;

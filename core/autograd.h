@@ -192,9 +192,9 @@ bool result_is_unread();
 // what it was for and calls end_rehearsal(): a norm, for example, its part of a sum over several
 // graphs. Then the segment is dropped and runs again, so that nothing but its inputs is kept till
 // that sum is known.
-class Rehearsals {
+class SegmentRehearsal {
  public:
-  virtual ~Rehearsals() = default;
+  virtual ~SegmentRehearsal() = default;
   // Called before a segment runs again in backward, and when it has: true if this one is a
   // rehearsal.
   virtual void begin() = 0;
@@ -205,13 +205,13 @@ class Rehearsals {
 // While alive, these decide on this thread.
 class RehearsalScope {
  public:
-  explicit RehearsalScope(Rehearsals& rehearsals);
+  explicit RehearsalScope(SegmentRehearsal& decide);
   ~RehearsalScope();
   RehearsalScope(const RehearsalScope&) = delete;
   RehearsalScope& operator=(const RehearsalScope&) = delete;
 
  private:
-  Rehearsals* previous_;
+  SegmentRehearsal* previous_;
 };
 // Rehearses the backward of a whole graph: no leaf gets a gradient. The seed must add nothing up.
 void rehearse_backward(const Tensor& loss, const LossSeed& seed);

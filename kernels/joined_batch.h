@@ -9,8 +9,9 @@ namespace accrue {
 
 // A batch that comes in parts, each with a forward and a backward of its own, and is normalised as
 // one: batch_norm() takes the statistics of all parts, and its gradient goes through them. The
-// parts may be the micro-batches of a window (train/window_batch.h), or what ranks hold (known as
-// SyncBN). All run the same ops in the same order, and meet wherever they need what depends on all.
+// parts may be the micro-batches of a window (train/interleaved_walk.h), or what ranks hold (known
+// as SyncBN). All run the same ops in the same order, and meet wherever they need what depends on
+// all.
 class JoinedBatch {
  public:
   virtual ~JoinedBatch() = default;

@@ -25,8 +25,8 @@ enum class BatchNormOver { micro_batch, window };
 
 // How BatchNorms over the window get to see all of it. keep: what backward needs of each
 // micro-batch stays where it is till all have come to a norm. offload: it lies on the host
-// meanwhile (train/window_batch.h). walk: nothing is kept, and the window is walked several times
-// (train/window_passes.h).
+// meanwhile (train/interleaved_walk.h). walk: nothing is kept, and the window is walked several
+// times (train/repeated_walk.h).
 enum class BatchNormBy { keep, offload, walk };
 constexpr bool keeps_window(BatchNormOver over, BatchNormBy by) {
   return over == BatchNormOver::window && by != BatchNormBy::walk;

@@ -1,12 +1,10 @@
 #include "train/game.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 
 #include "core/memory_scope.h"
-#include "train/window_batch.h"
 
 namespace accrue {
 namespace {
@@ -32,12 +30,35 @@ class FreezeOthers {
   std::vector<Variable*> frozen_;  // that were not before
 };
 
-// A forward that is to come, as a part of the batch that has been walked, if it has.
-Pass joined(Pass pass, WindowPasses* passes) {
-  if (!passes) return pass;
-  passes->start();
-  pass.batch = passes;
-  return pass;
+// Goes through the micro-batches of a window.
+class Steps {
+ public:
+  Steps(const MicroBatches& window, const Pass& pass) : window_(window), pass_(pass) {}
+
+  // The next one; null after the last.
+  const MicroBatch* next() {
+    if (now_ && now_->ends_window) return nullptr;
+    return now_ = window_(i_++);
+  }
+  // The pass that knows its samples.
+  Pass pass() const {
+    Pass own = pass_;
+    if (now_->indices.defined()) own.samples = now_->indices;
+    return own;
+  }
+
+ private:
+  const MicroBatches& window_;
+  const Pass& pass_;
+  const MicroBatch* now_ = nullptr;
+  int64_t i_ = 0;
+};
+
+WeightedLoss loss_of(const Player& player, const MicroBatch& micro_batch, const Pass& pass) {
+  const MemoryScope scope(Phase::forward, "loss");
+  Tensor weight;
+  if (player.weight) weight = player.weight(micro_batch);
+  return {player.loss(micro_batch, pass), {micro_batch.size(), std::move(weight)}};
 }
 
 }  // namespace
@@ -66,13 +87,8 @@ Game::Game(std::vector<Player> players, Order order) : players_(std::move(player
           "player '{}' uses a strategy that cannot take a window back, but simultaneous players "
           "step together or not at all: expected fused or separate",
           player.name);
-    check(!player.window_loss || players_.size() == 1,
-          "player '{}' has a loss of whole windows beside other players: expected it alone",
-          player.name);
-    check(!player.keeps_window() || players_.size() == 1,
-          "player '{}' keeps whole windows for BatchNorms beside other players: expected it alone, "
-          "or batch-norm-by walk",
-          player.name);
+    const std::string why_alone = player.walk ? player.walk()->why_alone() : "";
+    check(why_alone.empty() || players_.size() == 1, "player '{}' {}", player.name, why_alone);
     check(owned.insert(&player.window.parameters()).second,
           "player '{}' has parameters that another player has, too: expected each player's own",
           player.name);
@@ -108,118 +124,76 @@ std::vector<Game::Turn> Game::turns_of(const Turn& playing) const {
   return turns;
 }
 
-void Game::walk(const MicroBatches& micro_batches, const Pass& pass, const Run& run) {
-  const MicroBatch* micro_batch = nullptr;
-  for (int64_t i = 0; !(micro_batch && micro_batch->ends_window); ++i) {
-    if (!(micro_batch = micro_batches(i))) break;
-    Pass own = pass;
-    if (micro_batch->indices.defined()) own.samples = micro_batch->indices;
-    run(*micro_batch, own);
-  }
-}
-
-void Game::walk(const Player& player, const MicroBatches& micro_batches, const Pass& pass,
-                const Run& run) {
-  if (!player.keeps_window()) return walk(micro_batches, pass, run);
-  WindowBatch batch(player.window.options().ranks, player.batch_norm_by);
-  walk(micro_batches, pass,
-       [&](const MicroBatch& micro_batch, const Pass& own) { batch.add(micro_batch, own, run); });
-  batch.finish();
-}
-
-std::unique_ptr<WindowPasses> Game::rehearse(const Player& player,
-                                             const MicroBatches& micro_batches, const Pass& pass,
-                                             const Run& begin, const Run& run) {
-  if (player.batch_norm == BatchNormOver::micro_batch || player.keeps_window()) return nullptr;
-  auto passes = std::make_unique<WindowPasses>(player.window.options().ranks, player.window_passes);
-  Pass part = pass;
-  part.batch = passes.get();
-  do
-    walk(micro_batches, part, [&](const MicroBatch& micro_batch, const Pass& own) {
-      begin(micro_batch, own);
-      passes->rehearse(micro_batch, [&] { run(micro_batch, own); });
-    });
-  while (!passes->end_walk());
-  return passes;
-}
+// A player on its way through a window. It begins with its first micro-batch, in whichever walk.
+struct Game::UnderWay {
+  const Player& player;
+  std::unique_ptr<WindowWalk> walk = player.walk ? player.walk() : nullptr;
+  bool has_begun = false;
+};
 
 void Game::accumulate(const Turn& turn, const MicroBatches& micro_batches, const Pass& pass,
                       std::optional<int64_t> variant) {
-  const Player& first = *turn.front();
-  if (first.window_loss) see_window(first, micro_batches, pass);
-  std::set<const Player*> begun;
-  const auto begin = [&](const Player& player, const MicroBatch& micro_batch) {
-    if (begun.insert(&player).second) begin_window(player, micro_batch);
-  };
-  std::map<const Player*, std::unique_ptr<WindowPasses>> passes;
-  for (const Player* player : turn)
-    passes[player] = rehearse(
-        *player, micro_batches, pass,
-        [&](const MicroBatch& micro_batch, const Pass&) { begin(*player, micro_batch); },
-        [&](const MicroBatch& micro_batch, const Pass& own) {
-          const FreezeOthers others(players_, *player);
-          player->window.rehearse(loss_of(*player, micro_batch, own));
-        });
-  walk(first, micro_batches, pass, [&](const MicroBatch& micro_batch, const Pass& own) {
-    for (const Player* player : turn) {
-      begin(*player, micro_batch);
-      // Players that step together are exchanged one after the other.
-      if (micro_batch.ends_window && turn.size() == 1) player->window.expect_last();
-      add(*player, micro_batch, joined(own, passes[player].get()), variant);
-    }
-  });
-  if (first.window_loss) first.window_loss->finish();
+  std::vector<UnderWay> ways;
+  for (const Player* player : turn) ways.push_back({*player});
+  for (UnderWay& way : ways) look_ahead(way, micro_batches, pass);
+  Steps steps(micro_batches, pass);
+  while (const MicroBatch* micro_batch = steps.next()) {
+    // Players that step together are exchanged one after the other.
+    if (micro_batch->ends_window && ways.size() == 1) turn.front()->window.expect_last();
+    for (UnderWay& way : ways) add(way, *micro_batch, steps.pass(), variant);
+  }
+  for (UnderWay& way : ways)
+    if (way.walk) way.walk->finish();
 }
 
-WeightedLoss Game::loss_of(const Player& player, const MicroBatch& micro_batch,
-                           const Pass& pass) const {
-  const MemoryScope scope(Phase::forward, "loss");
-  Tensor weight;
-  if (player.weight) weight = player.weight(micro_batch);
-  Loss loss = player.window_loss ? Loss(player.window_loss->loss(micro_batch, pass))
-                                 : player.loss(micro_batch, pass);
-  return {std::move(loss), {micro_batch.size(), std::move(weight)}};
+void Game::look_ahead(UnderWay& way, const MicroBatches& micro_batches, const Pass& pass) const {
+  if (!way.walk) return;
+  const Player& player = way.player;
+  way.walk->look_ahead({.walk =
+                            [&](const MicroBatchWork& work) {
+                              Steps steps(micro_batches, pass);
+                              while (const MicroBatch* micro_batch = steps.next()) {
+                                begin(way, *micro_batch);
+                                work(*micro_batch, steps.pass());
+                              }
+                            },
+                        .rehearse =
+                            [&](const MicroBatch& micro_batch, const Pass& own) {
+                              const FreezeOthers others(players_, player);
+                              player.window.rehearse(loss_of(player, micro_batch, own));
+                            },
+                        .forget =
+                            [&] {
+                              player.window.abandon();
+                              way.has_begun = false;
+                            }});
 }
 
-void Game::add(const Player& player, const MicroBatch& micro_batch, const Pass& pass,
-               std::optional<int64_t> variant) const {
-  const FreezeOthers others(players_, player);
-  Window& window = player.window;
-  const auto work = [&] { window.backward(loss_of(player, micro_batch, pass)); };
-  const bool sees_one = !player.window_loss && player.batch_norm == BatchNormOver::micro_batch;
-  if (variant && window.replays() && sees_one)
-    window.micro_step(micro_batch.size(), *variant, work);
-  else work();
-  for (const Player& other : players_)
-    if (&other != &player) other.window.keep_buffers_with(window);
-}
-
-void Game::see_window(const Player& player, const MicroBatches& micro_batches,
-                      const Pass& pass) const {
-  const MemoryScope scope(Phase::forward, "loss of the window");
-  WindowLoss& loss = *player.window_loss;
-  loss.begin();
-  bool has_begun = false;
-  const auto begin = [&](const MicroBatch& micro_batch, const Pass&) {
-    if (!std::exchange(has_begun, true)) begin_window(player, micro_batch);
-  };
-  const auto passes = rehearse(
-      player, micro_batches, pass, begin,
-      [&](const MicroBatch& micro_batch, const Pass& own) { loss.rehearse(micro_batch, own); });
-  walk(player, micro_batches, pass, [&](const MicroBatch& micro_batch, const Pass& own) {
-    begin(micro_batch, own);
-    loss.see(micro_batch, joined(own, passes.get()));
-  });
-  loss.end();
-  player.window.abandon();  // module buffers, which the second walk moves again
-}
-
-void Game::begin_window(const Player& player, const MicroBatch& micro_batch) const {
-  if (player.window.micro_batches() > 0) return;
+void Game::begin(UnderWay& way, const MicroBatch& micro_batch) const {
+  const Player& player = way.player;
+  if (std::exchange(way.has_begun, true) || player.window.micro_batches() > 0) return;
   if (micro_batch.window_size > 0) player.window.expect(micro_batch.window_size);
   if (!player.begin) return;
   player.begin();
   for (const Player& other : players_) other.window.keep_buffers();
+}
+
+void Game::add(UnderWay& way, const MicroBatch& micro_batch, const Pass& pass,
+               std::optional<int64_t> variant) const {
+  const Player& player = way.player;
+  Window& window = player.window;
+  begin(way, micro_batch);
+  const FreezeOthers others(players_, player);
+  if (way.walk)
+    way.walk->run(micro_batch, pass, [&player](const MicroBatch& part, const Pass& own) {
+      player.window.backward(loss_of(player, part, own));
+    });
+  else if (variant && window.replays())
+    window.micro_step(micro_batch.size(), *variant,
+                      [&] { window.backward(loss_of(player, micro_batch, pass)); });
+  else window.backward(loss_of(player, micro_batch, pass));
+  for (const Player& other : players_)
+    if (&other != &player) other.window.keep_buffers_with(window);
 }
 
 bool Game::plays(const Player& player, const Turn& turn) const {
@@ -260,14 +234,14 @@ StateDict Game::state_dict() {
   return dict;
 }
 
-Game::MicroBatches window_of(Loader& loader, int64_t epoch, int64_t window) {
+MicroBatches window_of(Loader& loader, int64_t epoch, int64_t window) {
   return [&loader, epoch, window](int64_t i) -> const MicroBatch* {
     if (i == 0) loader.start_window(epoch, window);
     return loader.has_share(window) ? loader.next() : nullptr;
   };
 }
 
-Game::MicroBatches window_of(std::span<const MicroBatch> parts) {
+MicroBatches window_of(std::span<const MicroBatch> parts) {
   return [parts](int64_t i) { return i < std::ssize(parts) ? &parts[size_t(i)] : nullptr; };
 }
 

@@ -10,9 +10,7 @@
 #include "accumulate/window.h"
 #include "data/loader.h"
 #include "layers/module.h"
-#include "train/batches.h"
-#include "train/window_loss.h"
-#include "train/window_passes.h"
+#include "train/window_walk.h"
 
 namespace accrue {
 
@@ -41,17 +39,10 @@ struct Player {
   // How much the loss of a micro-batch counts, if set and defined, instead of its samples (Weight,
   // accumulate/window.h).
   std::function<Tensor(const Samples&)> weight{};
-  // In place of `loss`, one of the whole window, which the player goes through twice. For a player
-  // that is alone, without graphs on cuda.
-  std::shared_ptr<WindowLoss> window_loss{};
-  // Without graphs on cuda: window. Unless it is walked, for a player that is alone, with strategy
-  // fused.
-  BatchNormOver batch_norm = BatchNormOver::micro_batch;
-  BatchNormBy batch_norm_by = BatchNormBy::keep;
-  // With walk, at most so many passes through the window beside the one that is always taken.
-  int64_t window_passes = few_window_passes;
+  // How the player goes through each window; null: micro-batch by micro-batch. Other walks take no
+  // graphs on cuda.
+  MakeWalk walk{};
 
-  bool keeps_window() const { return accrue::keeps_window(batch_norm, batch_norm_by); }
   // The player's name before one of its tensors or counters: "generator.0.weight". A name alone
   // if the player has none.
   std::string named(std::string_view what) const;
@@ -80,13 +71,9 @@ class Game {
   using Turn = std::vector<const Player*>;
 
   // Throws Error without players, for two of one name or with a parameter in common, for `every` or
-  // `times` below 1, and for simultaneous players that go through a window several times or whose
-  // strategy cannot take a window back.
+  // `times` below 1, for a walk that takes its player alone, and for simultaneous players that go
+  // through a window several times or whose strategy cannot take a window back.
   explicit Game(std::vector<Player> players, Order order = Order::alternating);
-
-  // The i-th micro-batch of a window, counted from 0. The last one says so (ends_window), or null
-  // follows it. Each turn asks for the same ones.
-  using MicroBatches = std::function<const MicroBatch*(int64_t i)>;
 
   // Plays one window: every player whose turn it is accumulates it and steps, as enqueue_step()
   // does; its window's reports() say what the step did. If this throws anything, call abandon()
@@ -123,21 +110,11 @@ class Game {
   void restored();
 
  private:
-  // Runs each micro-batch of a window, one after the other or, if the player wants it, all as one
-  // batch.
-  using Run = std::function<void(const MicroBatch& micro_batch, const Pass& pass)>;
-  static void walk(const MicroBatches& micro_batches, const Pass& pass, const Run& run);
-  static void walk(const Player& player, const MicroBatches& micro_batches, const Pass& pass,
-                   const Run& run);
-  // Walks as often as BatchNorms need it that keep nothing of the window. Null if there are none.
-  static std::unique_ptr<WindowPasses> rehearse(const Player& player,
-                                                const MicroBatches& micro_batches, const Pass& pass,
-                                                const Run& begin, const Run& run);
-  void see_window(const Player& player, const MicroBatches& micro_batches, const Pass& pass) const;
-  WeightedLoss loss_of(const Player& player, const MicroBatch& micro_batch, const Pass& pass) const;
-  void add(const Player& player, const MicroBatch& micro_batch, const Pass& pass,
+  struct UnderWay;
+  void look_ahead(UnderWay& way, const MicroBatches& micro_batches, const Pass& pass) const;
+  void begin(UnderWay& way, const MicroBatch& micro_batch) const;
+  void add(UnderWay& way, const MicroBatch& micro_batch, const Pass& pass,
            std::optional<int64_t> variant) const;
-  void begin_window(const Player& player, const MicroBatch& micro_batch) const;
   bool plays(const Player& player, const Turn& turn) const;
   std::vector<Turn> turns_of(const Turn& playing) const;
 
@@ -148,7 +125,7 @@ class Game {
 
 // The micro-batches of a window of a data set, or those that are there already. They must outlive
 // the result, as must the loader.
-Game::MicroBatches window_of(Loader& loader, int64_t epoch, int64_t window);
-Game::MicroBatches window_of(std::span<const MicroBatch> parts);
+MicroBatches window_of(Loader& loader, int64_t epoch, int64_t window);
+MicroBatches window_of(std::span<const MicroBatch> parts);
 
 }  // namespace accrue

@@ -6,6 +6,7 @@
 #include "core/ceil_div.h"
 #include "core/cuda.h"
 #include "train/weights.h"
+#include "train/window_loss.h"
 
 namespace accrue {
 namespace {
@@ -167,6 +168,24 @@ Training::Network::Network(const TrainingOptions& o, const PlayerOptions& own, u
   keep_packed(o, parameters);
 }
 
+namespace {
+
+// The player's loss is that of a whole window, as the objective has it.
+void take_loss_of_window(Player& player, const ObjectivePtr& objective, const Module& model,
+                         Ranks* ranks) {
+  const auto loss = std::make_shared<WindowLoss>(
+      [objective, &model](const Samples& samples, const Pass& pass) {
+        return objective->answer(model, samples, pass);
+      },
+      [objective](const Tensor& answers) { return objective->window_loss(answers); }, ranks);
+  player.loss = [loss](const Samples& samples, const Pass& pass) {
+    return loss->loss(samples, pass);
+  };
+  player.walk = [loss, each = player.walk] { return loss->walk(each); };
+}
+
+}  // namespace
+
 void Training::make_networks() {
   game_.reset();
   by_name_ = {};
@@ -178,13 +197,6 @@ void Training::make_networks() {
                                   options_.schedule_of(own, data_.size()), device_));
     const Module& model = *networks_.back()->model;
     by_name_.add(own.name, model);
-    std::shared_ptr<WindowLoss> window_loss;
-    if (const ObjectivePtr to = own.of_window)
-      window_loss = std::make_shared<WindowLoss>(
-          [to, &model](const Samples& samples, const Pass& pass) {
-            return to->answer(model, samples, pass);
-          },
-          [to](const Tensor& answers) { return to->window_loss(answers); }, options_.ranks);
     players.push_back({.name = own.name,
                        .window = networks_.back()->window,
                        .loss = std::bind_front(own.loss, std::cref(by_name_)),
@@ -197,10 +209,9 @@ void Training::make_networks() {
                              if (begin) begin(by_name_, *game_);
                            },
                        .weight = own.weight,
-                       .window_loss = std::move(window_loss),
-                       .batch_norm = options_.batch_norm,
-                       .batch_norm_by = options_.batch_norm_by,
-                       .window_passes = options_.window_passes});
+                       .walk = batch_norm_walk(options_.batch_norm, options_.batch_norm_by,
+                                               options_.window_passes, options_.ranks)});
+    if (own.of_window) take_loss_of_window(players.back(), own.of_window, model, options_.ranks);
   }
   game_.emplace(std::move(players), options_.order);
   check(options_.batch_norm == BatchNormOver::micro_batch || trains_batch_norm(),

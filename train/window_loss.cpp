@@ -1,11 +1,60 @@
 #include "train/window_loss.h"
 
 #include "core/autograd.h"
+#include "core/memory_scope.h"
 #include "kernels/concat.h"
 #include "kernels/losses.h"
 #include "train/joined_answers.h"
 
 namespace accrue {
+
+class WindowLoss::Twice : public WindowWalk {
+ public:
+  Twice(WindowLoss& loss, MakeWalk each)
+      : loss_(loss),
+        make_each_(each ? std::move(each) : [] { return std::make_unique<WindowWalk>(); }) {}
+
+  void look_ahead(const WindowAhead& window) override {
+    see(window);
+    window.forget();  // module buffers, which the second walk moves again
+    second_ = make_each_();
+    second_->look_ahead(window);
+  }
+  void run(const MicroBatch& micro_batch, const Pass& pass, const MicroBatchWork& work) override {
+    second_->run(micro_batch, pass, work);
+  }
+  void finish() override {
+    second_->finish();
+    loss_.gradient_.reset();
+  }
+  std::string why_alone() const override {
+    return "has a loss of whole windows beside other players: expected it alone";
+  }
+
+ private:
+  void see(const WindowAhead& window) {
+    const MemoryScope scope(Phase::forward, "loss of the window");
+    loss_.begin();
+    const std::unique_ptr<WindowWalk> first = make_each_();
+    first->look_ahead({.walk = window.walk,
+                       .rehearse = std::bind_front(&WindowLoss::rehearse, &loss_),
+                       .forget = window.forget});
+    const MicroBatchWork see_one = std::bind_front(&WindowLoss::see, &loss_);
+    window.walk([&](const MicroBatch& micro_batch, const Pass& pass) {
+      first->run(micro_batch, pass, see_one);
+    });
+    first->finish();
+    loss_.end();
+  }
+
+  WindowLoss& loss_;
+  const MakeWalk make_each_;
+  std::unique_ptr<WindowWalk> second_;
+};
+
+std::unique_ptr<WindowWalk> WindowLoss::walk(MakeWalk each) {
+  return std::make_unique<Twice>(*this, std::move(each));
+}
 
 void WindowLoss::begin() {
   answers_.clear();

@@ -176,20 +176,20 @@ struct GlyphGame {
   // Training makes them in the same way.
   Player player(const Configuration& c, GlyphNetwork& network, const PlayerOptions& o,
                 std::function<Loss(const Samples&, const Pass&)> loss) {
-    return {.name = o.name,
-            .window = network.window,
-            .loss = std::move(loss),
-            .terms = o.terms,
-            .begin =
-                [this, &network, begin = o.begin] {
-                  network.model->begin_window();
-                  if (begin) begin(networks, *game);
-                  if (&network == &g && as.mistake == Mistake::weight_of_last_micro_batch)
-                    adversarial_weight(d).fill(last_d_loss.item() < 5 ? 0.60 : 0.05);
-                },
-            .batch_norm = sees_window(c) ? BatchNormOver::window : BatchNormOver::micro_batch,
-            .batch_norm_by = BatchNormBy::walk,
-            .window_passes = 100};
+    return {
+        .name = o.name,
+        .window = network.window,
+        .loss = std::move(loss),
+        .terms = o.terms,
+        .begin =
+            [this, &network, begin = o.begin] {
+              network.model->begin_window();
+              if (begin) begin(networks, *game);
+              if (&network == &g && as.mistake == Mistake::weight_of_last_micro_batch)
+                adversarial_weight(d).fill(last_d_loss.item() < 5 ? 0.60 : 0.05);
+            },
+        .walk = batch_norm_walk(sees_window(c) ? BatchNormOver::window : BatchNormOver::micro_batch,
+                                BatchNormBy::walk, 100, network.window.options().ranks)};
   }
 
   static const Tensor& adversarial_weight(const GlyphNetwork& network) {

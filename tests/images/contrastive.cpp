@@ -49,11 +49,9 @@ WindowOutcome run(const MicroBatchSizes& split, Strategy strategy, Layer layer =
                 {.effective_batch_size = golden_window_size, .strategy = strategy, .ranks = ranks});
   const auto parts = share_of(ranks, golden_parts(split));
   const ObjectivePtr objective = contrastive();
-  Player player = player_of(way, model, *objective, window, parts.size(), ranks);
-  if (layer == Layer::batch_norm && way != LossWay::at_once) {
-    player.batch_norm = BatchNormOver::window;
-    player.batch_norm_by = batch_norm_by;
-  }
+  const auto over = layer == Layer::batch_norm ? BatchNormOver::window : BatchNormOver::micro_batch;
+  const Player player = player_of(way, model, *objective, window, parts.size(), ranks,
+                                  batch_norm_walk(over, batch_norm_by, few_window_passes, ranks));
   return take_steps(player, parts, golden_steps);
 }
 

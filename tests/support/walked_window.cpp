@@ -3,11 +3,12 @@
 #include <memory>
 
 #include "tests/support/device.h"
+#include "train/window_loss.h"
 
 namespace accrue::test {
 
 Player player_of(LossWay way, const Module& model, const Objective& objective, Window& window,
-                 size_t parts, Ranks* ranks) {
+                 size_t parts, Ranks* ranks, const MakeWalk& each) {
   auto answer = [&model, &objective, way, parts, answered = size_t{0}](const Samples& samples,
                                                                        Pass pass) mutable {
     if (way == LossWay::other_masks) pass.seed += answered++ / parts;
@@ -17,13 +18,18 @@ Player player_of(LossWay way, const Module& model, const Objective& objective, W
     return objective.window_loss(answers);
   };
   Player player{.name = "", .window = window};
-  if (way == LossWay::at_once)
+  if (way == LossWay::at_once) {
     player.loss = [=](const Samples& samples, const Pass& pass) mutable {
       return of_answers(answer(samples, pass));
     };
-  else
-    player.window_loss = std::make_shared<WindowLoss>(answer, of_answers,
-                                                      way == LossWay::each_rank ? nullptr : ranks);
+  } else {
+    const auto loss = std::make_shared<WindowLoss>(answer, of_answers,
+                                                   way == LossWay::each_rank ? nullptr : ranks);
+    player.loss = [loss](const Samples& samples, const Pass& pass) {
+      return loss->loss(samples, pass);
+    };
+    player.walk = [loss, each] { return loss->walk(each); };
+  }
   // Half of what WindowLoss asks for where a micro-batch is half of the window, and so on.
   if (way == LossWay::unweighted)
     player.weight = [](const Samples& samples) {

@@ -12,8 +12,8 @@
 #include "data/samples.h"
 #include "kernels/joined_batch.h"
 #include "layers/module.h"
-#include "train/batches.h"
-#include "train/joined_parts.h"
+#include "train/gathered_statistics.h"
+#include "train/window_walk.h"
 
 namespace accrue {
 
@@ -21,10 +21,6 @@ namespace accrue {
 // micro-batch is an Activity that is suspended at every norm, in forward and in backward, till all
 // have come there. They run one at a time and in order, so that nothing depends on threads, and
 // gradients add up in the order in which they do without this.
-//
-//   WindowBatch batch;
-//   for each micro-batch:  batch.add(micro_batch, pass, work);     work: forward and backward
-//   batch.finish();
 //
 // It costs memory: what a backward keeps is alive for all micro-batches, and so are their samples.
 // While they are suspended, it may lie on the host of a device that has less (core/offload.h). A
@@ -34,21 +30,21 @@ namespace accrue {
 //
 // Several ranks tell each other what their micro-batches have brought, once for each norm in
 // forward and once in backward, so that the window is that of all (SyncBN).
-class WindowBatch : public JoinedBatch, private Rehearsals {
+class InterleavedWalk : public WindowWalk, public JoinedBatch, private SegmentRehearsal {
  public:
   // No ranks: this process alone. On a meta device they exchange nothing. The window is kept or
   // offloaded.
-  explicit WindowBatch(Ranks* ranks = nullptr, BatchNormBy by = BatchNormBy::keep)
+  explicit InterleavedWalk(Ranks* ranks = nullptr, BatchNormBy by = BatchNormBy::keep)
       : joined_(ranks), by_(by) {}
-  using Work = std::function<void(const MicroBatch& micro_batch, const Pass& pass)>;
 
   // Runs the next micro-batch, of which it makes a copy, up to the first norm; one that is alone in
   // its window, to its end. Throws what work() throws, as does finish(): then the window is to be
   // abandoned, and this destroyed.
-  void add(const MicroBatch& micro_batch, Pass pass, Work work);
+  void run(const MicroBatch& micro_batch, const Pass& pass, const MicroBatchWork& work) override;
   // Runs all to their ends. Throws Error unless they meet at the same norms. Call it on all ranks,
   // also on those that have no micro-batch.
-  void finish();
+  void finish() override;
+  std::string why_alone() const override;
 
   // Throws Error for a norm that is in a segment and runs several times in a forward.
   Run join_moments(const void* norm, const Own& own, const OfAll& of_all) override;
@@ -77,7 +73,7 @@ class WindowBatch : public JoinedBatch, private Rehearsals {
   void resume(size_t part);
   Tensor meet(const Tensor& own, const OfAll& of_all);
 
-  JoinedParts joined_;
+  GatheredStatistics joined_;
   const BatchNormBy by_;
   std::map<const void*, OfNorm> norms_;
   std::vector<const void*> of_segment_;  // the norms in the one that has just run again

@@ -1,4 +1,4 @@
-#include "train/joined_parts.h"
+#include "train/gathered_statistics.h"
 
 #include <algorithm>
 
@@ -19,7 +19,7 @@ Tensor table_of(const std::vector<Tensor>& rows, int64_t most) {
 
 }  // namespace
 
-Tensor JoinedParts::of_all(const std::vector<Tensor>& own) {
+Tensor GatheredStatistics::of_all(const std::vector<Tensor>& own) {
   if (!ranks_) return table_of(own, std::ssize(own));
   const Device device = own.front().device();
   if (is_meta(device)) most_ = std::ssize(own);  // the first rank has most
@@ -36,7 +36,7 @@ Tensor JoinedParts::of_all(const std::vector<Tensor>& own) {
   return all;
 }
 
-void JoinedParts::follow_others() {
+void GatheredStatistics::follow_others() {
   if (!ranks_) return;
   count_parts(0);
   for (;;) {
@@ -49,12 +49,12 @@ void JoinedParts::follow_others() {
   }
 }
 
-void JoinedParts::done() {
+void GatheredStatistics::done() {
   size_t nothing = 0;
   if (has_idle_) ranks_->broadcast(&nothing, sizeof nothing, 0);
 }
 
-void JoinedParts::count_parts(int64_t own) {
+void GatheredStatistics::count_parts(int64_t own) {
   for (const int64_t parts : ranks_->all_of(own)) {
     most_ = std::max(most_, parts);
     has_idle_ = has_idle_ || parts == 0;

@@ -1,7 +1,7 @@
 // BatchNorms that see a whole window. tests/golden/batch_norm.safetensors is PyTorch's result for
 // the window as one batch (scripts/golden_batch_norm.py).
 
-#include "train/window_batch.h"
+#include "train/interleaved_walk.h"
 
 #include <algorithm>
 #include <cmath>
@@ -35,7 +35,7 @@
 #include "train/weights.h"
 
 namespace accrue::test {
-namespace window_batch_test {
+namespace interleaved_walk_test {
 namespace {
 
 std::map<std::string, Tensor> golden() { return golden_tensors("batch_norm"); }
@@ -103,25 +103,23 @@ WindowOutcome run(const MicroBatchSizes& split, Recompute recompute = Recompute:
   const auto loss = [&](const Samples& samples, const Pass& pass) {
     return objective->loss(objective->answer(model, samples, pass), samples);
   };
-  Game game(
-      {{.name = "",
-        .window = window,
-        .loss = loss,
-        .batch_norm = way == Way::micro_batch ? BatchNormOver::micro_batch : BatchNormOver::window,
-        .batch_norm_by = batch_norm_by(way),
-        .window_passes = 2 * norms}});
+  const auto over = way == Way::micro_batch ? BatchNormOver::micro_batch : BatchNormOver::window;
+  Game game({{.name = "",
+              .window = window,
+              .loss = loss,
+              .walk = batch_norm_walk(over, batch_norm_by(way), 2 * norms, ranks)}});
   const auto parts = share_of(ranks, golden_parts(split));
   WindowOutcome outcome;
   for (int step = 0; step < golden_steps; ++step) {
     if (way == Way::constants) {
-      WindowBatch batch;
-      ConstantStatistics constant(batch);
+      InterleavedWalk walk;
+      ConstantStatistics constant(walk);
       for (const MicroBatch& part : parts)
-        batch.add(part, {.recompute = recompute}, [&](const MicroBatch& own, Pass pass) {
+        walk.run(part, {.recompute = recompute}, [&](const MicroBatch& own, Pass pass) {
           pass.batch = &constant;
           window.backward(loss(own, pass), own.size());
         });
-      batch.finish();
+      walk.finish();
       window.enqueue_step();
     } else {
       game.play(window_of(parts), {.recompute = recompute});
@@ -438,9 +436,7 @@ TEST_CASE("a norm that runs twice in a forward sees the window each time", "[pas
                       const Tensor y = model(s["x"], pass);
                       return mse_loss(y, Tensor::full(y.shape(), 1, y.dtype(), y.device()));
                     },
-                .batch_norm = BatchNormOver::window,
-                .batch_norm_by = by,
-                .window_passes = passes}});
+                .walk = batch_norm_walk(BatchNormOver::window, by, passes, nullptr)}});
     game.play(window_of(micro_batches_of({{{"x", x}}}, split)));
     REQUIRE(!window.reports(Window::Wait::yes).at(0).skipped);
     Values all = to_doubles(parameters.values());
@@ -500,5 +496,5 @@ TEST_CASE("BatchNorms over the window are trained, resumed and refused by name",
          "a network without BatchNorms to train");
 }
 
-}  // namespace window_batch_test
+}  // namespace interleaved_walk_test
 }  // namespace accrue::test

@@ -10,10 +10,11 @@ namespace accrue {
 
 // Puts together what the micro-batches of a window, on all ranks, bring to each meeting of a
 // JoinedBatch. With several ranks every call is one of all of them.
-class JoinedParts {
+class GatheredStatistics {
  public:
   // No ranks: this process alone. On a meta device they exchange nothing.
-  explicit JoinedParts(Ranks* ranks) : ranks_(ranks && ranks->count() > 1 ? ranks : nullptr) {}
+  explicit GatheredStatistics(Ranks* ranks)
+      : ranks_(ranks && ranks->count() > 1 ? ranks : nullptr) {}
 
   bool is_one_process() const { return !ranks_; }
   // What this rank's micro-batches bring, one or more, becomes [parts, ...] of all ranks in their

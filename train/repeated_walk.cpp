@@ -1,4 +1,4 @@
-#include "train/window_passes.h"
+#include "train/repeated_walk.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,20 +7,36 @@
 
 namespace accrue {
 
-void WindowPasses::rehearse(const MicroBatch& micro_batch, const std::function<void()>& work) {
+void RepeatedWalk::look_ahead(const WindowAhead& window) {
+  do
+    window.walk([&](const MicroBatch& micro_batch, const Pass& pass) {
+      rehearse(micro_batch, pass, window.rehearse);
+    });
+  while (!end_walk());
+}
+
+void RepeatedWalk::run(const MicroBatch& micro_batch, const Pass& pass,
+                       const MicroBatchWork& work) {
+  forwards_.clear();
+  Pass part = pass;
+  part.batch = this;
+  work(micro_batch, part);
+}
+
+void RepeatedWalk::rehearse(const MicroBatch& micro_batch, const Pass& pass,
+                            const MicroBatchWork& work) {
   is_alone_ = parts_ == 0 && micro_batch.ends_window && joined_.is_one_process();
   if (is_alone_) return;
   ++parts_;
-  start();
   is_rehearsing_ = true;
   try {
-    work();
+    run(micro_batch, pass, work);
   } catch (const Unknown&) {
   }
   is_rehearsing_ = false;
 }
 
-bool WindowPasses::end_walk() {
+bool RepeatedWalk::end_walk() {
   if (is_alone_) return true;
   if (parts_ == 0) {
     joined_.follow_others();
@@ -56,7 +72,7 @@ bool WindowPasses::end_walk() {
   return true;
 }
 
-JoinedBatch::Run WindowPasses::join_moments(const void* norm, const Own& own, const OfAll& of_all) {
+JoinedBatch::Run RepeatedWalk::join_moments(const void* norm, const Own& own, const OfAll& of_all) {
   if (recomputing()) {
     check(forwards_[norm] == 1,
           "a BatchNorm that sees the window is computed again, and has run {} times before: "
@@ -75,7 +91,7 @@ JoinedBatch::Run WindowPasses::join_moments(const void* norm, const Own& own, co
   return run;
 }
 
-Tensor WindowPasses::join_dx_terms(const Run& run, const Own& own, const OfAll& of_all) {
+Tensor RepeatedWalk::join_dx_terms(const Run& run, const Own& own, const OfAll& of_all) {
   if (const Known* const known = find(run); known->dx_terms.defined()) return known->dx_terms;
   if (!is_rehearsing_) return of_this_part(own, of_all);
   bring(run, own(), of_all);
@@ -84,19 +100,19 @@ Tensor WindowPasses::join_dx_terms(const Run& run, const Own& own, const OfAll& 
 }
 
 // One that is alone in its window has not been rehearsed.
-Tensor WindowPasses::of_this_part(const Own& own, const OfAll& of_all) {
+Tensor RepeatedWalk::of_this_part(const Own& own, const OfAll& of_all) {
   check(walks_ == 0, "a micro-batch comes to a BatchNorm that it did not come to in rehearsal");
   return of_all(joined_.of_all({own()}));
 }
 
-void WindowPasses::bring(const Run& run, Tensor own, const OfAll& of_all) {
+void RepeatedWalk::bring(const Run& run, Tensor own, const OfAll& of_all) {
   check(own_.empty() || lacking_.is(run),
         "micro-batches of a window come to different BatchNorms: expected the same");
   if (own_.empty()) lacking_ = run, of_all_ = of_all;
   own_.push_back(std::move(own));
 }
 
-WindowPasses::Known* WindowPasses::find(const Run& run) {
+RepeatedWalk::Known* RepeatedWalk::find(const Run& run) {
   const auto found =
       std::ranges::find_if(known_, [&](const Known& one) { return one.run.is(run); });
   return found == known_.end() ? nullptr : &*found;

@@ -1,4 +1,4 @@
-#include "train/window_batch.h"
+#include "train/interleaved_walk.h"
 
 #include <algorithm>
 #include <utility>
@@ -18,10 +18,11 @@ MicroBatch copy_of(const MicroBatch& micro_batch) {
 
 }  // namespace
 
-void WindowBatch::add(const MicroBatch& micro_batch, Pass pass, Work work) {
+void InterleavedWalk::run(const MicroBatch& micro_batch, const Pass& of_micro_batch,
+                          const MicroBatchWork& work) {
+  Pass pass = of_micro_batch;
   pass.batch = this;
-  const auto run_part = [this, work = std::move(work)](const MicroBatch& part,
-                                                       const Pass& own_pass) {
+  const auto run_part = [this, work](const MicroBatch& part, const Pass& own_pass) {
     const RehearsalScope decide(*this);
     work(part, own_pass);
   };
@@ -40,12 +41,17 @@ void WindowBatch::add(const MicroBatch& micro_batch, Pass pass, Work work) {
   resume(parts_.size() - 1);
 }
 
-void WindowBatch::resume(size_t part) {
+std::string InterleavedWalk::why_alone() const {
+  return "keeps whole windows for BatchNorms beside other players: expected it alone, or "
+         "batch-norm-by walk";
+}
+
+void InterleavedWalk::resume(size_t part) {
   running_ = part;
   parts_[part]->activity.resume();
 }
 
-void WindowBatch::finish() {
+void InterleavedWalk::finish() {
   if (parts_.empty()) return joined_.follow_others();
   while (!own_.empty()) {
     check(own_.size() == parts_.size(),
@@ -57,7 +63,8 @@ void WindowBatch::finish() {
   joined_.done();
 }
 
-JoinedBatch::Run WindowBatch::join_moments(const void* norm, const Own& own, const OfAll& of_all) {
+JoinedBatch::Run InterleavedWalk::join_moments(const void* norm, const Own& own,
+                                               const OfAll& of_all) {
   OfNorm& known = norms_[norm];
   if (!recomputing()) {
     const Tensor moments = meet(own(), of_all);
@@ -72,7 +79,7 @@ JoinedBatch::Run WindowBatch::join_moments(const void* norm, const Own& own, con
   return {.norm = norm, .moments = known.moments};
 }
 
-Tensor WindowBatch::join_dx_terms(const Run& run, const Own& own, const OfAll& of_all) {
+Tensor InterleavedWalk::join_dx_terms(const Run& run, const Own& own, const OfAll& of_all) {
   if (const Tensor& known = norms_[run.norm].dx_terms; known.defined()) return known;
   if (!rehearsing()) return meet(own(), of_all);
   rehearsed_ = {run.norm, own(), of_all};
@@ -81,7 +88,7 @@ Tensor WindowBatch::join_dx_terms(const Run& run, const Own& own, const OfAll& o
 }
 
 // The first to go on computes what all need.
-Tensor WindowBatch::meet(const Tensor& own, const OfAll& of_all) {
+Tensor InterleavedWalk::meet(const Tensor& own, const OfAll& of_all) {
   check(own_.empty() || own_.front().shape() == own.shape(),
         "micro-batches of a window come to BatchNorms with sums {} and {}: expected the same norm",
         own_.empty() ? Shape() : own_.front().shape(), own.shape());
@@ -94,14 +101,14 @@ Tensor WindowBatch::meet(const Tensor& own, const OfAll& of_all) {
   return of_all_;
 }
 
-bool WindowBatch::is_one() {
+bool InterleavedWalk::is_one() {
   return !std::exchange(was_in_vain_, false) &&
          std::ranges::any_of(of_segment_,
                              [&](const void* norm) { return !norms_[norm].dx_terms.defined(); });
 }
 
 // A norm below which nothing wants a gradient has not stopped the rehearsal.
-void WindowBatch::wait() {
+void InterleavedWalk::wait() {
   was_in_vain_ = !rehearsed_;
   if (was_in_vain_) return;
   const Rehearsed now = *std::exchange(rehearsed_, {});
