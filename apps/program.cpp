@@ -48,7 +48,7 @@ void add_network_commands(CommandLine& line, Asked& asked) {
            {.name = "train",
             .description = "Train a network from micro-batches",
             .settings = all,
-            .work = [&] { train(options); },
+            .work = std::bind_front(train, std::cref(options)),
             .advice = [&] { return advice_for_training(options); },
             .is_shared = true},
            options);
@@ -208,8 +208,9 @@ int run_program(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     // All ranks have the same arguments: one says what is wrong with them.
     if (launched().rank > 0) return 0;
-    if (const int status = report(parser.app, error); status != 0) return status;
+    return report(parser.app, error);
   }
+  parser.line.perform();
   return 0;
 }
 

@@ -23,16 +23,6 @@ void write_to_standard_output(const Setting& setting) {
   reserve_standard_output();
 }
 
-// Among several ranks of a command that is one process the first says so.
-void refuse_ranks(const std::string& command) {
-  if (launched().count == 1) return;
-  if (launched().rank > 0) throw CLI::Success();
-  fail(
-      "{} is one process, but was started as {} ranks: expected train, eval or bench train, or no "
-      "mpirun",
-      command, launched().count);
-}
-
 // The message with what may help.
 std::string with_advice(std::string message, const std::function<std::string()>& advice) {
   try {
@@ -95,10 +85,10 @@ CLI::App& CommandLine::add(CLI::App& parent, const Command& command, Options& op
   const auto quiet = std::make_shared<bool>(false);
   parser->add_flag("--quiet", *quiet, "Print nothing but warnings and errors");
   for (const std::string& option : command.needed) parser->get_option(option)->required();
-  parser->final_callback([=, &options] {
+  parser->final_callback([=, this, &options] {
     options.given = given_settings(*parser, command.settings);
     if (*quiet) silence_messages();
-    perform(command, options, paths_of_arguments(*parser), command.work);
+    chosen_.emplace(Chosen{command, options, paths_of_arguments(*parser)});
   });
   return *parser;
 }
@@ -123,7 +113,10 @@ Options with_what_is_not_given(const Command& command, Options options) {
 
 void CommandLine::perform(const Command& command, Options& options, Paths paths,
                           const std::function<void()>& work) {
-  if (!command.is_shared) refuse_ranks(command.name);
+  check(command.is_shared || launched().count == 1,
+        "{} is one process, but was started as {} ranks: expected train, eval or bench train, or "
+        "no mpirun",
+        command.name, launched().count);
   options = with_what_is_not_given(command, options);
   check_given(options.given, command.settings);
   check_machine(options, command.settings);
@@ -131,13 +124,19 @@ void CommandLine::perform(const Command& command, Options& options, Paths paths,
   paths.refuse_overwriting();
   for (const Setting& setting : command.settings)
     if (setting.text() == "-") write_to_standard_output(setting);
-  const std::unique_ptr<MpiRanks> ranks = command.is_shared ? start_ranks(options) : nullptr;
+  MpiRanks* const ranks = command.is_shared ? start_ranks(options) : nullptr;
   try {
     work();
   } catch (...) {
-    rethrow(command, ranks.get());
+    rethrow(command, ranks);
   }
-  options.ranks = nullptr;
+}
+
+void CommandLine::perform() {
+  if (!chosen_) return;
+  // All ranks have the same words: the first says why one process is expected.
+  if (!chosen_->command.is_shared && launched().rank > 0) return;
+  perform(chosen_->command, chosen_->options, chosen_->paths, chosen_->command.work);
 }
 
 Settings CommandLine::settings_of_networks() const {

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ class CommandLine {
   // The options are those of the commands that make a network or have a trained one.
   CommandLine(CLI::App& program, Options& options, Reads reads = Reads::words);
 
-  // Adds a command that works by these options.
+  // Adds a command that works by these options. The parser notes it as the one that is chosen.
   CLI::App& add(CLI::App& parent, const Command& command, Options& options);
   // The commands that stand at the program's top, by their names.
   const std::map<std::string, Command>& commands() const { return commands_; }
@@ -43,6 +44,8 @@ class CommandLine {
   // Error, and what `work` throws.
   static void perform(const Command& command, Options& options, Paths paths,
                       const std::function<void()>& work);
+  // Does what the parser has read, if that is a command of add().
+  void perform();
   // A command that only has commands.
   CLI::App& add_group(const std::string& name, const std::string& description);
 
@@ -58,12 +61,20 @@ class CommandLine {
   Settings known;
 
  private:
+  // A command as the words ask for it.
+  struct Chosen {
+    Command command;
+    Options& options;
+    Paths paths;
+  };
+
   CLI::App& program_;
   Options& options_;
   const Reads reads_;
   const Settings all_;  // settings_of(options)
   std::vector<CLI::App*> groups_;
   std::map<std::string, Command> commands_;
+  std::optional<Chosen> chosen_;
 };
 
 }  // namespace accrue::app

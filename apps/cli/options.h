@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -53,6 +54,9 @@ struct Options : TrainingOptions {
   std::string data;                // empty: what the model learns from without --data
   Normalization pixels;
   std::set<std::string> given{};  // the settings that were asked for, by name
+  // What `ranks` points to, where this process has started them: they live as long as any copy of
+  // these options, such as a run's.
+  std::shared_ptr<Ranks> started_ranks;
   // The weights that a command begins with, those of --init or of the checkpoint from which it
   // resumes, and the classes that their file names.
   std::string weights;
