@@ -8,7 +8,7 @@
 
 using namespace accrue;
 
-std::unique_ptr<Module> make_discriminator() {
+std::unique_ptr<Layer> make_discriminator() {
   auto model = std::make_unique<Sequential>();
   model->add<Conv2d>(1, 16, 4, Conv2dShape{.stride = 2, .padding = 1});  // 14x14
   model->add<Relu>();

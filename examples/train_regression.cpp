@@ -52,7 +52,7 @@ class Radius : public Objective {
   }
 };
 
-std::unique_ptr<Module> make_network() {
+std::unique_ptr<Layer> make_network() {
   auto model = std::make_unique<Sequential>();
   model->add<Conv2d>(2, 16, 3, Conv2dShape{.stride = 2, .padding = 1});
   model->add<Relu>();

@@ -51,7 +51,7 @@ void standardise(const Dataset& data, const Columns& columns) {
 }
 
 // Parameters go by the names under which the layers are declared: "hidden.weight".
-class Classifier : public Module {
+class Classifier : public Layer {
  public:
   Classifier() {
     declare("hidden", hidden_);

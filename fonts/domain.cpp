@@ -110,7 +110,7 @@ ModelFactory Fonts::factory(const std::string&, const ModelOptions& options) con
   return [o = networks(options)] { return std::make_unique<Zi2ziGenerator>(o); };
 }
 
-Example Fonts::example(const Module& network, const DomainModel& about,
+Example Fonts::example(const Layer& network, const DomainModel& about,
                        const ModelOptions& options) const {
   const Shape& image = options.image;
   const Tensor sources =

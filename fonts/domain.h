@@ -21,7 +21,7 @@ class Fonts : public Domain {
   std::vector<DomainModel> models() const override;
   ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
   // The drawings of images in styles.
-  Example example(const Module& network, const DomainModel& about,
+  Example example(const Layer& network, const DomainModel& about,
                   const ModelOptions& options) const override;
   std::vector<PlayerOptions> players(const ModelOptions& model,
                                      const StepOptions& step) const override;

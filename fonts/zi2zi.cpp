@@ -53,7 +53,7 @@ std::string describe_list(std::string_view name, const auto& modules) {
 
 // norm(level(x)), of which backward may have to compute the level again, and the norm from it.
 // Without a norm that is not worth it: what the level keeps is its input.
-Tensor run_level(const Segment& level, const std::unique_ptr<Module>& norm, Tensor x,
+Tensor run_level(const Segment& level, const std::unique_ptr<Layer>& norm, Tensor x,
                  const Pass& pass) {
   const std::vector<Tensor> in{std::move(x)};
   if (!norm) return level(in);
@@ -70,7 +70,7 @@ Tensor run_levels(const Levels& levels, const std::vector<Tensor>& inputs, const
   return recompute([=](const std::vector<Tensor>& in) { return levels(in, inner); }, inputs);
 }
 
-std::string and_more(const std::unique_ptr<Module>& module) {
+std::string and_more(const std::unique_ptr<Layer>& module) {
   return module ? ", " + module->describe() : "";
 }
 

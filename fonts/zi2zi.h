@@ -40,7 +40,7 @@ struct Zi2ziOptions {
 
 // Level i of the generator, going down: y = attention(norm(conv(x))), conv 4x4 of stride 2; norm
 // and attention where the level has one. Parameters: conv.*, norm.*, attention.*.
-class Zi2ziEncoder : public Module {
+class Zi2ziEncoder : public Layer {
  public:
   Zi2ziEncoder(const Zi2ziOptions& options, int64_t in, int64_t out, bool norm, bool attention);
   Tensor forward(Tensor x, const Pass& pass) const override;
@@ -48,12 +48,12 @@ class Zi2ziEncoder : public Module {
 
  private:
   Conv2d conv_;
-  std::unique_ptr<Module> norm_, attention_;
+  std::unique_ptr<Layer> norm_, attention_;
 };
 
 // Level i going up: y = dropout(norm(up(relu(x)))), norm and dropout where the level has one.
 // Parameters: conv.*, norm.*.
-class Zi2ziDecoder : public Module {
+class Zi2ziDecoder : public Layer {
  public:
   Zi2ziDecoder(const Zi2ziOptions& options, int64_t in, int64_t out, bool norm,
                std::optional<uint32_t> dropout_layer);
@@ -62,7 +62,7 @@ class Zi2ziDecoder : public Module {
 
  private:
   Upsampling upsampling_;
-  std::unique_ptr<Module> conv_, norm_;
+  std::unique_ptr<Layer> conv_, norm_;
   std::optional<Dropout> dropout_;
 };
 
@@ -79,7 +79,7 @@ class Zi2ziDecoder : public Module {
 // each encoder and decoder that has a norm; sqrt also drops everything between the encoders'
 // results and the drawing, and everything that features_of() computes.
 // Parameters: encoder.0.conv.weight, ..., decoder.0.conv.weight, ..., style.weight.
-class Zi2ziGenerator : public Module {
+class Zi2ziGenerator : public Layer {
  public:
   // Throws Error for options out of range, and for a size that is not divisible by 8.
   explicit Zi2ziGenerator(const Zi2ziOptions& options);
@@ -122,7 +122,7 @@ class Zi2ziGenerator : public Module {
 // Recompute::all drops the activations inside the convolutions that have norms; for a judgement,
 // sqrt also drops everything before the linear layers.
 // Parameters: conv.0 to conv.4, norm.1 to norm.3, binary, category.
-class Zi2ziDiscriminator : public Module {
+class Zi2ziDiscriminator : public Layer {
  public:
   // Throws Error as the generator does.
   explicit Zi2ziDiscriminator(const Zi2ziOptions& options);
@@ -145,7 +145,7 @@ class Zi2ziDiscriminator : public Module {
   Tensor convolve(Tensor x, const Pass& pass) const;
 
   std::vector<std::unique_ptr<Conv2d>> conv_;
-  std::vector<std::unique_ptr<Module>> norm_;  // null where there is none
+  std::vector<std::unique_ptr<Layer>> norm_;  // null where there is none
   std::optional<Linear> binary_, category_;
   Buffer adversarial_weight_;
 };

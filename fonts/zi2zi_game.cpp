@@ -94,7 +94,7 @@ class GlyphDrawing : public Objective {
   std::string name() const override { return "drawing"; }
   std::string input() const override { return "sources"; }
   std::vector<std::string> targets() const override { return {"targets", "styles"}; }
-  Tensor answer(const Module& model, const Samples& s, const Pass& pass) const override {
+  Tensor answer(const Layer& model, const Samples& s, const Pass& pass) const override {
     const auto& G = dynamic_cast<const Zi2ziGenerator&>(model);
     return G.draw(G.encode(s["sources"], pass), s["styles"], pass);
   }

@@ -53,7 +53,7 @@ class Contrastive : public Objective {
   bool is_of_window() const override { return true; }
   int64_t forwards() const override { return 2; }
 
-  Tensor answer(const Module& model, const Samples& samples, const Pass& pass) const override {
+  Tensor answer(const Layer& model, const Samples& samples, const Pass& pass) const override {
     Pass other = pass;
     other.seed ^= second_view;
     return widened(concat(

@@ -4,7 +4,7 @@
 
 namespace accrue {
 
-Tiled::Tiled(const Module& model, int64_t size, int64_t overlap)
+Tiled::Tiled(const Layer& model, int64_t size, int64_t overlap)
     : model_(model), size_(size), overlap_(overlap) {
   check(0 <= overlap && overlap < size && overlap % 2 == 0,
         "tiles of {} pixels that overlap by {}: expected an even overlap, smaller than a tile",

@@ -14,16 +14,16 @@ namespace accrue {
 // only where size - overlap is a multiple of the factor by which they shrink. x [N, C, H, W], y [N,
 // K, H, W], with NoGrad; an image no larger than a tile is answered as a whole. Tiles are cut and
 // put together on the host. The model must outlive this.
-class Tiled : public Module {
+class Tiled : public Layer {
  public:
   // Throws Error unless 0 <= overlap < size and overlap is even.
-  Tiled(const Module& model, int64_t size, int64_t overlap);
+  Tiled(const Layer& model, int64_t size, int64_t overlap);
   // Throws Error if the model answers with images of another size.
   Tensor forward(Tensor x, const Pass& pass) const override;
   std::string describe() const override;
 
  private:
-  const Module& model_;
+  const Layer& model_;
   const int64_t size_, overlap_;
 };
 

@@ -20,7 +20,7 @@ namespace accrue {
 // end y. Tiles have `size` pixels on a side, and half as many (at least 64) from level to level,
 // where there are twice the channels. x [N, C, H, W] of any size; no larger than a tile it is
 // answered as a whole. The network must outlive this.
-class TiledUNet : public Module {
+class TiledUNet : public Layer {
  public:
   static constexpr int64_t overlap = 8;  // of two 3x3 convolutions each in encoder and decoder
   // Throws Error unless size is even and above the overlap.

@@ -6,7 +6,7 @@
 
 namespace accrue {
 
-std::unique_ptr<Module> make_norm(NormKind kind, int64_t channels, int64_t groups) {
+std::unique_ptr<Layer> make_norm(NormKind kind, int64_t channels, int64_t groups) {
   check(kind != NormKind::none,
         "a norm of {} channels is a group, batch or instance norm, got none", channels);
   if (kind == NormKind::batch) return std::make_unique<BatchNorm>(channels);
@@ -42,7 +42,7 @@ Tensor ResidualBlock::forward(Tensor x, const Pass& pass) const {
 
 std::string ResidualBlock::describe() const {
   std::string convolutions;
-  for (const Layer& layer : layers_) convolutions += layer.conv->describe() + ", ";
+  for (const Convolution& layer : layers_) convolutions += layer.conv->describe() + ", ";
   return fmt::format("residual block: {}{}{}", convolutions, layers_.front().norm->describe(),
                      downsample_ ? ", projected shortcut" : "");
 }

@@ -11,7 +11,7 @@ enum class NormKind { none, group, batch, instance };
 // GroupNorm, BatchNorm, or InstanceNorm. A GroupNorm has so many groups, or fewer that divide its
 // channels: the greatest common divisor. Throws Error for none.
 constexpr int64_t usual_groups = 8;
-std::unique_ptr<Module> make_norm(NormKind kind, int64_t channels, int64_t groups = usual_groups);
+std::unique_ptr<Layer> make_norm(NormKind kind, int64_t channels, int64_t groups = usual_groups);
 
 // A residual block of He et al. 2016 ("Deep residual learning for image recognition"), of n
 // convolutions without bias, each with a norm:
@@ -21,7 +21,7 @@ std::unique_ptr<Module> make_norm(NormKind kind, int64_t channels, int64_t group
 // of that stride.
 // Parameters are named as in torchvision: conv1, bn1, conv2, bn2 (also where the norms are
 // GroupNorms), ..., downsample.0, downsample.1.
-class ResidualBlock : public Module {
+class ResidualBlock : public Layer {
  public:
   Tensor forward(Tensor x, const Pass& pass) const override;
   std::string describe() const override;
@@ -34,14 +34,14 @@ class ResidualBlock : public Module {
   void add_shortcut(int64_t in, int64_t out, int64_t stride);
 
  private:
-  struct Layer {
+  struct Convolution {
     std::unique_ptr<Conv2d> conv;
-    std::unique_ptr<Module> norm;
+    std::unique_ptr<Layer> norm;
   };
   const NormKind norm_;
   const InitScheme init_;
   const int64_t groups_;  // of GroupNorms
-  std::vector<Layer> layers_;
+  std::vector<Convolution> layers_;
   std::unique_ptr<Sequential> downsample_;  // null: the shortcut is x
 };
 

@@ -28,7 +28,7 @@ enum class WeightNorm { none, spectral };
 // torch.nn.utils.spectral_norm: the parameter is weight_orig, and the buffers are weight_u and
 // weight_v. Only begin_window() changes these, by one power iteration, so that a forward is the
 // same for all micro-batches of a window, and in evaluation.
-class Weighted : public Module {
+class Weighted : public Layer {
  protected:
   Weighted(const Shape& shape, Init init, WeightNorm norm);
   // The weight that the layer multiplies by, normalised if it has a WeightNorm.
@@ -74,7 +74,7 @@ class Conv2d : public Weighted {
 };
 
 // weight [in, out, kernel, kernel], bias [out] if there is one
-class ConvTranspose2d : public Module {
+class ConvTranspose2d : public Layer {
  public:
   ConvTranspose2d(int64_t in, int64_t out, int64_t kernel, ConvTranspose2dShape shape = {},
                   InitScheme scheme = InitScheme::kaiming, Bias bias = Bias::learned);
@@ -87,7 +87,7 @@ class ConvTranspose2d : public Module {
 };
 
 // weight [rows, features]; its input is i32 [N].
-class Embedding : public Module {
+class Embedding : public Layer {
  public:
   Embedding(int64_t rows, int64_t features);
   Tensor forward(Tensor index, const Pass&) const override;
@@ -98,7 +98,7 @@ class Embedding : public Module {
 };
 
 // A norm with a learned scale (weight, initially 1) and shift (bias, initially 0) per channel.
-class Norm : public Module {
+class Norm : public Layer {
  protected:
   explicit Norm(int64_t channels);
   Parameter weight_, bias_;
@@ -115,7 +115,7 @@ class LayerNorm : public Norm {
 };
 
 // weight [features], initially 1
-class RmsNorm : public Module {
+class RmsNorm : public Layer {
  public:
   explicit RmsNorm(int64_t features, double eps = 1e-6);
   Tensor forward(Tensor x, const Pass&) const override;
@@ -143,7 +143,7 @@ class GroupNorm : public Norm {
 };
 
 // It has no scale and shift, like PyTorch's by default.
-class InstanceNorm : public Module {
+class InstanceNorm : public Layer {
  public:
   Tensor forward(Tensor x, const Pass&) const override { return instance_norm(x); }
   std::string describe() const override { return "instance norm"; }
@@ -165,7 +165,7 @@ class BatchNorm : public Norm {
 // kernels/dropout.h, keyed by the pass; the identity in evaluation. `layer` tells the dropouts of
 // one model apart. It takes no place in the numbering, so the same weights load with and without
 // it.
-class Dropout : public Module {
+class Dropout : public Layer {
  public:
   explicit Dropout(double p, uint32_t layer = 0) : p_(p), layer_(layer) {}
   Tensor forward(Tensor x, const Pass& pass) const override;
@@ -178,7 +178,7 @@ class Dropout : public Module {
   uint32_t layer_;
 };
 
-class MaxPool2d : public Module {
+class MaxPool2d : public Layer {
  public:
   explicit MaxPool2d(Pool2dShape shape, Activation activation = Activation::none)
       : shape_(shape), activation_(activation) {}
@@ -193,7 +193,7 @@ class MaxPool2d : public Module {
   Activation activation_;
 };
 
-class AvgPool2d : public Module {
+class AvgPool2d : public Layer {
  public:
   explicit AvgPool2d(Pool2dShape shape) : shape_(shape) {}
   Tensor forward(Tensor x, const Pass&) const override { return avg_pool2d(x, shape_); }
@@ -204,13 +204,13 @@ class AvgPool2d : public Module {
 };
 
 // The mean of each channel, [N, C, H, W] to [N, C, 1, 1].
-class GlobalAvgPool2d : public Module {
+class GlobalAvgPool2d : public Layer {
  public:
   Tensor forward(Tensor x, const Pass&) const override { return global_avg_pool2d(x); }
   std::string describe() const override { return "global average-pool"; }
 };
 
-class UpsampleNearest : public Module {
+class UpsampleNearest : public Layer {
  public:
   explicit UpsampleNearest(int64_t factor) : factor_(factor) {}
   Tensor forward(Tensor x, const Pass&) const override { return upsample_nearest(x, factor_); }
@@ -220,7 +220,7 @@ class UpsampleNearest : public Module {
   int64_t factor_;
 };
 
-class PixelShuffle : public Module {
+class PixelShuffle : public Layer {
  public:
   explicit PixelShuffle(int64_t factor) : factor_(factor) {}
   Tensor forward(Tensor x, const Pass&) const override { return pixel_shuffle(x, factor_); }
@@ -231,7 +231,7 @@ class PixelShuffle : public Module {
 };
 
 // [N, ...] to [N, C]; costs nothing.
-class Flatten : public Module {
+class Flatten : public Layer {
  public:
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override { return "flatten"; }
@@ -239,7 +239,7 @@ class Flatten : public Module {
 
 // An activation without parameters (kernels/pointwise.h).
 template <class Formula>
-class PointwiseLayer : public Module {
+class PointwiseLayer : public Layer {
  public:
   Tensor forward(Tensor x, const Pass&) const override {
     return pointwise(std::move(x), Formula{});
@@ -254,7 +254,7 @@ using Sigmoid = PointwiseLayer<formula::Sigmoid>;
 using Tanh = PointwiseLayer<formula::Tanh>;
 using Silu = PointwiseLayer<formula::Silu>;
 
-class LeakyRelu : public Module {
+class LeakyRelu : public Layer {
  public:
   explicit LeakyRelu(double slope = 0.01) : slope_(slope) {}
   Tensor forward(Tensor x, const Pass&) const override { return leaky_relu(std::move(x), slope_); }

@@ -141,7 +141,7 @@ std::unique_ptr<Sequential> make_torchvision_resnet(const ModelOptions& options)
   int64_t channels = scaled(64, options.width), in = channels;
 
   auto model = std::make_unique<Sequential>();
-  const auto add = [&](std::string name, std::unique_ptr<Module> layer) {
+  const auto add = [&](std::string name, std::unique_ptr<Layer> layer) {
     model->append(std::move(name), std::move(layer));
   };
   add("conv1",
@@ -177,7 +177,7 @@ ModelFactory model_factory(const ModelOptions& options) {
   return [options] { return make_model(options); };
 }
 
-std::unique_ptr<Module> make_model(const ModelOptions& options) {
+std::unique_ptr<Layer> make_model(const ModelOptions& options) {
   check(options.dropout >= 0 && options.dropout < 1, "dropout {}: expected in [0, 1)",
         options.dropout);
   check(options.image.rank() == 3 && options.image.numel() > 0 && options.classes > 0,

@@ -67,7 +67,7 @@ ModelOptions default_model(ModelKind kind);
 int64_t scaled(int64_t size, double width);
 
 // Throws Error for options out of range and for images that are too small for the model.
-std::unique_ptr<Module> make_model(const ModelOptions& options);
+std::unique_ptr<Layer> make_model(const ModelOptions& options);
 ModelFactory model_factory(const ModelOptions& options);
 
 // A perceptron with these layer sizes and relu between: {784, 256, 10}.

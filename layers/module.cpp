@@ -65,33 +65,12 @@ class LayerError : public Error {
   using Error::Error;
 };
 
-// Others than plain ones, such as OutOfMemory, mean more than their text.
-void name_layer(const Error& error, const Label& label) {
-  if (typeid(error) == typeid(Error) && !label.empty())
-    throw LayerError(fmt::format("in layer '{}': {}", label.text(), error.what()));
-}
-
 }  // namespace
 
-Tensor Module::operator()(Tensor x, const Pass& pass) const {
-  const Shape shape = x.shape();
-  const MemoryScope scope = scope_of(pass);
-  Tensor y;
-  try {
-    y = forward(std::move(x), pass);
-  } catch (const Error& error) {
-    name_layer(error, label_);
-    throw;
-  }
-  if (pass.observe) pass.observe(*this, shape, y.shape());
-  return y;
-}
-
-Tensor Module::run(const Shape& x, const Pass& pass, const std::function<Tensor()>& body) const {
-  const MemoryScope scope = scope_of(pass);
-  Tensor y = body();
-  if (pass.observe) pass.observe(*this, x, y.shape());
-  return y;
+// Others than plain errors, such as OutOfMemory, mean more than their text.
+void Module::name_in(const Error& error) const {
+  if (typeid(error) == typeid(Error) && !label_.empty())
+    throw LayerError(fmt::format("in layer '{}': {}", label_.text(), error.what()));
 }
 
 MemoryScope Module::scope_of(const Pass& pass) const {
@@ -204,19 +183,19 @@ Parameters place(Module& model, DType compute, Device device, uint64_t seed,
 
 namespace {
 
-void check_layer(const std::unique_ptr<Module>& layer) {
+void check_layer(const std::unique_ptr<Layer>& layer) {
   check(layer != nullptr, "null is appended to a Sequential: expected a layer");
 }
 
 }  // namespace
 
-void Sequential::append(std::unique_ptr<Module> layer) {
+void Sequential::append(std::unique_ptr<Layer> layer) {
   check_layer(layer);
   const int number = std::exchange(next_number_, next_number_ + layer->places());
   append(std::to_string(number), std::move(layer));
 }
 
-void Sequential::append(std::string name, std::unique_ptr<Module> layer) {
+void Sequential::append(std::string name, std::unique_ptr<Layer> layer) {
   check_layer(layer);
   declare(name, *layer);
   bool has_weights = layers_.empty();

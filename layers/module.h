@@ -4,8 +4,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "core/error.h"
+#include "core/memory_scope.h"
 #include "core/parameters.h"
 #include "layers/init.h"
 
@@ -70,20 +73,14 @@ struct Pass {
   static Pass eval() { return {.mode = Mode::eval}; }
 };
 
-// A differentiable function with parameters. Modules are declared without storage; place() gives
-// them some on a device.
+// A part of a network with parameters, such as a block of a transformer, which also wants to know
+// positions. Modules are declared without storage; place() gives them some on a device.
 class Module {
  public:
   Module() = default;
   virtual ~Module() = default;
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
-
-  // x comes by value: a layer that is handed the last reference may write over it.
-  virtual Tensor forward(Tensor x, const Pass& pass) const = 0;
-  // Runs forward() in the memory scope of the pass and of this module. An Error of the innermost
-  // module that is placed names it.
-  Tensor operator()(Tensor x, const Pass& pass = {}) const;
 
   // Updates state that is constant within a window, such as spectral norm's u and v by one power
   // iteration. Called once before the first micro-batch of each optimizer step. The state must lie
@@ -122,9 +119,21 @@ class Module {
   void declare(std::string name, Parameter& parameter) { declare_in(parameters_, name, parameter); }
   void declare(std::string name, Buffer& buffer) { declare_in(buffers_, name, buffer); }
   void declare(std::string name, Module& child) { declare_in(children_, name, child); }
-  // Runs body() as operator() runs forward(): in the memory scope of the pass and of this module,
-  // and observed. x is the shape of body()'s input.
-  Tensor run(const Shape& x, const Pass& pass, const std::function<Tensor()>& body) const;
+  // Runs body() in the memory scope of the pass and of this module, and observed. x is the shape of
+  // body()'s input. An Error of the innermost module that is placed names it.
+  template <class Body>
+  Tensor run(const Shape& x, const Pass& pass, const Body& body) const {
+    const MemoryScope scope = scope_of(pass);
+    Tensor y;
+    try {
+      y = body();
+    } catch (const Error& error) {
+      name_in(error);
+      throw;
+    }
+    if (pass.observe) pass.observe(*this, x, y.shape());
+    return y;
+  }
   // The part of begin_window() that belongs to this module alone.
   virtual void on_begin_window() const {}
 
@@ -138,6 +147,8 @@ class Module {
   }
   void check_new(const std::string& name, const void* member) const;
   MemoryScope scope_of(const Pass& pass) const;
+  // Throws the error with the name of this module, if it is placed and the error has none.
+  void name_in(const Error& error) const;
 
   Declared<Parameter> parameters_;
   Declared<Buffer> buffers_;
@@ -145,8 +156,20 @@ class Module {
   Label label_;
 };
 
+// A module that is a differentiable function of one tensor. So are whole networks.
+class Layer : public Module {
+ public:
+  // x comes by value: a layer that is handed the last reference may write over it.
+  virtual Tensor forward(Tensor x, const Pass& pass) const = 0;
+  // Runs forward() as Module::run() does.
+  Tensor operator()(Tensor x, const Pass& pass = {}) const {
+    const Shape shape = x.shape();
+    return run(shape, pass, [&] { return forward(std::move(x), pass); });
+  }
+};
+
 // Returns a new model without storage, with the same layers each time.
-using ModelFactory = std::function<std::unique_ptr<Module>()>;
+using ModelFactory = std::function<std::unique_ptr<Layer>()>;
 
 // Places a model that computes in `dtype` on a device, all its parameters in one arena (float32
 // under a 16-bit dtype), and draws their initial values: parameter number p from the random stream
@@ -171,19 +194,19 @@ Tensor run_blocks(Tensor x, const Pass& pass, size_t n, const RunBlock& run);
 // Layers one after the other, numbered as PyTorch's nn.Sequential numbers them unless they have
 // names of their own. A block, for Recompute, is a layer with weights together with the layers
 // without weights that follow it.
-class Sequential : public Module {
+class Sequential : public Layer {
  public:
   Sequential() = default;
   // Appends a layer and returns it.
-  template <class Layer, class... Args>
-  Layer& add(Args&&... args) {
-    auto layer = std::make_unique<Layer>(std::forward<Args>(args)...);
-    Layer& reference = *layer;
+  template <class L, class... Args>
+  L& add(Args&&... args) {
+    auto layer = std::make_unique<L>(std::forward<Args>(args)...);
+    L& reference = *layer;
     append(std::move(layer));
     return reference;
   }
-  void append(std::unique_ptr<Module> layer);
-  void append(std::string name, std::unique_ptr<Module> layer);
+  void append(std::unique_ptr<Layer> layer);
+  void append(std::string name, std::unique_ptr<Layer> layer);
   Tensor forward(Tensor x, const Pass& pass) const override;
   // The descriptions of the layers, a line each, by number or name.
   std::string describe() const override;
@@ -195,7 +218,7 @@ class Sequential : public Module {
  private:
   struct Place {
     std::string name;
-    std::unique_ptr<Module> layer;
+    std::unique_ptr<Layer> layer;
   };
   std::vector<Place> layers_;
   std::vector<size_t> blocks_;  // the first layer of each

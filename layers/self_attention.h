@@ -9,7 +9,7 @@ namespace accrue {
 // query, key and value are 1x1 convolutions with bias, the first two to channels / 8 channels, at
 // least 1. The scores are divided by the square root of these channels' number, which the paper
 // does not do. gamma [1] is 0 at first, so that y is x.
-class SelfAttention : public Module {
+class SelfAttention : public Layer {
  public:
   explicit SelfAttention(int64_t channels, InitScheme scheme = InitScheme::kaiming);
   Tensor forward(Tensor x, const Pass& pass) const override;

@@ -24,7 +24,7 @@ namespace accrue {
 // the activations inside each encoder and decoder, and recomputes one half of such a block at a
 // time; sqrt also drops everything between the finest encoder and decoder, and recomputes that as
 // all does.
-class UNet : public Module {
+class UNet : public Layer {
  public:
   // `channels` has a multiple of 8 (GroupNorm's groups) for each level, the finest first. Dropout
   // comes before the head.

@@ -9,7 +9,7 @@ namespace accrue::python {
 // A layer by which networks are described; each network gets one of its own. `dropouts` counts
 // those of a network, whose masks differ.
 struct Layer {
-  std::function<std::unique_ptr<Module>(uint32_t& dropouts)> make;
+  std::function<std::unique_ptr<accrue::Layer>(uint32_t& dropouts)> make;
   std::string describe() const;
   ModelFactory factory() const;
 };

@@ -331,7 +331,7 @@ ModelFactory Text::factory(const std::string& model, const ModelOptions& options
   };
 }
 
-Example Text::example(const Module& network, const DomainModel& about,
+Example Text::example(const Layer& network, const DomainModel& about,
                       const ModelOptions& options) const {
   check(base.empty(),
         "an ONNX file has numbers in float32, but the weights of the base '{}' stay as they are "

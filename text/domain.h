@@ -40,7 +40,7 @@ class Text : public Domain {
   ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
   // The logits of rows of tokens that are a document each, or what embed() makes of these, if
   // embeds().
-  Example example(const Module& network, const DomainModel& about,
+  Example example(const Layer& network, const DomainModel& about,
                   const ModelOptions& options) const override;
   // The network of this name for a row of options.image[0] tokens, or that of the base.
   TextModelOptions network(const std::string& model, const ModelOptions& options,

@@ -49,7 +49,6 @@ class Gpt2::Block : public Module {
       return add(std::move(x), mlp_drop_(mlp_c_proj_(std::move(h), pass), pass));
     });
   }
-  Tensor forward(Tensor, const Pass&) const override { fail("a block of GPT-2 needs positions"); }
   std::string describe() const override { return fmt::format("block of {} heads", heads_.queries); }
 
  private:

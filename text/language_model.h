@@ -36,7 +36,7 @@ class KeyValueCache {
 using KeyValueCachePtr = std::shared_ptr<KeyValueCache>;
 
 // A network that tells the next token from those before.
-class LanguageModel : public Module {
+class LanguageModel : public Layer {
  public:
   // What the head reads: the normalised states after the last block, [N, T, E]. With a cache `rows`
   // is a piece of one row, its tokens from pass.begin on; those before it are in the cache, and it
@@ -57,7 +57,7 @@ Tensor positions_of(const Tensor& tokens);
 
 // y = x w^T + b as Linear, or with Transpose::no y = x w + b, w [in, out], as GPT-2 has its
 // weights. Drawn from N(0, deviation); a bias begins with 0. An adapter (text/lora.h) adds to it.
-class Projection : public Module {
+class Projection : public Layer {
  public:
   Projection(int64_t in, int64_t out, double deviation, Bias bias,
              Transpose layout = Transpose::yes);

@@ -53,7 +53,7 @@ class LanguageModeling : public Objective {
   std::vector<std::string> targets() const override { return {"positions", "labels"}; }
 
   // The loss itself, because the logits of all tokens would be many times as much as all else.
-  Tensor answer(const Module& model, const Samples& samples, const Pass& pass) const override {
+  Tensor answer(const Layer& model, const Samples& samples, const Pass& pass) const override {
     const auto* network = dynamic_cast<const LanguageModel*>(&model);
     check(network, "language modeling takes a LanguageModel, not {}", model.describe());
     if (pass.piece > 0 && pass.piece < samples["tokens"].size(1))

@@ -70,7 +70,6 @@ class Llama::Block : public Module {
       return add(std::move(x), down_proj_(std::move(g), pass));
     });
   }
-  Tensor forward(Tensor, const Pass&) const override { fail("a block of Llama needs positions"); }
   std::string describe() const override {
     return fmt::format("block of {} heads in {} groups", heads_.queries, heads_.groups);
   }

@@ -58,7 +58,7 @@ class TextPairs : public Objective {
   }
   bool is_of_window() const override { return true; }
 
-  Tensor answer(const Module& model, const Samples& samples, const Pass& pass) const override {
+  Tensor answer(const Layer& model, const Samples& samples, const Pass& pass) const override {
     const auto* network = dynamic_cast<const LanguageModel*>(&model);
     check(network, "texts are compared by a LanguageModel, not by {}", model.describe());
     check(pass.piece == 0 || pass.piece >= samples["tokens"].size(1),

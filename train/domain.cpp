@@ -8,7 +8,7 @@ std::vector<PlayerOptions> Domain::players(const ModelOptions&, const StepOption
   return {};
 }
 
-Example Domain::example(const Module& network, const DomainModel& about,
+Example Domain::example(const Layer& network, const DomainModel& about,
                         const ModelOptions& options) const {
   const Shape& image = options.image;
   const Tensor x = Tensor::full({2, image[0], image[1], image[2]}, 0, DType::f32, Device::cpu);

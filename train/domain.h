@@ -84,7 +84,7 @@ class Domain {
   virtual ModelFactory factory(const std::string& model, const ModelOptions& options) const = 0;
   // An example of what one of its networks computes. By default those are logits of images, its
   // first field.
-  virtual Example example(const Module& network, const DomainModel& about,
+  virtual Example example(const Layer& network, const DomainModel& about,
                           const ModelOptions& options) const;
   // The networks that train each other, if its models are games; the last is the model.
   virtual std::vector<PlayerOptions> players(const ModelOptions& model,

@@ -81,7 +81,7 @@ std::string Score::describe() const {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-Tensor Objective::answer(const Module& model, const Samples& samples, const Pass& pass) const {
+Tensor Objective::answer(const Layer& model, const Samples& samples, const Pass& pass) const {
   return model(samples[input()], pass);
 }
 

@@ -49,7 +49,7 @@ class Objective {
   virtual std::string input() const { return "images"; }
   virtual std::vector<std::string> targets() const = 0;
   // The model's answer to samples: by default, to their input alone.
-  virtual Tensor answer(const Module& model, const Samples& samples, const Pass& pass) const;
+  virtual Tensor answer(const Layer& model, const Samples& samples, const Pass& pass) const;
   // How often it runs the model for an answer.
   virtual int64_t forwards() const { return 1; }
   // The cost of the model's answer: a scalar, a mean over the samples, or over what weight()

@@ -4,7 +4,7 @@
 
 namespace accrue {
 
-const Module& Networks::operator[](std::string_view name) const {
+const Layer& Networks::operator[](std::string_view name) const {
   const auto found = std::ranges::find(all_, name, [](const auto& named) { return named.first; });
   if (found != all_.end()) return *found->second;
   std::string known;

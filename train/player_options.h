@@ -15,14 +15,12 @@ namespace accrue {
 // The networks of a training by their names.
 class Networks {
  public:
-  void add(std::string name, const Module& network) {
-    all_.emplace_back(std::move(name), &network);
-  }
+  void add(std::string name, const Layer& network) { all_.emplace_back(std::move(name), &network); }
   // Throws Error if there is none of this name.
-  const Module& operator[](std::string_view name) const;
+  const Layer& operator[](std::string_view name) const;
 
  private:
-  std::vector<std::pair<std::string, const Module*>> all_;
+  std::vector<std::pair<std::string, const Layer*>> all_;
 };
 
 // One of the networks of a training, such as a GAN's generator or discriminator (train/game.h).

@@ -10,7 +10,7 @@ namespace accrue {
 
 namespace {
 
-void for_each_part(const Module& model, const Objective& objective, const Dataset& data,
+void for_each_part(const Layer& model, const Objective& objective, const Dataset& data,
                    int64_t micro_batch, DType dtype, Device device, const Ranks* ranks,
                    int64_t piece, const StopRequest& stop,
                    const std::function<void(const Tensor& answer, const MicroBatch& part)>& visit) {
@@ -41,7 +41,7 @@ void for_each_part(const Module& model, const Objective& objective, const Datase
 }  // namespace
 
 void for_each_answer(
-    const Module& model, const Objective& objective, const Dataset& data, int64_t micro_batch,
+    const Layer& model, const Objective& objective, const Dataset& data, int64_t micro_batch,
     DType dtype, Device device,
     const std::function<void(const Tensor& answer, const Samples& part, int64_t begin)>& visit,
     const StopRequest& stop) {
@@ -53,7 +53,7 @@ void for_each_answer(
                 });
 }
 
-Tensor sum_scores(const Module& model, const Objective& objective, const Dataset& data,
+Tensor sum_scores(const Layer& model, const Objective& objective, const Dataset& data,
                   int64_t micro_batch, DType dtype, Device device, Ranks* ranks, int64_t piece,
                   const StopRequest& stop) {
   const MemoryScope scope(Phase::evaluate, "evaluation");
@@ -73,12 +73,12 @@ Tensor sum_scores(const Module& model, const Objective& objective, const Dataset
   return sums;
 }
 
-Tensor predict(const Module& model, Tensor x) {
+Tensor predict(const Layer& model, Tensor x) {
   const NoGrad no_grad;
   return model(std::move(x), Pass::eval());
 }
 
-Score evaluate(const Module& model, const Objective& objective, const Dataset& data,
+Score evaluate(const Layer& model, const Objective& objective, const Dataset& data,
                int64_t micro_batch, DType dtype, Device device, Ranks* ranks, int64_t piece,
                const StopRequest& stop) {
   const MemoryScope scope(Phase::evaluate, "evaluation");
@@ -89,7 +89,7 @@ Score evaluate(const Module& model, const Objective& objective, const Dataset& d
   return objective.score(result.span<double>(), data);
 }
 
-Score evaluate(const Module& model, const Dataset& data, int64_t micro_batch, DType dtype,
+Score evaluate(const Layer& model, const Dataset& data, int64_t micro_batch, DType dtype,
                Device device) {
   return evaluate(model, *objective_of(data), data, micro_batch, dtype, device);
 }

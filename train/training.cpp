@@ -149,8 +149,8 @@ Training::Training(const TrainingOptions& options, const Dataset& data, Device d
 
 namespace {
 
-std::unique_ptr<Module> new_model(const PlayerOptions& own) {
-  std::unique_ptr<Module> model = own.model();
+std::unique_ptr<Layer> new_model(const PlayerOptions& own) {
+  std::unique_ptr<Layer> model = own.model();
   check(model != nullptr, "the function that makes the model returned null: expected a module");
   return model;
 }
@@ -171,7 +171,7 @@ Training::Network::Network(const TrainingOptions& o, const PlayerOptions& own, u
 namespace {
 
 // The player's loss is that of a whole window, as the objective has it.
-void take_loss_of_window(Player& player, const ObjectivePtr& objective, const Module& model,
+void take_loss_of_window(Player& player, const ObjectivePtr& objective, const Layer& model,
                          Ranks* ranks) {
   const auto loss = std::make_shared<WindowLoss>(
       [objective, &model](const Samples& samples, const Pass& pass) {
@@ -195,7 +195,7 @@ void Training::make_networks() {
     networks_.push_back(
         std::make_unique<Network>(options_, own, seed_of(options_.seed, networks_.size()),
                                   options_.schedule_of(own, data_.size()), device_));
-    const Module& model = *networks_.back()->model;
+    const Layer& model = *networks_.back()->model;
     by_name_.add(own.name, model);
     players.push_back({.name = own.name,
                        .window = networks_.back()->window,

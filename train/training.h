@@ -57,7 +57,7 @@ class Training {
   NamedTensors named_tensors() const;
 
   // With several networks these return the last one's, whose answers are scored.
-  const Module& model() const { return *scored().model; }
+  const Layer& model() const { return *scored().model; }
   Parameters& parameters() { return scored().parameters; }
   Optimizer& optimizer() { return *scored().optimizer; }
   Window& window() { return scored().window; }
@@ -77,7 +77,7 @@ class Training {
 
  private:
   struct Network {
-    std::unique_ptr<Module> model;
+    std::unique_ptr<Layer> model;
     Parameters parameters;
     std::unique_ptr<Optimizer> optimizer;
     Window window;

@@ -7,7 +7,7 @@
 namespace accrue::app {
 
 struct LoadedNetwork {
-  std::unique_ptr<Module> model;
+  std::unique_ptr<Layer> model;
   Parameters parameters;
 };
 // A network with the weights of a file (Options::init), on a device, to answer and not to be

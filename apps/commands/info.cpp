@@ -61,7 +61,7 @@ Json to_json(const ChosenConvolution& chosen) {
 }
 
 // The text's facts, for programs.
-std::string to_json(const Options& options, const Module& model, const Parameters& parameters,
+std::string to_json(const Options& options, const Layer& model, const Parameters& parameters,
                     double flops,
                     const std::optional<std::vector<ChosenConvolution>>& convolutions) {
   Json json{{"environment", environment(wanted_device(options))},

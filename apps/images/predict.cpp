@@ -30,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The model in the tiles that are asked for; null if none are.
-std::unique_ptr<Module> in_tiles(const Module& model, const PredictOptions& asked) {
+std::unique_ptr<Layer> in_tiles(const Layer& model, const PredictOptions& asked) {
   if (!asked.tile) return nullptr;
   if (asked.overlap) return std::make_unique<Tiled>(model, *asked.tile, *asked.overlap);
   const auto* const unet = dynamic_cast<const UNet*>(&model);
@@ -308,7 +308,7 @@ void predict(const Options& options, const PredictOptions& asked) {
   shown.classes = questions.classes.size();
   const LoadedNetwork network = load_network(options, shown, device);
   const auto tiled = in_tiles(*network.model, asked);
-  const Module& model = tiled ? *tiled : *network.model;
+  const Layer& model = tiled ? *tiled : *network.model;
   const fs::path directory(asked.out);
   const fs::path table = directory / "predictions.csv";
   const Overlays overlays = asked.overlays ? Overlays::on : Overlays::off;

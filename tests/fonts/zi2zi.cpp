@@ -47,7 +47,7 @@ Series disturbed(Series values, const std::string& name, const PlayedAs& as) {
 // A player's network, as the golden file has it at the start.
 struct GlyphNetwork {
   std::string prefix;  // of its golden names: "G."
-  std::unique_ptr<Module> model;
+  std::unique_ptr<Layer> model;
   Parameters parameters;
   std::unique_ptr<Optimizer> optimizer;
   Window window;

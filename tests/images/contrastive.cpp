@@ -26,22 +26,22 @@ std::vector<MicroBatch> golden_parts(const MicroBatchSizes& split) {
 }
 
 // The layer between a convolution and a linear layer.
-enum class Layer { tanh, dropout, batch_norm };
+enum class Between { tanh, dropout, batch_norm };
 
-WindowOutcome run(const MicroBatchSizes& split, Strategy strategy, Layer layer = Layer::tanh,
+WindowOutcome run(const MicroBatchSizes& split, Strategy strategy, Between layer = Between::tanh,
                   LossWay way = LossWay::walks, Ranks* ranks = nullptr,
                   BatchNormBy batch_norm_by = BatchNormBy::keep) {
   Sequential model;
   // In front of a BatchNorm a bias has no gradient but roundings, which Adam makes large.
   model.add<Conv2d>(1, 4, 3, Conv2dShape{.padding = 1}, InitScheme::kaiming,
-                    layer == Layer::batch_norm ? Bias::none : Bias::learned);
-  if (layer == Layer::tanh) model.add<Tanh>();
-  if (layer == Layer::dropout) model.add<Dropout>(0.5);
-  if (layer == Layer::batch_norm) model.add<BatchNorm>(4);
+                    layer == Between::batch_norm ? Bias::none : Bias::learned);
+  if (layer == Between::tanh) model.add<Tanh>();
+  if (layer == Between::dropout) model.add<Dropout>(0.5);
+  if (layer == Between::batch_norm) model.add<BatchNorm>(4);
   model.add<Flatten>();
   model.add<Linear>(100, 6);
   Parameters parameters = place(model, DType::f64, test_device(), 3, gradient_storage(strategy));
-  if (layer == Layer::tanh)
+  if (layer == Between::tanh)
     for (const auto& entry : parameters.entries())
       entry.tensor.copy_from(as_f64(golden().at("init." + entry.name), test_device()));
   const auto optimizer = adam(parameters, {});
@@ -49,7 +49,8 @@ WindowOutcome run(const MicroBatchSizes& split, Strategy strategy, Layer layer =
                 {.effective_batch_size = golden_window_size, .strategy = strategy, .ranks = ranks});
   const auto parts = share_of(ranks, golden_parts(split));
   const ObjectivePtr objective = contrastive();
-  const auto over = layer == Layer::batch_norm ? BatchNormOver::window : BatchNormOver::micro_batch;
+  const auto over =
+      layer == Between::batch_norm ? BatchNormOver::window : BatchNormOver::micro_batch;
   const Player player = player_of(way, model, *objective, window, parts.size(), ranks,
                                   batch_norm_walk(over, batch_norm_by, few_window_passes, ranks));
   return take_steps(player, parts, golden_steps);
@@ -57,7 +58,7 @@ WindowOutcome run(const MicroBatchSizes& split, Strategy strategy, Layer layer =
 
 // The largest one of a rank.
 double difference(int count, const MicroBatchSizes& split, Strategy strategy,
-                  const WindowOutcome& expected, Layer layer = Layer::tanh,
+                  const WindowOutcome& expected, Between layer = Between::tanh,
                   LossWay way = LossWay::walks) {
   std::vector<WindowOutcome> found(static_cast<size_t>(count));
   run_ranks(count, [&](Ranks& ranks) {
@@ -79,8 +80,8 @@ TEST_CASE("a contrastive loss is PyTorch's over the whole window, for every spli
       INFO(split.size() << " micro-batches, strategy " << int(strategy));
       REQUIRE(difference(run(split, strategy), expected) <= 1e-12);
     }
-  REQUIRE(difference(run({5, 4, 3}, Strategy::fused, Layer::tanh, LossWay::unweighted), expected) >
-          1e-4);
+  REQUIRE(difference(run({5, 4, 3}, Strategy::fused, Between::tanh, LossWay::unweighted),
+                     expected) > 1e-4);
 }
 
 TEST_CASE("a contrastive loss is of the whole window of all ranks", "[ranks][golden]") {
@@ -94,8 +95,8 @@ TEST_CASE("a contrastive loss is of the whole window of all ranks", "[ranks][gol
         REQUIRE(difference(count, split, strategy, expected) <= 1e-12);
       }
   for (const LossWay way : {LossWay::each_rank, LossWay::unweighted})
-    REQUIRE(difference(2, {5, 4, 3}, Strategy::fused, expected, Layer::tanh, way) > 1e-4);
-  for (const Layer layer : {Layer::dropout, Layer::batch_norm}) {
+    REQUIRE(difference(2, {5, 4, 3}, Strategy::fused, expected, Between::tanh, way) > 1e-4);
+  for (const Between layer : {Between::dropout, Between::batch_norm}) {
     const WindowOutcome at_once = run({12}, Strategy::fused, layer, LossWay::at_once);
     REQUIRE(difference(2, {5, 4, 3}, Strategy::fused, at_once, layer) <= 1e-12);
     REQUIRE(difference(3, {6, 6}, Strategy::fused, at_once, layer) <= 1e-12);
@@ -103,17 +104,17 @@ TEST_CASE("a contrastive loss is of the whole window of all ranks", "[ranks][gol
 }
 
 TEST_CASE("both walks of a contrastive window have the same masks and statistics", "[golden]") {
-  for (const Layer layer : {Layer::dropout, Layer::batch_norm}) {
+  for (const Between layer : {Between::dropout, Between::batch_norm}) {
     const WindowOutcome expected = run({12}, Strategy::fused, layer, LossWay::at_once);
     REQUIRE(difference(run({12}, Strategy::fused, layer), expected) <= 1e-12);
     REQUIRE(difference(run({5, 4, 3}, Strategy::fused, layer), expected) <= 1e-12);
-    if (layer == Layer::batch_norm)
+    if (layer == Between::batch_norm)
       REQUIRE(difference(run({5, 4, 3}, Strategy::fused, layer, LossWay::walks, nullptr,
                              BatchNormBy::walk),
                          expected) <= 1e-12);
   }
-  const WindowOutcome expected = run({12}, Strategy::fused, Layer::dropout, LossWay::at_once);
-  REQUIRE(difference(run({12}, Strategy::fused, Layer::dropout, LossWay::other_masks), expected) >
+  const WindowOutcome expected = run({12}, Strategy::fused, Between::dropout, LossWay::at_once);
+  REQUIRE(difference(run({12}, Strategy::fused, Between::dropout, LossWay::other_masks), expected) >
           1e-4);
 }
 

@@ -29,10 +29,10 @@ uint64_t hash(const Dataset& data) {
 }
 
 // Weights of a layer, uniform in +-1/sqrt(I), trained by plain gradient descent.
-struct Layer {
+struct Dense {
   Tensor w, b;
 
-  Layer(int64_t O, int64_t I, uint64_t seed) {
+  Dense(int64_t O, int64_t I, uint64_t seed) {
     RandomStream random(seed);
     const float bound = 1 / std::sqrt(static_cast<float>(I));
     std::vector<float> values(static_cast<size_t>(O * I));
@@ -50,16 +50,16 @@ struct Layer {
   }
 };
 
-Tensor forward(const std::vector<Layer>& layers, const Tensor& images) {
+Tensor forward(const std::vector<Dense>& layers, const Tensor& images) {
   Tensor x = images.reshape({images.size(0), 784});
-  for (const Layer& layer : layers)
+  for (const Dense& layer : layers)
     x = linear(x, layer.w, layer.b, &layer == &layers.back() ? Activation::none : Activation::relu);
   return x;
 }
 
 // Test accuracy after training for some epochs; on one thread, because on a busy machine barriers
 // cost many times the arithmetic.
-double accuracy(std::vector<Layer> layers, int64_t epochs, float lr) {
+double accuracy(std::vector<Dense> layers, int64_t epochs, float lr) {
   const int threads = thread_count();
   set_thread_count(1);
   const Dataset train = make_digits(Split::train), test = make_digits(Split::test);
@@ -68,7 +68,7 @@ double accuracy(std::vector<Layer> layers, int64_t epochs, float lr) {
     loader.start_epoch(epoch);
     while (const MicroBatch* batch = loader.next()) {
       backward(cross_entropy(forward(layers, (*batch)["images"]), (*batch)["labels"]));
-      for (Layer& layer : layers) layer.step(lr);
+      for (Dense& layer : layers) layer.step(lr);
     }
   }
   const NoGrad no_grad;
@@ -119,11 +119,11 @@ TEST_CASE("the built-in digits are balanced and use the range of a byte", "[data
 // Trained to the end (60 epochs of Adam) a linear model reaches 89 %, mlp after 10 epochs 96 %.
 TEST_CASE("a linear model cannot solve the built-in digits, a hidden layer helps", "[data]") {
   if (sanitized()) return;  // twenty epochs, of which the release build knows the end
-  const double linear_model = accuracy({Layer(10, 784, 1)}, 10, 0.02f);
+  const double linear_model = accuracy({Dense(10, 784, 1)}, 10, 0.02f);
   INFO("linear " << linear_model);
   REQUIRE(linear_model > 0.75);
   REQUIRE(linear_model < 0.95);
-  const double mlp = accuracy({Layer(128, 784, 1), Layer(10, 128, 2)}, 10, 0.1f);
+  const double mlp = accuracy({Dense(128, 784, 1), Dense(10, 128, 2)}, 10, 0.1f);
   INFO("mlp " << mlp);
   REQUIRE(mlp > linear_model + 0.03);
 }

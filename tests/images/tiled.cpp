@@ -31,7 +31,7 @@ Tensor uneven_images(const Shape& shape) {
   return Tensor::from(values, shape, test_device());
 }
 
-std::vector<double> answer(const Module& model, const Tensor& images) {
+std::vector<double> answer(const Layer& model, const Tensor& images) {
   const NoGrad no_grad;
   return to_doubles(model(images, Pass::eval()));
 }
@@ -88,7 +88,7 @@ TEST_CASE("a U-Net in tiles answers in float32 and takes little memory", "[model
   const Parameters parameters = place(unet, DType::f32, test_device(), 6);
   const int64_t side = on_runner() ? 80 : 200;
   const Tensor x = uneven_images<float>({1, 3, side, side + 10});
-  const auto peak_of = [&](const Module& model, std::vector<double>& y) {
+  const auto peak_of = [&](const Layer& model, std::vector<double>& y) {
     const size_t before = ledger(test_device()).current().total();
     ledger(test_device()).reset_peak();
     y = answer(model, x);

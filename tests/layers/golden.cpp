@@ -25,7 +25,7 @@ Golden read_golden(const std::string& net) {
   return {tensors.begin(), tensors.end()};
 }
 
-std::unique_ptr<Module> make_net(const std::string& net) {
+std::unique_ptr<Layer> make_net(const std::string& net) {
   static constexpr std::array<int64_t, 2> channels{8, 8};
   if (net == "resnet") return make_resnet(channels, 1, NormKind::group);
   if (net.starts_with("unet")) return std::make_unique<UNet>(channels);

@@ -166,7 +166,7 @@ struct Problem {
   std::string loss;
   Tensor x, target;
 
-  Problem(const Configuration& configuration, const Module& model, Generator& generator)
+  Problem(const Configuration& configuration, const Layer& model, Generator& generator)
       : loss(configuration.json["loss"]) {
     Numbers sizes = configuration.json["shape"];
     const Numbers micro_batches = configuration.json["micro_batches"];

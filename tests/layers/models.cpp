@@ -28,7 +28,7 @@ using Split = std::vector<int64_t>;
 constexpr int64_t N = 8, image = 8;
 constexpr std::array<int64_t, 2> channels{8, 16};
 
-std::unique_ptr<Module> small(ModelKind kind) {
+std::unique_ptr<Layer> small(ModelKind kind) {
   if (kind == ModelKind::unet) return std::make_unique<UNet>(channels);
   return make_resnet(channels, 1, kind == ModelKind::resnet_bn ? NormKind::batch : NormKind::group);
 }
@@ -53,7 +53,7 @@ Samples random_samples(ModelKind kind) {
 }
 
 struct Learner {
-  std::unique_ptr<Module> model;
+  std::unique_ptr<Layer> model;
   Samples samples;
   Parameters parameters;
 
@@ -92,7 +92,7 @@ double slope_along(const Learner& learner, const Tensor& parameter,
   return slope;
 }
 
-std::vector<std::string> names_of(Module& model) {
+std::vector<std::string> names_of(Layer& model) {
   std::vector<std::string> names;
   model.visit_parameters([&](const std::string& name, const Parameter&) { names.push_back(name); });
   return names;
@@ -363,16 +363,16 @@ TEST_CASE("the score of masks is over all pixels, whatever the micro-batch", "[m
 namespace {
 
 // A module whose constructor declares what it is told to.
-struct Declaring : Module {
+struct Declaring : Layer {
   explicit Declaring(const std::function<void(Declaring&)>& say) { say(*this); }
-  using Module::declare;
+  using Layer::declare;
   Tensor forward(Tensor x, const Pass&) const override { return x; }
   std::string describe() const override { return "declaring"; }
   Linear one{2, 3}, other{2, 3};
   Parameter bias{{3}, {}, {}};
 };
 
-void place_module(Module& module) { place(module, DType::f32, Device::cpu, 1); }
+void place_module(Layer& module) { place(module, DType::f32, Device::cpu, 1); }
 
 }  // namespace
 
@@ -402,7 +402,7 @@ TEST_CASE("null is no layer and no model", "[models]") {
   options.batches = {.micro = 2, .effective = 4};
   const Dataset data = make_digits(accrue::Split::train, {.train_size = 8, .test_size = 4});
   REQUIRE_ERROR(Training(options, data, Device::cpu), "have no model: expected a function");
-  options.model = [] { return std::unique_ptr<Module>(); };
+  options.model = [] { return std::unique_ptr<Layer>(); };
   REQUIRE_ERROR(Training(options, data, Device::cpu), "returned null: expected a module");
 }
 

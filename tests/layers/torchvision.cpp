@@ -49,7 +49,7 @@ std::vector<double> initial_values(int64_t stream, const std::string& name, cons
 }
 
 struct TorchvisionNet {
-  std::unique_ptr<Module> model;
+  std::unique_ptr<Layer> model;
   Parameters parameters;
 
   TorchvisionNet(ModelKind kind, DType dtype, const std::vector<std::string>& freeze = {})

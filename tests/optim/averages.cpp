@@ -24,7 +24,7 @@ Batch random_batch(int64_t step) {
 }
 
 struct Learner {
-  std::unique_ptr<Module> model = make_mlp(sizes);
+  std::unique_ptr<Layer> model = make_mlp(sizes);
   Parameters parameters;
   std::unique_ptr<Optimizer> optimizer;
   Window window;

@@ -18,7 +18,7 @@ constexpr int64_t N = 6, classes = 3;
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
 
 struct Learner {
-  std::unique_ptr<Module> model;
+  std::unique_ptr<Layer> model;
   Parameters parameters;
   std::unique_ptr<Optimizer> optimizer;
   Window window;

@@ -7,7 +7,7 @@
 
 namespace accrue::test {
 
-Player player_of(LossWay way, const Module& model, const Objective& objective, Window& window,
+Player player_of(LossWay way, const Layer& model, const Objective& objective, Window& window,
                  size_t parts, Ranks* ranks, const MakeWalk& each) {
   auto answer = [&model, &objective, way, parts, answered = size_t{0}](const Samples& samples,
                                                                        Pass pass) mutable {

@@ -14,7 +14,7 @@ enum class LossWay { walks, at_once, unweighted, other_masks, each_rank };
 
 // A player that steps the model by it, and goes through a window, at each walk, as `each` says.
 // `parts` is how many micro-batches a walk has; the model and the objective must outlive it.
-Player player_of(LossWay way, const Module& model, const Objective& objective, Window& window,
+Player player_of(LossWay way, const Layer& model, const Objective& objective, Window& window,
                  size_t parts, Ranks* ranks, const MakeWalk& each = nullptr);
 // Takes so many steps, each an epoch of its own.
 WindowOutcome take_steps(const Player& player, const std::vector<MicroBatch>& parts, int steps);

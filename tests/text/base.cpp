@@ -111,7 +111,7 @@ void draw_adapters(const Parameters& parameters) {
 }
 
 // The weights of a model without a base, from the file.
-void widen_weights(Module& model, const std::filesystem::path& path) {
+void widen_weights(Layer& model, const std::filesystem::path& path) {
   const GgufFile file(path);
   model.visit_parameters([&](const std::string& name, Parameter& p) {
     if (is_of_adapter(name)) return;
@@ -152,7 +152,7 @@ Values rounded_to(DType type, const Values& values) {
   return result;
 }
 
-Values loss_and_gradients(const Module& model, const Parameters& parameters, const Pass& pass) {
+Values loss_and_gradients(const Layer& model, const Parameters& parameters, const Pass& pass) {
   for (const auto& entry : parameters.entries()) zero_grad(entry.tensor);
   const Samples samples = rows_of_text();
   const Tensor loss = language_modeling()->answer(model, samples, pass);

@@ -316,7 +316,7 @@ TEST_CASE("a model with merged adapters computes the same", "[golden]") {
     TextLearner learner(name, {});
     const auto plain = make_text_model(small_model(name));
     const Parameters parameters = place(*plain, DType::f64, test_device(), 0);
-    const auto loss_of = [](const Module& model) {
+    const auto loss_of = [](const Layer& model) {
       return to_doubles(language_modeling()->answer(model, text_samples(), Pass::eval()))[0];
     };
     const double before = loss_of(*learner.model);

@@ -402,7 +402,7 @@ TEST_CASE("a plan for cuda says what a window offloads to the host", "[plan]") {
 namespace {
 
 // One norm twice in a forward.
-struct Twice : Module {
+struct Twice : Layer {
   Twice() : norm_(2) {
     declare("norm", norm_);
     declare("head", head_);

@@ -312,7 +312,7 @@ void compare(const Task& task, TrainingOptions options) {
 Score score_of(const Task& task, int64_t micro, Ranks* ranks = nullptr, int64_t piece = 0) {
   const ModelFactory& factory =
       task.options.players.empty() ? task.options.model : task.options.players.back().model;
-  const std::unique_ptr<Module> model = factory();
+  const std::unique_ptr<Layer> model = factory();
   const Parameters parameters = place(*model, DType::f64, test_device(), 3);
   const Dataset data = place_data(task.data, test_device()).test;
   return evaluate(*model, *task.options.objective, data, micro, DType::f64, test_device(), ranks,

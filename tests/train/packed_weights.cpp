@@ -16,7 +16,7 @@ namespace {
 
 // The last convolution has enough weights for its 7x7 pixels that keeping them pays at
 // micro-batch 1.
-std::unique_ptr<Module> wide_net() {
+std::unique_ptr<Layer> wide_net() {
   auto net = std::make_unique<Sequential>();
   net->add<Conv2d>(1, 16, 4, Conv2dShape{.stride = 4});
   net->add<Conv2d>(16, 144, 3, Conv2dShape{.padding = 1});

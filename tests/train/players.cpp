@@ -51,7 +51,7 @@ struct Drawing : Objective {
   }
 };
 
-std::unique_ptr<Module> make_artist() {
+std::unique_ptr<Layer> make_artist() {
   auto model = std::make_unique<Sequential>();
   model->add<Conv2d>(1, 4, 3, Conv2dShape{.padding = 1});
   model->add<BatchNorm>(4);
@@ -61,7 +61,7 @@ std::unique_ptr<Module> make_artist() {
   return model;
 }
 
-std::unique_ptr<Module> make_critic() {
+std::unique_ptr<Layer> make_critic() {
   auto model = std::make_unique<Sequential>();
   model->add<Conv2d>(1, 3, 3, Conv2dShape{.padding = 1});
   model->add<BatchNorm>(3);
