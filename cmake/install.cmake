@@ -27,33 +27,30 @@ install(TARGETS ${libraries} accrue_all EXPORT accrueTargets
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT accrueTargets NAMESPACE accrue:: DESTINATION ${package_dir} COMPONENT development)
 
-# Headers that only accrue's own sources use. Their declarations may differ with the flags that
-# those are compiled with.
-set(ACCRUE_PRIVATE_HEADERS added_tokens.h bpe.h bpe_reader.h byte_alphabet.h merges.h regex.h regex_syntax.h utf8.h word_cache.h word_splitter.h
-    host_blocks.h joined_moments.h byte_stream.h lines.h attention_blocks.h attention_backward.h attention_forward.h drawing.h mask_colours.h descriptor.h tensor_core_attention.h memory_comparison.h page.h runs.h window_timeline.h bf16_pair.h dot_gemm.h gemm_bf16.h gemm_block.h strict_json.h json_values.h chats.h chat_template.h tokenizer_json.h
-    indirect_gemm.h winograd.h winograd_points.h winograd_transforms.h conv_cudnn.h conv_frames.h conv_tiling.h json.h profile_json.h trace_events.h event_file.h onnx_graph.h onnx_trace.h histogram.h filter.h postscript.h potrace.h
-    *_formulas.h *_kernels.h ladder)
-set(not_installed ${ACCRUE_PRIVATE_HEADERS})
-set(kinds PATTERN "*.h")
+# An op of one's own draws random numbers, and runs on a GPU.
+set(ACCRUE_MORE_HEADERS core/random.h)
 if(ACCRUE_CUDA)
-  list(APPEND kinds PATTERN "*.cuh")
-else()
-  list(APPEND not_installed cuda_context.h graph_queue.h)
+  list(APPEND ACCRUE_MORE_HEADERS core/cuda.h core/launch.cuh)
 endif()
-list(TRANSFORM not_installed REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
-set(include_dir ${CMAKE_INSTALL_INCLUDEDIR}/accrue)
-install(DIRECTORY ${parts} accrue/ DESTINATION ${include_dir} COMPONENT development
-        FILES_MATCHING ${kinds} ${not_installed})
+include(cmake/public_headers.cmake)
+find_public_headers(ACCRUE_PUBLIC_HEADERS ${PROJECT_SOURCE_DIR} ${ACCRUE_MORE_HEADERS})
 # Sources include "core/tensor.h". Installed headers include <accrue/core/tensor.h>, lest they find
-# another project's core/.
-install(CODE "set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${include_dir}\")" COMPONENT development)
+# another project's core/. They are looked up anew, because they may have changed since.
+install(CODE "
+  include(\"${PROJECT_SOURCE_DIR}/cmake/public_headers.cmake\")
+  set(root \"${PROJECT_SOURCE_DIR}\")
+  set(written \"${PROJECT_BINARY_DIR}/include/accrue\")
+  set(include_dir \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}\")
+  find_public_headers(headers \${root} ${ACCRUE_MORE_HEADERS})" COMPONENT development)
 install(CODE [[
-  file(GLOB_RECURSE headers "${folder}/*.h" "${folder}/*.cuh")
+  file(REMOVE_RECURSE ${written})
   foreach(header IN LISTS headers)
-    file(READ "${header}" text)
-    string(REGEX REPLACE "#include \"([^\"]+)\"" "#include <accrue/\\1>" text "${text}")
-    file(WRITE "${header}" "${text}")
+    file(READ ${root}/${header} text)
+    string(REGEX REPLACE "#include \"(accrue/)?([^\"]+)\"" "#include <accrue/\\2>" text "${text}")
+    string(REGEX REPLACE "^accrue/" "" header ${header})
+    file(WRITE ${written}/${header} "${text}")
   endforeach()
+  file(INSTALL ${written} DESTINATION ${include_dir})
 ]] COMPONENT development)
 
 configure_package_config_file(packaging/accrueConfig.cmake.in accrueConfig.cmake

@@ -35,7 +35,7 @@ MAY_USE = {
     "train": BELOW,
     **{domain: {*BELOW, domain} for domain in DOMAINS},
     "report": {"core", "data", "train", "report"},
-    "accrue": {*LIBRARY},
+    "accrue": {*LIBRARY, "accrue"},
     "accumulate": {"core", "kernels", "optim", "accumulate"},
     "apps": {*PARTS, "apps"},
     "python": {*PARTS, "apps", "python"},

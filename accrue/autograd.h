@@ -1,0 +1,5 @@
+#pragma once
+
+// Differentiation: leaves, backward(), recompute().
+
+#include "core/autograd.h"

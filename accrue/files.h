@@ -1,0 +1,6 @@
+#pragma once
+
+// Files of tensors and of weights.
+
+#include "data/safetensors.h"
+#include "train/weights.h"

@@ -1,0 +1,5 @@
+#pragma once
+
+// Networks that train each other.
+
+#include "train/game.h"

@@ -1,0 +1,5 @@
+#pragma once
+
+// Initial values.
+
+#include "layers/init.h"

@@ -1,0 +1,6 @@
+#pragma once
+
+// Whole networks by name.
+
+#include "layers/models.h"
+#include "layers/unet.h"

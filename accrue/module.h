@@ -1,0 +1,6 @@
+#pragma once
+
+// Modules and where their parameters lie.
+
+#include "core/parameters.h"
+#include "layers/module.h"

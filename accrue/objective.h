@@ -1,0 +1,6 @@
+#pragma once
+
+// What a training is for, and its score.
+
+#include "train/objective.h"
+#include "train/score.h"

@@ -1,0 +1,5 @@
+#pragma once
+
+// ONNX files.
+
+#include "train/onnx/onnx.h"

@@ -1,0 +1,22 @@
+#pragma once
+
+// Differentiable ops.
+
+#include "kernels/arithmetic.h"
+#include "kernels/causal_attention.h"
+#include "kernels/concat.h"
+#include "kernels/conv2d.h"
+#include "kernels/conv_transpose2d.h"
+#include "kernels/crop_or_pad.h"
+#include "kernels/dropout.h"
+#include "kernels/embedding.h"
+#include "kernels/linear.h"
+#include "kernels/norm.h"
+#include "kernels/one_hot.h"
+#include "kernels/pixel_shuffle.h"
+#include "kernels/pointwise.h"
+#include "kernels/pool.h"
+#include "kernels/scale_add.h"
+#include "kernels/self_attention.h"
+#include "kernels/spectral_norm.h"
+#include "kernels/upsample.h"
