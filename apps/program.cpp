@@ -101,7 +101,7 @@ void report_runs(const std::vector<std::string>& directories, const std::string&
 
 void add_report_command(CommandLine& line, Asked& asked) {
   Settings settings = Settings().group("Output").add(
-      asked.page, {"output", Decides::no_result, "The page", "FILE.html"});
+      asked.page, {"output", Decides::no_result, "The page", writes("FILE.html", Path::text)});
   line.add(line.program(),
            {.name = "report",
             .description = "Compare runs in one web page",

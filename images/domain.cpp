@@ -160,7 +160,7 @@ Settings Images::settings(TrainingOptions&) {
       .add(data_dir, {.name = "data-dir",
                       .decides = Decides::no_result,
                       .help = "Where mnist and fashion are looked for first",
-                      .takes = "DIR",
+                      .takes = reads("DIR"),
                       .data = "--data mnist or fashion"});
   return s;
 }

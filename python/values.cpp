@@ -66,10 +66,7 @@ std::string text_of_choice(const Setting& setting, nb::handle value) {
   return text_of(value);
 }
 
-bool is_path(const Setting& setting) {
-  const std::string& takes = setting.about.takes;
-  return takes.find("FILE") != takes.npos || takes.find("DIR") != takes.npos;
-}
+bool is_path(const Setting& setting) { return setting.about.takes.path != Path::none; }
 
 // "N|HxW", "64MiB"
 bool may_be_number(const Setting& setting) {

@@ -83,7 +83,7 @@ Settings settings_of_base(std::string& base, std::optional<int>& bits) {
                   .decides = Decides::no_result,  // what it holds does: Text::identity()
                   .help = "Take the model and its weights from there: they are fixed, beside "
                           "adapters (--lora), and a GGUF file's stay in its 4, 8 or 16 bits",
-                  .takes = "FILE.gguf|FILE.safetensors",
+                  .takes = reads("FILE.gguf|FILE.safetensors"),
                   .acts_with = with_text,
                   .saved = Saved::with_weights})
       .add(bits, numbers_of_bits,
@@ -264,7 +264,7 @@ Settings Text::settings(TrainingOptions& o) {
             .decides = Decides::no_result,  // the tokens identify the data
             .help = "Of texts in JSON lines: bytes, a tokenizer.json or a directory with a "
                     "tokenizer",
-            .takes = "FILE|DIR",
+            .takes = reads("FILE|DIR"),
             .unset = "the model's, or bytes",
             .acts_with = {{"model", text_model_names()}},
             .data = "a file of JSON lines"});

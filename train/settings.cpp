@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <memory>
@@ -341,6 +342,13 @@ Settings Settings::settled(const std::string& name) const {
 
 Settings& Settings::push(Setting setting) {
   setting.group = group_;
+  const Takes& takes = setting.about.takes;
+  const bool names_path = std::ranges::any_of(
+      std::array{"FILE", "DIR", "FONT"}, [&](auto word) { return takes.find(word) != takes.npos; });
+  check(
+      names_path == (takes.path != Path::none),
+      "the setting {} takes {}: expected reads(...) or writes(...) of a path, and of nothing else",
+      setting.about.name, takes);
   all_.push_back(std::move(setting));
   return *this;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace accrue {
@@ -63,11 +64,33 @@ struct ActsWith {
 // The machines and processes on which a setting has an effect.
 enum class ActsOn { everything, cpu, gpu, several_processes };
 
+// The path that a setting's value is, if it is one, so that no output replaces an input or another
+// output.
+enum class Path {
+  none,
+  input,      // a file or a directory that is read
+  file,       // an output, of a kind that no data set is made of
+  text,       // likewise, and "-" is standard output
+  image,      // an output that would be taken for a sample in a data set's folder
+  directory,  // of many files that are written
+  answers     // a directory of images and tables that are written
+};
+constexpr bool is_output(Path path) { return path != Path::none && path != Path::input; }
+
+// How people are told what a setting takes: "FILE"; if empty, the field's type and range say it.
+struct Takes : std::string {
+  Takes(const char* text) : std::string(text) {}
+  Takes(std::string text = {}, Path as = Path::none) : std::string(std::move(text)), path(as) {}
+  Path path = Path::none;
+};
+inline Takes reads(std::string text) { return {std::move(text), Path::input}; }
+inline Takes writes(std::string text, Path path = Path::file) { return {std::move(text), path}; }
+
 struct About {
   std::string name;  // "clip-norm"
   Decides decides;
   std::string help;
-  std::string takes{};                    // "FILE"; if empty, the field's type and range say it
+  Takes takes{};
   std::string unset{};                    // the effect of not setting it: "0.999; for lion 0.99"
   Range range{};                          // of a number
   std::map<std::string, double> words{};  // that stand for a number: {"auto", ...}

@@ -250,7 +250,8 @@ inline Settings settings_of(TrainingOptions& o) {
   s.group("Checkpoints")
       .add(o.checkpoints.directory,
            {"checkpoint-dir", no_result,
-            "Write checkpoints there, also at the end and when interrupted", "DIR"})
+            "Write checkpoints there, also at the end and when interrupted",
+            writes("DIR", Path::directory)})
       .add(o.checkpoints.every, {.name = "checkpoint-every",
                                  .decides = no_result,
                                  .help = "Optimizer steps between two",

@@ -95,7 +95,7 @@ Settings settings_of(BenchKernelsOptions& bench, Options& options) {
                            .decides = no_result,
                            .help = "How long to measure",
                            .range = positive})
-      .add(options.json, {"json", no_result, "Write the figures", "FILE"});
+      .add(options.json, {"json", no_result, "Write the figures", writes("FILE", Path::text)});
   return s;
 }
 

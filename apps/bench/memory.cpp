@@ -194,10 +194,10 @@ Settings settings_of(BenchMemoryOptions& bench, Options& options) {
                           .decides = no_result,
                           .help = "Runs of each row, in turns; times are medians",
                           .range = positive})
-      .add(bench.csv, {"csv", no_result, "Write the table", "FILE"})
-      .add(options.json, {"json", no_result, "Write the table", "FILE"})
-      .add(bench.report,
-           {"report", no_result, "Write charts and tables as one web page", "FILE.html"});
+      .add(bench.csv, {"csv", no_result, "Write the table", writes("FILE", Path::text)})
+      .add(options.json, {"json", no_result, "Write the table", writes("FILE", Path::text)})
+      .add(bench.report, {"report", no_result, "Write charts and tables as one web page",
+                          writes("FILE.html", Path::text)});
   return s;
 }
 

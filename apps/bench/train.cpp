@@ -104,7 +104,7 @@ Settings settings_of(BenchTrainOptions& bench, Options& options) {
                 {"profile", no_result,
                  "Then run windows for as long again with every kernel timed, without CUDA graphs, "
                  "and show a table by phase and op"})
-      .add(options.json, {"json", no_result, "Write the figures", "FILE"});
+      .add(options.json, {"json", no_result, "Write the figures", writes("FILE", Path::text)});
   return s;
 }
 

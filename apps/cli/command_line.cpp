@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 
 #include "apps/cli/declare.h"
 #include "apps/cli/load_data.h"
@@ -16,8 +15,7 @@ namespace {
 
 // Lets an option that was given "-" write to standard output.
 void write_to_standard_output(const Setting& setting) {
-  constexpr std::array texts{"json", "csv", "output", "report", "memory-trace", "profile"};
-  check(std::ranges::find(texts, setting.about.name) != texts.end(),
+  check(setting.about.takes.path == Path::text,
         "--{} -: expected the name of a file or directory, for standard output takes text alone",
         setting.about.name);
   reserve_standard_output();

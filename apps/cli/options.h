@@ -157,7 +157,7 @@ inline Settings settings_of(Options& o) {
            {"data", result,
             "mnist, fashion, digits, shapes and strokes (built in), or a directory: of images with "
             "a folder for each class, images/ and masks/, CIFAR-10's or IDX files, or glyphs",
-            "NAME|DIR", default_data(o)})
+            reads("NAME|DIR"), default_data(o)})
       .add(o.image_size,
            {"image-size", no_result,
             "Height and width that the images of a folder are brought to, or of the built-in "
@@ -195,7 +195,7 @@ inline Settings settings_of(Options& o) {
            {"init", no_result,
             "Start from these weights instead; a run that goes on from a checkpoint does not "
             "read them",
-            "FILE.safetensors"})
+            reads("FILE.safetensors")})
       .add_flag(
           o.new_head, true,
           {.name = "new-head",
@@ -251,12 +251,12 @@ inline Settings settings_of(Options& o) {
             .acts_on = ActsOn::several_processes});
   s.group("Output")
       .add(o.save, {"save", no_result, "Write the weights at the end; PyTorch's names and layout",
-                    "FILE.safetensors"})
-      .add(o.json,
-           {"json", no_result, "Write a JSON line per optimizer step, and the test score", "FILE"})
-      .add(o.log_dir,
-           {"log-dir", no_result,
-            "Keep the run's log there: TensorBoard's files, metrics.jsonl, summary.json", "DIR"})
+                    writes("FILE.safetensors")})
+      .add(o.json, {"json", no_result, "Write a JSON line per optimizer step, and the test score",
+                    writes("FILE", Path::text)})
+      .add(o.log_dir, {"log-dir", no_result,
+                       "Keep the run's log there: TensorBoard's files, metrics.jsonl, summary.json",
+                       writes("DIR", Path::directory)})
       .add(o.log_histograms,
            {.name = "log-histograms",
             .decides = no_result,
@@ -274,7 +274,8 @@ inline Settings settings_of(Options& o) {
       .append(of_domains("Output"))
       .add(o.memory_trace,
            {"memory-trace", no_result,
-            "Record every allocation of the first windows, as Chrome's trace events", "FILE.json"})
+            "Record every allocation of the first windows, as Chrome's trace events",
+            writes("FILE.json", Path::text)})
       .add(o.memory_trace_windows, {.name = "memory-trace-windows",
                                     .decides = no_result,
                                     .help = "How many windows",
@@ -284,7 +285,7 @@ inline Settings settings_of(Options& o) {
            {"profile", no_result,
             "Time every kernel: a table by phase and op, and there the first windows as Chrome's "
             "trace events; without CUDA graphs",
-            "FILE.json"})
+            writes("FILE.json", Path::text)})
       .add(o.profile_windows,
            {.name = "profile-windows",
             .decides = no_result,

@@ -115,23 +115,6 @@ fs::path without_face(const std::string& font) {
   return fs::exists(font, ignored) ? font : font.substr(0, font.rfind('#'));
 }
 
-std::optional<Paths::Output> output_of(const About& about) {
-  using Output = Paths::Output;
-  static const std::map<std::string, Output> outputs{
-      {"save", Output::file},         {"json", Output::file},
-      {"csv", Output::file},          {"output", Output::file},
-      {"report", Output::file},       {"memory-trace", Output::file},
-      {"profile", Output::file},      {"sheet", Output::image},
-      {"log-dir", Output::directory}, {"checkpoint-dir", Output::directory},
-  };
-  if (about.name == "out")
-    return about.takes == "DIR"        ? Output::answers
-           : about.takes == "FILE.png" ? Output::image
-                                       : Output::file;
-  const auto found = outputs.find(about.name);
-  return found == outputs.end() ? std::nullopt : std::optional(found->second);
-}
-
 // Files by which `report` knows a run.
 void read_runs(Paths& paths, const std::vector<std::string>& directories) {
   for (const std::string& directory : directories)
@@ -151,7 +134,7 @@ void Paths::read(std::string what, const fs::path& path) {
   if (!path.empty() && fs::exists(path, ignored)) inputs_.push_back({std::move(what), path});
 }
 
-void Paths::write(std::string what, const fs::path& path, Output kind) {
+void Paths::write(std::string what, const fs::path& path, Path kind) {
   if (!path.empty()) outputs_.push_back({std::move(what), path, kind});
 }
 
@@ -162,7 +145,7 @@ void Paths::refuse_overwriting() const {
 
 void Paths::check_each_other() const {
   const auto is_file = [](const Named& output) {
-    return output.kind == Output::file || output.kind == Output::image;
+    return output.kind != Path::directory && output.kind != Path::answers;
   };
   for (const Named& a : outputs_)
     for (const Named& b : outputs_) {
@@ -183,7 +166,7 @@ void Paths::check_inputs() const {
   std::error_code ignored;
   for (const Named& output : outputs_)
     for (const Named& input : inputs_) {
-      const bool becomes_data = output.kind == Output::image || output.kind == Output::answers;
+      const bool becomes_data = output.kind == Path::image || output.kind == Path::answers;
       check(!becomes_data || !fs::is_directory(input.path, ignored) ||
                 within(input.path, output.path).empty(),
             "{} lies in the folder {}, and would be taken for a part of the data: expected a path "
@@ -239,11 +222,10 @@ void add_paths(Paths& paths, const Settings& settings, const Domains& domains) {
     const About& about = setting.about;
     const std::string value = setting.text(), what = fmt::format("--{} {}", about.name, value);
     if (setting.is_flag || value.empty()) continue;
-    if (const auto kind = output_of(about)) {
+    if (is_output(about.takes.path)) {
       if (value == "-") ++standard_outputs;
-      else paths.write(what, value, *kind);
-    } else if (about.takes.find("FILE") != about.takes.npos || about.takes == "FONT" ||
-               about.takes.find("DIR") != about.takes.npos) {
+      else paths.write(what, value, about.takes.path);
+    } else if (about.takes.path == Path::input) {
       if (about.name == "data" && std::ranges::find(known, value) != known.end()) {
         const auto files = domains.of_data(value).directory_of(value);
         if (files) paths.read(what, *files);
@@ -263,8 +245,7 @@ void add_paths(Paths& paths, const Settings& settings, const Domains& domains) {
         standard_outputs);
   if (settings.has("ema") && settings.has("save") && !settings.at("ema").text().empty())
     if (const std::string save = settings.at("save").text(); !save.empty())
-      paths.write(fmt::format("the average of --save {}", save), average_path(save),
-                  Paths::Output::file);
+      paths.write(fmt::format("the average of --save {}", save), average_path(save), Path::file);
 }
 
 Paths paths_of_arguments(const CLI::App& command) {

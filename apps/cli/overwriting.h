@@ -22,13 +22,7 @@ class Paths {
  public:
   // A file, or a folder with all that is in it; nothing if there is none.
   void read(std::string what, const std::filesystem::path& path);
-  enum class Output {
-    file,       // of a kind that no data set is made of
-    image,      // which would be taken for a sample in a data set's folder
-    directory,  // of many files
-    answers,    // a directory of images and tables
-  };
-  void write(std::string what, const std::filesystem::path& path, Output kind);
+  void write(std::string what, const std::filesystem::path& path, Path kind);
 
   // Throws Error, with both, where an output would replace an input or another output, or would be
   // taken for a part of the data.
@@ -45,7 +39,7 @@ class Paths {
   struct Named {
     std::string what;  // "--save w.safetensors"
     std::filesystem::path path;
-    Output kind = Output::file;
+    Path kind = Path::file;
   };
   void check_each_other() const;
   void check_inputs() const;

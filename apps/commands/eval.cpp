@@ -23,7 +23,7 @@ Settings evaluation_settings(Options& options) {
       .add(options.split, split_names(),
            {"split", no_result,
             "The part of the data to score; of texts the test, unless another is given"})
-      .add(options.json, {"json", no_result, "Write the scores", "FILE"});
+      .add(options.json, {"json", no_result, "Write the scores", writes("FILE", Path::text)});
   return s;
 }
 

@@ -33,8 +33,8 @@ Settings settings_of(OnnxOptions& asked, Options& options) {
   constexpr Decides no_result = Decides::no_result;
   Settings s;
   s.group("Options")
-      .add(options.init, {"weights", no_result, "As train saves them", "FILE.safetensors"})
-      .add(asked.out, {"out", no_result, "The file to write", "FILE.onnx"})
+      .add(options.init, {"weights", no_result, "As train saves them", reads("FILE.safetensors")})
+      .add(asked.out, {"out", no_result, "The file to write", writes("FILE.onnx")})
       .add_flag(asked.bytes, true,
                 {"bytes", no_result,
                  "It takes pixels as bytes and normalises them as the network was trained"})

@@ -111,7 +111,7 @@ Settings settings_of(InfoOptions& asked, Options& options) {
             .help = "On cuda, also time each convolution of a micro-step, until so long is over",
             .takes = "SECONDS",
             .range = {0, 1e6}})
-      .add(options.json, {"json", no_result, "Write all of it", "FILE"});
+      .add(options.json, {"json", no_result, "Write all of it", writes("FILE", Path::text)});
   return s;
 }
 

@@ -199,7 +199,8 @@ Settings settings_of(PlanOptions& asked, Options& options) {
             .help = "Plan for so many ranks of mpirun: the memory is that of the first, which "
                     "needs most",
             .range = {1, 1e6}});
-  s.group("Output").add(options.json, {"json", Decides::no_result, "Write the plan", "FILE"});
+  s.group("Output").add(options.json,
+                        {"json", Decides::no_result, "Write the plan", writes("FILE", Path::text)});
   return s;
 }
 

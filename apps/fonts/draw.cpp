@@ -40,7 +40,7 @@ Settings settings_of(FontDrawOptions& asked, Options& options) {
                                 .decides = no_result,
                                 .help = "Draw with dropout: each seed gives another variation",
                                 .unset = "no dropout"})
-      .add(asked.out, {"out", no_result, "The sheet", "FILE.png"});
+      .add(asked.out, {"out", no_result, "The sheet", writes("FILE.png", Path::image)});
   return s;
 }
 

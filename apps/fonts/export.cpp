@@ -157,13 +157,13 @@ Settings settings_of(FontExportOptions& asked, Options& options) {
   constexpr Decides no_result = Decides::no_result;
   Settings s = drawing_settings(options).without({"data", "image-size"});
   s.group("Font")
-      .add(options.data,
-           {"data", no_result, "The directory of glyphs that the network was trained on", "DIR"})
+      .add(options.data, {"data", no_result,
+                          "The directory of glyphs that the network was trained on", reads("DIR")})
       .add(asked.font,
-           {"font", no_result, "The source font; FILE.ttc#N for a face of several", "FONT"})
+           {"font", no_result, "The source font; FILE.ttc#N for a face of several", reads("FONT")})
       .add(asked.characters,
            {"chars", no_result, "gb2312 (its 6763 hanzi), a file of UTF-8, or the characters",
-            "gb2312|FILE|TEXT"})
+            reads("gb2312|FILE|TEXT")})
       .add(asked.style, {"style", no_result, "The style to draw them in; without --data its number",
                          "NAME|N", "the only one"})
       .add(asked.layout, fonts::glyph_layout_names(),
@@ -171,7 +171,7 @@ Settings settings_of(FontExportOptions& asked, Options& options) {
             "Without --data: how glyphs were placed for the network, as for font prepare"})
       .add(asked.name, {"name", no_result, "The name of the new font's family", "TEXT",
                         "that of the source, and the style's"})
-      .add(asked.out, {"out", no_result, "The font to write", "FILE.ttf"});
+      .add(asked.out, {"out", no_result, "The font to write", writes("FILE.ttf")});
   return s;
 }
 

@@ -11,8 +11,8 @@ Settings drawing_settings(Options& options) {
   const Settings all = settings_of(options);
   Settings s;
   s.group("Options")
-      .add(options.init,
-           {"weights", no_result, "A generator's, as font train saves them", "FILE.safetensors"})
+      .add(options.init, {"weights", no_result, "A generator's, as font train saves them",
+                          reads("FILE.safetensors")})
       .add(options.micro_batch, {.name = "micro-batch",
                                  .decides = no_result,
                                  .help = "Glyphs in memory at a time",

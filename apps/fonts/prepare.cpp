@@ -41,12 +41,13 @@ Settings settings_of(fonts::GlyphPairsOptions& pairs) {
   constexpr Decides result = Decides::result;
   Settings s;
   s.group("Fonts")
-      .add(pairs.source,
-           {"source", result, "The font to draw from; FILE.ttc#N for a face of several", "FONT"})
-      .add(pairs.targets, {"target", result, "The font to learn, or several: a style each", "FONT"})
+      .add(pairs.source, {"source", result,
+                          "The font to draw from; FILE.ttc#N for a face of several", reads("FONT")})
+      .add(pairs.targets,
+           {"target", result, "The font to learn, or several: a style each", reads("FONT")})
       .add(pairs.characters,
            {"chars", result, "gb2312 (its 6763 hanzi), a file of UTF-8, or the characters",
-            "TEXT|FILE"})
+            reads("TEXT|FILE")})
       .add(pairs.limit, {.name = "limit",
                          .decides = result,
                          .help = "Take the first so many that all fonts have",
@@ -58,7 +59,7 @@ Settings settings_of(fonts::GlyphPairsOptions& pairs) {
       .add(pairs.layout, fonts::glyph_layout_names(),
            {"layout", result,
             "bbox: each glyph fills the square; zi2zi: all of one size, as zi2zi placed them"})
-      .add(pairs.out, {"out", result, "The directory to make", "DIR"});
+      .add(pairs.out, {"out", result, "The directory to make", writes("DIR", Path::answers)});
   return s;
 }
 

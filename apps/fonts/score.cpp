@@ -31,7 +31,8 @@ GlyphScore mean_score(const Dataset& data, const std::function<Tensor(const Samp
 
 Settings font_score_settings(Options& options) {
   Settings s = drawing_settings(options);
-  s.group("Options").add(options.json, {"json", Decides::no_result, "Write the scores", "FILE"});
+  s.group("Options").add(
+      options.json, {"json", Decides::no_result, "Write the scores", writes("FILE", Path::text)});
   return s;
 }
 

@@ -82,9 +82,9 @@ Settings settings_of(DataCheckOptions& asked) {
                             .help = "The part that is for the test, as train has it",
                             .unset = fmt::format("{}", usual_hold_out),
                             .range = {0, 0.99}})
-      .add(asked.sheet,
-           {"sheet", Decides::no_result,
-            "Write images of each class, or with their masks drawn over them", "FILE.png"})
+      .add(asked.sheet, {"sheet", Decides::no_result,
+                         "Write images of each class, or with their masks drawn over them",
+                         writes("FILE.png", Path::image)})
       .add(asked.augment, {.name = "augment",
                            .decides = Decides::no_result,
                            .help = "Draw them there as a training with this --augment sees them",

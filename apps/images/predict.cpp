@@ -246,8 +246,9 @@ Settings settings_of(PredictOptions& asked, Options& options) {
   const Settings all = settings_of(options);
   Settings s;
   s.group("Options")
-      .add(options.init, {"weights", no_result, "As train saves them", "FILE.safetensors"})
-      .add(asked.out, {"out", no_result, "Where the answers are written", "DIR"})
+      .add(options.init, {"weights", no_result, "As train saves them", reads("FILE.safetensors")})
+      .add(asked.out,
+           {"out", no_result, "Where the answers are written", writes("DIR", Path::answers)})
       .add(asked.split, splits,
            {.name = "split",
             .decides = no_result,

@@ -14,7 +14,7 @@ Settings settings_of(PrepareTextOptions& texts) {
             "Files of text or of JSON lines (text, prompt and completion, messages, "
             "conversations, instruction and output, or anchor, positive and maybe negative), and "
             "folders of them",
-            "FILE|DIR"})
+            reads("FILE|DIR")})
       .add(texts.chat, chat_form_names(),
            {.name = "chat",
             .decides = result,
@@ -25,7 +25,7 @@ Settings settings_of(PrepareTextOptions& texts) {
       .add(texts.tokenizer, {"tokenizer", result,
                              "bytes, a tokenizer.json, or a directory with that or with "
                              "vocab.bpe and encoder.json",
-                             "FILE|DIR"})
+                             reads("FILE|DIR")})
       .add(texts.train_tokenizer, {.name = "train-tokenizer",
                                    .decides = result,
                                    .help = "Learn a tokenizer of so many tokens from the texts",
@@ -37,7 +37,7 @@ Settings settings_of(PrepareTextOptions& texts) {
                             .help = "The part that is for the test, by documents",
                             .range = {.low = 0, .high = 0.99, .without_low = true}})
       .group("Output")
-      .add(texts.out, {"out", result, "The directory to make", "DIR"});
+      .add(texts.out, {"out", result, "The directory to make", writes("DIR", Path::answers)});
   return s;
 }
 

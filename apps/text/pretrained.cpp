@@ -119,10 +119,10 @@ Settings settings_of(ImportOptions& asked) {
             "A directory with config.json and model.safetensors, or several files and "
             "their index; a GGUF file, whose weights are widened; or with --base PEFT's "
             "adapter_config.json and adapter_model.safetensors",
-            "DIR|FILE.gguf"})
+            reads("DIR|FILE.gguf")})
       .add(asked.base, {"base", no_result, "The weights that adapters are beside, as they are here",
-                        "FILE.safetensors"})
-      .add(asked.out, {"out", no_result, "The weights, for --init", "FILE.safetensors"});
+                        reads("FILE.safetensors")})
+      .add(asked.out, {"out", no_result, "The weights, for --init", writes("FILE.safetensors")});
   return s;
 }
 
@@ -154,19 +154,19 @@ Settings settings_of(ExportOptions& asked, Options& options) {
       {"Q8_0", GgufTypes::q8_0}, {"Q4_0", GgufTypes::q4_0}, {"base", GgufTypes::of_base}};
   Settings s;
   s.group("Options")
-      .add(options.init,
-           {"weights", no_result, "A language model's, as train saves them", "FILE.safetensors"})
+      .add(options.init, {"weights", no_result, "A language model's, as train saves them",
+                          reads("FILE.safetensors")})
       .add(asked.tokenizer,
            {"tokenizer", no_result,
             "What it learned by, to lie beside it or in FILE.gguf: a tokenizer.json, a directory "
             "with a tokenizer, a GGUF file, or bytes, which need no file",
-            "FILE|DIR", "what the weights say"})
+            reads("FILE|DIR"), "what the weights say"})
       .add_flag(asked.adapter, true,
                 {"adapter", no_result, "The adapters of --lora alone, for PEFT or llama.cpp"})
       .add(asked.base, {.name = "base",
                         .decides = no_result,
                         .help = "The model that PEFT shall load below them",
-                        .takes = "NAME|DIR",
+                        .takes = reads("NAME|DIR"),
                         .needs = "adapter"})
       .add(asked.type, types,
            {.name = "gguf-type",
@@ -176,7 +176,7 @@ Settings settings_of(ExportOptions& asked, Options& options) {
       .add(asked.out, {"out", no_result,
                        "A new directory, for transformers' from_pretrained(), or a file for "
                        "llama.cpp, to which adapters are added",
-                       "DIR|FILE.gguf"});
+                       writes("DIR|FILE.gguf")});
   return s.append(settings_of(options).only({"model"}));
 }
 
@@ -342,9 +342,9 @@ Settings settings_of_merge(Options& options, std::string& out) {
   Settings s;
   s.group("Options")
       .add(options.init,
-           {"weights", no_result, "A language model's, with adapters", "FILE.safetensors"})
-      .add(out,
-           {"out", no_result, "The same without, for --init and --weights", "FILE.safetensors"});
+           {"weights", no_result, "A language model's, with adapters", reads("FILE.safetensors")})
+      .add(out, {"out", no_result, "The same without, for --init and --weights",
+                 writes("FILE.safetensors")});
   return s.append(settings_of(options).only({"model"}));
 }
 

@@ -12,14 +12,14 @@ Settings settings_of(WriteOptions& asked, Options& options) {
   const Settings all = settings_of(options);
   Settings s;
   s.group("Options")
-      .add(options.init,
-           {"weights", no_result, "A language model's, as train saves them", "FILE.safetensors"})
+      .add(options.init, {"weights", no_result, "A language model's, as train saves them",
+                          reads("FILE.safetensors")})
       .add(asked.prompt,
            {"prompt", no_result, "The beginning of the text", "TEXT", "the end of another text"})
       .add(asked.tokenizer,
            {"tokenizer", no_result,
             "What the model learned by: bytes, a tokenizer.json or a directory with a tokenizer",
-            "FILE|DIR", "what the weights say, or bytes"})
+            reads("FILE|DIR"), "what the weights say, or bytes"})
       .add(asked.tokens, {.name = "tokens",
                           .decides = no_result,
                           .help = "At most so many, beyond the prompt",

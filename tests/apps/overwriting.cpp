@@ -10,7 +10,7 @@ namespace accrue::test {
 namespace {
 
 using app::Paths;
-using Kind = Paths::Output;
+using Kind = Path;
 
 void refused(const Paths& paths, const std::string& part) {
   REQUIRE_ERROR(paths.refuse_overwriting(), part);
