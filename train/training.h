@@ -20,9 +20,10 @@ namespace accrue {
 // a micro-batch is prepared or in its forward or backward, rolls the turn back: gradients are
 // fresh, BatchNorm's statistics as they were. Then the micro-batch is halved (ceil) and the same
 // samples run again. Weights and moments are, bit for bit, those of a run that uses the smaller
-// micro-batch from that turn on. At one sample, what the objective can compute in pieces of a
-// sample goes on in halves of it, and of these. At the least the error is thrown, as it is with
-// OnOom::fail. A step allocates nothing, so no error can come between window and step.
+// micro-batch from that turn on. At one sample, an objective that can compute a part of a sample
+// goes on in pieces of half the length, then of a quarter, and so on. At the smallest the error is
+// thrown, as it is with OnOom::fail. A step allocates nothing, so no error can come between window
+// and step.
 class Training {
  public:
   // With OnOom::split its micro-batches are as small as memory needs. Throws Error for options out

@@ -71,7 +71,7 @@ struct TrainingOptions : StepOptions {
   BatchNormOver batch_norm = BatchNormOver::micro_batch;
   BatchNormBy batch_norm_by = BatchNormBy::keep;
   bool keeps_window() const { return accrue::keeps_window(batch_norm, batch_norm_by); }
-  int64_t window_passes = few_window_passes;  // as in Player (train/game.h)
+  int64_t window_passes = few_window_passes;  // with walk, at most so many more (RepeatedWalk)
   Pack pack = Pack::where_it_pays;  // where_it_pays: only windows of several micro-batches
   OnOom on_oom = OnOom::fail;
   int64_t epochs = 1;
