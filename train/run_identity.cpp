@@ -87,15 +87,15 @@ Metadata deciding(const Settings& settings) {
 }
 
 Metadata run_identity(const TrainingOptions& options, const Dataset& data, const Dataset* scored) {
-  TrainingOptions o = options;
+  const TrainingOptions& o = options;
   Metadata all = deciding(settings_of(o));
   const ObjectivePtr objective = o.objective_for(data);
   if (!o.players.empty()) {
-    for (const Setting& unused : settings_of(static_cast<StepOptions&>(o)))
+    for (const Setting& unused : settings_of(static_cast<const StepOptions&>(o)))
       all.erase(unused.about.name);
     all["order"] = o.order == Order::alternating ? "alternating" : "simultaneous";
   }
-  for (PlayerOptions& network : o.networks(objective)) {
+  for (const PlayerOptions& network : o.networks(objective)) {
     const std::string prefix = network.name.empty() ? "" : network.name + ".";
     for (const auto& [name, value] : deciding(settings_of(network.step)))
       all[prefix + name] = value;

@@ -340,6 +340,16 @@ Settings Settings::settled(const std::string& name) const {
   return rest;
 }
 
+Settings Settings::read_only() const {
+  Settings result = *this;
+  for (Setting& setting : result.all_)
+    setting.set = [name = setting.about.name](const std::string& text) {
+      fail("{} is to be {} by a table that is only read: expected one of options that may change",
+           name, text);
+    };
+  return result;
+}
+
 Settings& Settings::push(Setting setting) {
   setting.group = group_;
   const Takes& takes = setting.about.takes;

@@ -184,6 +184,8 @@ class Settings {
   Settings only(std::initializer_list<std::string> names) const;
   // A command that tries all values of this setting does not ask what it is.
   Settings trying(const std::string& name) const;
+  // To be looked at alone: set() throws.
+  Settings read_only() const;
   // Without this setting, whose value is settled, and without those that do nothing with it.
   Settings settled(const std::string& name) const;
 

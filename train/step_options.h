@@ -186,5 +186,9 @@ inline Settings settings_of(StepOptions& o) {
                                         .acts_with = with_dynamic});
   return s;
 }
+// That table, to be looked at alone.
+inline Settings settings_of(const StepOptions& o) {
+  return settings_of(const_cast<StepOptions&>(o)).read_only();
+}
 
 }  // namespace accrue

@@ -269,6 +269,10 @@ inline Settings settings_of(TrainingOptions& o) {
                  .needs = "checkpoint-dir"});
   return s;
 }
+// That table, to be looked at alone.
+inline Settings settings_of(const TrainingOptions& o) {
+  return settings_of(const_cast<TrainingOptions&>(o)).read_only();
+}
 
 // Throws Error unless 1 <= micro <= effective, for a strategy that does not go with the split or a
 // sharded optimizer, without a model, and for players that do not go together.

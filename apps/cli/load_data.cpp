@@ -24,8 +24,7 @@ std::vector<int64_t> numbers_of(const Metadata& said, const std::string& key) {
 }
 
 // The settings that only some data sets heed.
-void check_settings_of_data(const Options& asked, const DataRequest& request) {
-  Options options = asked;
+void check_settings_of_data(const Options& options, const DataRequest& request) {
   const Domain& domain = options.domains.of_data(request.data);
   for (const Setting& setting : settings_of(options)) {
     const About& about = setting.about;

@@ -171,9 +171,8 @@ int64_t Options::steps_in(int64_t windows) const {
 }
 
 Metadata Options::metadata_of(const ModelOptions& model) const {
-  Options o = *this;
   Metadata metadata;
-  const Settings all = settings_of(o);
+  const Settings all = settings_of(*this);
   for (const Setting& setting : all)
     if (setting.about.saved != Saved::no && all.has_effect(setting) && !setting.text().empty())
       metadata[setting.about.name] = setting.text();
@@ -251,8 +250,8 @@ std::string default_data(const Options& o) {
 }
 
 std::vector<std::string> arguments_of(const Options& options) {
-  Options chosen = options, defaults;
-  const Settings table = settings_of(chosen), default_table = settings_of(defaults);
+  const Options defaults;
+  const Settings table = settings_of(options), default_table = settings_of(defaults);
   std::vector<std::string> arguments;
   for (const Setting& setting : table) {
     const std::string text = setting.text(), &name = setting.about.name;

@@ -302,6 +302,10 @@ inline Settings settings_of(Options& o) {
   s.act_with("model", o.domains.models_that_heed());
   return s;
 }
+// That table, to be looked at alone.
+inline Settings settings_of(const Options& o) {
+  return settings_of(const_cast<Options&>(o)).read_only();
+}
 
 // The options that differ from their defaults, as arguments of a command that has them.
 std::vector<std::string> arguments_of(const Options& options);

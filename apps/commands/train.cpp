@@ -93,12 +93,12 @@ void report_profile(const Profile& profile, const Options& options, Batches batc
 // By which the run can be repeated, with outputs and checkpoints elsewhere. What nobody asked for
 // is needed if it is not usual (as for `font train`), unless the weights that the run begins with
 // say it.
-std::string config_of(Options options) {
+std::string config_of(const Options& options) {
   std::vector<std::string> headings = headings_of_networks(options);
   for (const char* heading : {"Machine", "Batches", "Optimizer", "Loss scale", "Evaluation"})
     headings.emplace_back(heading);
   const Settings all = settings_of(options).in(headings).without({"keep-best"});
-  Options defaults;
+  const Options defaults;
   const Settings usual = settings_of(defaults);
   const auto is_given = [&](const Setting& setting) {
     return options.given.contains(setting.about.name);
@@ -122,7 +122,7 @@ std::string config_of(Options options) {
 }
 
 // For TensorBoard: what a run is about, not where it is written.
-std::vector<std::pair<std::string, std::string>> hyperparameters(Options options) {
+std::vector<std::pair<std::string, std::string>> hyperparameters(const Options& options) {
   std::vector<std::pair<std::string, std::string>> values;
   for (const Setting& setting : settings_of(options))
     if (const std::string text = setting.text();
@@ -131,8 +131,7 @@ std::vector<std::pair<std::string, std::string>> hyperparameters(Options options
   return values;
 }
 
-std::string summary(const Options& asked, const Progress& progress, Device device) {
-  Options options = asked;
+std::string summary(const Options& options, const Progress& progress, Device device) {
   nlohmann::ordered_json all{{"command", command_line()}};
   for (const Setting& setting : settings_of(options))
     if (const std::string text = setting.text(); setting.group != "Output" && !text.empty())
