@@ -42,6 +42,9 @@ enum class Recompute {
   all    // the input of every block
 };
 
+// Whether adapters beside fixed weights (text/lora.h) add to what these compute.
+enum class Adapters { count, left_out };
+
 class JoinedBatch;
 class Module;
 
@@ -63,6 +66,7 @@ struct Pass {
   int64_t piece = 0;
   // Where x begins in that dimension if it is such a piece.
   int64_t begin = 0;
+  Adapters adapters = Adapters::count;
   // If set, x is a part of this batch, whose statistics BatchNorm takes (kernels/joined_batch.h).
   JoinedBatch* batch = nullptr;
   // If set, this is called for every module after it has run, and for a module's parts before it.

@@ -79,8 +79,8 @@ std::vector<ChatTemplate::Written> ChatTemplate::write(const std::vector<Task>& 
     if (next > tasks.size()) return "";
     if (next++ == 0) return head_;
     const TextDocument::Chat& chat = tasks[next - 2].chat;
-    return fmt::format("{{\"record\": {}, \"learned\": {}}}\n", chat.record,
-                       json(chat.learned).dump());
+    return fmt::format("{{\"record\": {}, \"learned\": {}, \"answer\": {}}}\n", chat.record,
+                       json(chat.learned).dump(), chat.answer ? json(*chat.answer).dump() : "null");
   };
   const Filtered run =
       run_filter({"python3", "-c", std::string(embedded::chat_template_py)}, line, most_bytes);

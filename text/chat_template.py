@@ -1,7 +1,8 @@
 """Writes chats by a model's chat template, as transformers' apply_chat_template() does.
 
-Reads lines of JSON: first {"template", "special_tokens"}, then {"record", "learned"} for each chat,
-of which `learned` are the numbers of the messages to be learned. Prints a line for each chat:
+Reads lines of JSON: first {"template", "special_tokens"}, then {"record", "learned", "answer"} for
+each chat, of which `learned` are the numbers of the messages to be learned, or `answer`, if it is
+not null, that from which on all is. Prints a line for each chat:
 {"parts": [text, is_learned, text, is_learned, ...], "unheeded": [name, ...]} or {"error": reason}.
 """
 import sys
@@ -124,6 +125,14 @@ class Writer:
             result.append((len(before), len(after)))
         return result
 
+    def answer_span(self, record, answer, text):
+        """What is the answer to the messages before it."""
+        before = self.render(record, record["messages"][:answer], prompt=True)[0]
+        if not text.startswith(before):
+            raise ValueError("what the template writes of the prompt is not how it begins to write "
+                             "the prompt and its answer, so that it cannot be told what is learned")
+        return len(before), len(text)
+
     def unheeded(self, record, text):
         """Names of what changes nothing of the text."""
         def differs(other):
@@ -145,10 +154,14 @@ class Writer:
                 result.append(name + " of a message")
         return result
 
-    def write(self, record, learned):
+    def write(self, record, learned, answer):
         text, marked = self.render(record, record["messages"])
         parts, at = [], 0
-        for begin, end in self.spans(record, learned, text, marked):
+        if answer is None:
+            spans = self.spans(record, learned, text, marked)
+        else:
+            spans = [self.answer_span(record, answer, text)]
+        for begin, end in spans:
             parts += [text[at:begin], False, text[begin:end], True]
             at = end
         parts += [text[at:], False]
@@ -160,7 +173,7 @@ def main():
     writer = Writer(next(lines))
     for line in lines:
         try:
-            answer = writer.write(line["record"], line["learned"])
+            answer = writer.write(line["record"], line["learned"], line["answer"])
         except Exception as error:  # of a template anything may come
             answer = {"error": str(error) or type(error).__name__}
         sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")

@@ -100,13 +100,15 @@ void look_for_unheeded(const json& message, const std::string& where,
   }
 }
 
-TextDocument document_in_form(const json& messages, ChatForm form, const std::string& where,
-                              std::map<std::string, int64_t>& unused) {
+// Learns those of the assistant, from message `first` on.
+TextDocument document_in_form(const json& messages, size_t first, ChatForm form,
+                              const std::string& where, std::map<std::string, int64_t>& unused) {
   static const std::set<std::string> roles{"system", "user", "assistant", "tool"};
   TextDocument document{.has_end_of_text = false, .is_chat = true};
   // What is not to be learned is one part up to what is.
   std::string before = form == ChatForm::llama3 ? "<|begin_of_text|>" : "";
-  for (const json& message : messages) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const json& message = messages[i];
     const std::string role = text_in(message, "role", where);
     check(roles.contains(role),
           "{}: a message's role is '{}', expected system, user, assistant or tool", where, role);
@@ -115,7 +117,7 @@ TextDocument document_in_form(const json& messages, ChatForm form, const std::st
     if (form == ChatForm::llama3) content = trimmed(content);
     const Frame frame = frame_of(form, role);
     before += frame.before;
-    if (is_to_be_learned(message, role, where)) {
+    if (i >= first && is_to_be_learned(message, role, where)) {
       document.parts.push_back({std::exchange(before, ""), false});
       document.parts.push_back({content + frame.end, true});
     } else {
@@ -136,7 +138,7 @@ TextDocument document_of_chat(const json& record, const std::string& line, ChatF
   const json messages =
       is_sharegpt ? messages_of_sharegpt(*conversations, where) : record.at("messages");
   check_messages(messages, where);
-  if (form != ChatForm::own) return document_in_form(messages, form, where, unused);
+  if (form != ChatForm::own) return document_in_form(messages, 0, form, where, unused);
   TextDocument::Chat chat{.record = line};
   for (size_t i = 0; i < messages.size(); ++i)
     if (is_to_be_learned(messages[i], messages[i]["role"], where))
@@ -148,6 +150,39 @@ TextDocument document_of_chat(const json& record, const std::string& line, ChatF
     chat.record = renamed.dump();
   }
   return {.has_end_of_text = false, .is_chat = true, .chat = std::move(chat)};
+}
+
+TextDocument document_of_answer(const json& record, const json& prompt, const json& answer,
+                                ChatForm form, const std::string& where,
+                                std::map<std::string, int64_t>& unused) {
+  const auto is_sharegpt = [](const json& list) {
+    return list.is_array() && !list.empty() && list[0].is_object() && list[0].contains("from");
+  };
+  json messages = json::array();
+  size_t first = 0;
+  for (const json& each : {prompt, answer}) {
+    first = messages.size();
+    json added = each;
+    if (each.is_string()) added = json::array({{{"role", "assistant"}, {"content", each}}});
+    else if (is_sharegpt(each)) added = messages_of_sharegpt(each, where);
+    check_messages(added, where);
+    messages.insert(messages.end(), added.begin(), added.end());
+  }
+  for (size_t i = first; i < messages.size(); ++i)
+    check(messages[i]["role"] != "assistant" || is_to_be_learned(messages[i], "assistant", where),
+          "{}: a message of an answer is not to be learned, but preferences compare whole answers",
+          where);
+  TextDocument document{.has_end_of_text = false, .is_chat = true};
+  if (form != ChatForm::own) {
+    document = document_in_form(messages, first, form, where, unused);
+  } else {
+    json renamed = record;
+    for (const char* const name : {"prompt", "chosen", "rejected"}) renamed.erase(name);
+    renamed["messages"] = std::move(messages);
+    document.chat = TextDocument::Chat{.record = renamed.dump(), .answer = int64_t(first)};
+  }
+  document.is_answer = true;
+  return document;
 }
 
 const std::vector<std::string>& marks_of(ChatForm form) {

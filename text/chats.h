@@ -17,6 +17,13 @@ namespace accrue {
 TextDocument document_of_chat(const nlohmann::json& record, const std::string& line, ChatForm form,
                               const std::string& where, std::map<std::string, int64_t>& unused);
 
+// A prompt with one of its answers, of which all is learned that the answer adds. Both are lists of
+// messages, also in ShareGPT's names, and the answer may be a text, that of the assistant. `record`
+// is the one that they are from.
+TextDocument document_of_answer(const nlohmann::json& record, const nlohmann::json& prompt,
+                                const nlohmann::json& answer, ChatForm form,
+                                const std::string& where, std::map<std::string, int64_t>& unused);
+
 // The tokens that frame a message in this form; none of ChatForm::own.
 const std::vector<std::string>& marks_of(ChatForm form);
 

@@ -29,6 +29,9 @@ struct CorpusFacts {
   // So many documents, one after the other, are the texts of a sample: an anchor, its positive and,
   // if there are three, its negative. 1 if each stands for itself.
   int64_t texts_of_sample = 1;
+  // The two texts of a sample are a prompt with an answer each, of which the first is preferred.
+  // What is not to be learned is the prompt.
+  bool has_preferences = false;
 };
 
 // Documents are held out by sections of so many tokens, of which most documents are one.
@@ -102,10 +105,10 @@ class SectionHash {
 
 // Collects documents, in memory or, in memory that does not depend on their number, as a directory
 // of files, which appears complete or not at all:
-//   corpus.json    version, tokenizer, tokenizer_checksum if it is known, vocabulary, end_of_text,
-//   tokens, documents, learned (how
-//                  many tokens are to be), hold_out, source, texts_of_sample if it is not 1, and
-//                  each file's CRC-32
+//   corpus.json    version (1, or 2 of preferences), tokenizer, tokenizer_checksum if it is known,
+//                  vocabulary, end_of_text, tokens, documents, learned (how many tokens are to
+//                  be), hold_out, source, texts_of_sample if it is not 1, preferences if it has
+//                  them, and each file's CRC-32
 //   tokens.bin     u16 for a vocabulary of at most 65,536, else u32
 //   documents.bin  u64: Documents::ends
 //   sections.bin   u64: Documents::sections
@@ -134,8 +137,8 @@ class CorpusWriter {
     append(document, learned);
     end_document();
   }
-  // Says what CorpusFacts::texts_of_sample is to be.
-  void set_texts_of_sample(int64_t texts);
+  // Says what CorpusFacts::texts_of_sample and has_preferences are to be.
+  void set_texts_of_sample(int64_t texts, bool has_preferences = false);
   int64_t documents() const;
   int64_t tokens() const;
   int64_t learned() const;  // tokens that are to be

@@ -25,7 +25,8 @@ using nlohmann::json;
 constexpr const char *tokens_file = "tokens.bin", *documents_file = "documents.bin",
                      *sections_file = "sections.bin", *learned_file = "learned.bin";
 constexpr const char* format_name = "accrue corpus";
-constexpr int64_t format_version = 1;
+// Who does not know preferences does not read them as something else.
+constexpr int64_t format_version = 1, version_of_preferences = 2;
 
 constexpr int bytes_of_token(int64_t vocabulary) { return vocabulary <= 65'536 ? 2 : 4; }
 
@@ -159,7 +160,10 @@ CorpusWriter::CorpusWriter(CorpusFacts facts, const std::string& directory,
 
 CorpusWriter::~CorpusWriter() = default;
 
-void CorpusWriter::set_texts_of_sample(int64_t texts) { files_->facts.texts_of_sample = texts; }
+void CorpusWriter::set_texts_of_sample(int64_t texts, bool has_preferences) {
+  files_->facts.texts_of_sample = texts;
+  files_->facts.has_preferences = has_preferences;
+}
 int64_t CorpusWriter::documents() const { return files_->columns.documents; }
 int64_t CorpusWriter::tokens() const { return files_->columns.size; }
 int64_t CorpusWriter::learned() const { return files_->columns.learned_tokens; }
@@ -186,7 +190,7 @@ void CorpusWriter::Files::write_facts() const {
   if (!columns.is_all_learned()) crcs[learned_file] = hex(columns.learned);
   nlohmann::ordered_json content{
       {"format", format_name},
-      {"version", format_version},
+      {"version", facts.has_preferences ? version_of_preferences : format_version},
       {"tokenizer",
        facts.tokenizer == "bytes" ? "bytes" : fs::path(facts.tokenizer).filename().string()},
       {"vocabulary", facts.vocabulary},
@@ -199,6 +203,7 @@ void CorpusWriter::Files::write_facts() const {
       {"crc32", crcs}};
   if (!facts.tokenizer_checksum.empty()) content["tokenizer_checksum"] = facts.tokenizer_checksum;
   if (facts.texts_of_sample > 1) content["texts_of_sample"] = facts.texts_of_sample;
+  if (facts.has_preferences) content["preferences"] = true;
   constexpr auto replace = nlohmann::ordered_json::error_handler_t::replace;
   directory->write(directory->path() / corpus_facts_file,
                    content.dump(2, ' ', false, replace) + "\n");
@@ -269,8 +274,9 @@ FactsSaid read_facts(const fs::path& file) {
     return value.get<std::string>();
   };
   const json version = said.value("version", json());
-  check(version == format_version, "{} is of version {}: expected {}, which this program reads",
-        where, version.dump(), format_version);
+  check(version == format_version || version == version_of_preferences,
+        "{} is of version {}: expected {} or {}, which this program reads", where, version.dump(),
+        format_version, version_of_preferences);
   constexpr int64_t most = int64_t{1} << 60;
   FactsSaid result{};
   CorpusFacts& facts = result.facts;
@@ -291,6 +297,9 @@ FactsSaid read_facts(const fs::path& file) {
   result.documents = number("documents", 1, result.tokens);
   result.learned = number("learned", 0, result.tokens);
   if (said.contains("texts_of_sample")) facts.texts_of_sample = number("texts_of_sample", 1, 3);
+  facts.has_preferences = said.value("preferences", json(false)) == true;
+  check(!facts.has_preferences || facts.texts_of_sample == 2,
+        "{}: preferences are of {} texts each, expected 2", where, facts.texts_of_sample);
   check_samples(facts, result.documents);
   const json crcs = said.value("crc32", json());
   check(crcs.is_object(), "{}: crc32 is {}, expected an object", where, crcs.dump());

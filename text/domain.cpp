@@ -74,6 +74,27 @@ Settings settings_of_pairs(std::optional<double>& scale, Duplicates& duplicates)
   return s;
 }
 
+Settings settings_of_preferences(PreferenceOptions& o) {
+  static const std::map<std::string, bool> yes_or_no{{"yes", true}, {"no", false}};
+  const auto about = [](std::string name, std::string help) {
+    return About{.name = std::move(name),
+                 .decides = Decides::result,
+                 .help = std::move(help),
+                 .acts_with = {{"model", text_model_names()}},
+                 .saved = Saved::with_scores,
+                 .data = "a corpus of prompts with chosen and rejected answers"};
+  };
+  About beta = about("dpo-beta", "Of preferences (DPO): how near the model stays to its base");
+  beta.range = positive;
+  Settings s;
+  s.group("Language models")
+      .add(o.beta, std::move(beta))
+      .add(o.normalized, yes_or_no,
+           about("dpo-normalized",
+                 "An answer's log probability is the mean over its tokens, not their sum"));
+  return s;
+}
+
 Settings settings_of_base(std::string& base, std::optional<int>& bits) {
   static const std::map<std::string, int> numbers_of_bits{{"4", 4}, {"8", 8}, {"16", 16}};
   const ActsWith with_text{{"model", text_model_names()}};
@@ -258,6 +279,7 @@ Settings Text::settings(TrainingOptions& o) {
   s.append(settings_of_rows(rows)).append(settings_of_sizes(sizes));
   s.append(settings_of_base(base, base_bits)).append(settings_of_lora(lora));
   s.append(settings_of_pairs(similarity_scale, duplicates));
+  s.append(settings_of_preferences(of_preferences));
   s.group("Model and data")
       .add(tokenizer,
            {.name = "tokenizer",
@@ -448,7 +470,9 @@ std::vector<std::string> Text::warnings(const std::string& model, const Dataset&
   const BasePtr opened = base.empty() ? nullptr : open_base();
   std::vector<std::string> all = opened ? opened->model().warnings : std::vector<std::string>{};
   for (const std::string& each : prepared_.left_alone) all.push_back("left alone: " + each);
-  const int64_t texts = data.has("lengths") ? data.field("lengths").values.size(1) : 1;
+  const int64_t texts = data.has("lengths")   ? data.field("lengths").values.size(1)
+                        : data.has("answers") ? 2
+                                              : 1;
   const int64_t T = data.field("tokens").values.size(1) / texts;
   const bool is_limited = std::holds_alternative<Gpt2Options>(text_model(model));
   if (const auto context = context_of_weights(opened); context && T > *context && !is_limited)
@@ -470,6 +494,7 @@ std::vector<std::string> Text::warnings(const std::string& model, const Dataset&
 }
 
 ObjectivePtr Text::objective(const Dataset& data) const {
+  if (data.has("answers")) return preferences(of_preferences);
   if (!data.has("lengths")) return language_modeling();
   return text_pairs({.scale = similarity_scale.value_or(TextPairOptions{}.scale),
                      .duplicates = duplicates,
@@ -512,6 +537,11 @@ Descriptions Text::descriptions() const {
       {"tokens", "Tokens that count."},
       {"recall@1",
        "Percentage of held-out anchors to which no text is nearer than their positive."},
+      {"reward_accuracy",
+       "Percentage of held-out pairs whose chosen answer has become likelier than the rejected "
+       "one, "
+       "beside the base."},
+      {"reward_margin", "By how much, beta times the difference of the log probabilities."},
       {"sample", "What the model writes after a prompt."}};
 }
 
@@ -533,9 +563,10 @@ bool Text::heeds(const std::string& setting, const std::string& data) const {
   check(setting != "hold-out" || (!holds_corpus(data) && !holds_json_lines(data)),
         "--hold-out is decided when a corpus is made: expected it of `accrue text prepare`");
   if (data == "grammar") return setting == "documents";
-  const bool is_of_samples = corpora(data).train->facts().texts_of_sample > 1;
+  const CorpusFacts& facts = corpora(data).train->facts();
+  if (facts.has_preferences) return setting.starts_with("dpo-");
   const bool is_of_pairs = setting == "similarity-scale" || setting == "duplicates";
-  return is_of_samples ? is_of_pairs : setting == "documents";
+  return facts.texts_of_sample > 1 ? is_of_pairs : setting == "documents";
 }
 
 Corpora Text::corpora(const std::string& data) const {

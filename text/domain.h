@@ -7,6 +7,7 @@
 #include "text/base.h"
 #include "text/known_tokenizer.h"
 #include "text/models.h"
+#include "text/preferences.h"
 #include "text/rows.h"
 #include "text/text_pairs.h"
 #include "train/domain.h"
@@ -25,6 +26,7 @@ class Text : public Domain {
   std::string sample_prompt;               // of what is written on the way; empty: held-out text
   std::optional<double> similarity_scale;  // none: that of TextPairOptions
   Duplicates duplicates = Duplicates::negatives;
+  PreferenceOptions of_preferences;
   std::string tokenizer;  // of texts that no corpus has been made of; empty: the model's, or bytes
   Corpora given;          // what a caller has in memory, the data set `tokens`
   Metadata

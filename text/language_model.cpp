@@ -80,14 +80,15 @@ void Projection::merge_adapter() {
 Tensor Projection::forward(Tensor x, const Pass& pass) const {
   const Shape shape = x.shape().with(x.shape().rank() - 1, out_);
   const int64_t rows = x.numel() / in_;
+  const bool adds = adapter_ && pass.adapters == Adapters::count;
   Tensor reduced;
-  if (adapter_) {
+  if (adds) {
     const SegmentEnd not_yet(false);
     reduced = adapter_->reduced(x, pass);
   }
   Tensor y = linear(std::move(x).reshape({rows, in_}), weight_.tensor, bias_.tensor,
                     Activation::none, layout_);
-  if (adapter_) y = add_linear(std::move(y), reduced, adapter_->b.tensor);
+  if (adds) y = add_linear(std::move(y), reduced, adapter_->b.tensor);
   return y.reshape(shape);
 }
 

@@ -20,9 +20,9 @@ Tensor part_of_row(const Tensor& x, int64_t n, int64_t begin, int64_t end) {
 // nothing else of its pieces but the last one. Backward comes from the newest to the oldest op: it
 // computes each piece again and adds to the gradients of the keys and values before it
 // (kernels/causal_attention.h), so that one piece's activations are alive at a time.
-Tensor loss_in_pieces(const LanguageModel& network, const Samples& samples, const Tensor& weight,
-                      const Pass& pass) {
-  const int64_t N = samples["tokens"].size(0), T = samples["tokens"].size(1);
+Tensor loss_in_pieces(const LanguageModel& network, const TokenRows& rows, const Tensor& labels,
+                      const Tensor& judged, const Pass& pass) {
+  const int64_t N = rows.tokens.size(0), T = rows.tokens.size(1);
   Tensor loss;
   for (int64_t n = 0; n < N; ++n) {
     const auto cache = std::make_shared<KeyValueCache>(T);
@@ -30,15 +30,13 @@ Tensor loss_in_pieces(const LanguageModel& network, const Samples& samples, cons
     if (pass.samples.defined()) own.samples = pass.samples.slice(n, n + 1);
     for (own.begin = 0; own.begin < T; own.begin += pass.piece) {
       const int64_t end = std::min(own.begin + pass.piece, T);
-      const auto part = [&](const char* field) {
-        return part_of_row(samples[field], n, own.begin, end);
-      };
-      const Segment loss_of_piece = [&network, rows = TokenRows{part("tokens"), part("positions")},
-                                     labels = part("labels"), weight, own, cache,
-                                     T](const std::vector<Tensor>&) {
-        return linear_cross_entropy(network.states(rows, own, cache), network.head(), labels,
-                                    weight, 0, T);
-      };
+      const auto part = [&](const Tensor& of) { return part_of_row(of, n, own.begin, end); };
+      const Segment loss_of_piece =
+          [&network, piece = TokenRows{part(rows.tokens), part(rows.positions)},
+           answers = part(labels), judged, own, cache, T](const std::vector<Tensor>&) {
+            return linear_cross_entropy(network.states(piece, own, cache), network.head(), answers,
+                                        judged, 0, T);
+          };
       const Tensor more = end < T ? recompute(loss_of_piece, {}) : loss_of_piece({});
       loss = loss.defined() ? add(std::move(loss), more) : more;
     }
@@ -56,10 +54,8 @@ class LanguageModeling : public Objective {
   Tensor answer(const Layer& model, const Samples& samples, const Pass& pass) const override {
     const auto* network = dynamic_cast<const LanguageModel*>(&model);
     check(network, "language modeling takes a LanguageModel, not {}", model.describe());
-    if (pass.piece > 0 && pass.piece < samples["tokens"].size(1))
-      return loss_in_pieces(*network, samples, weight(samples), pass);
-    const Tensor x = network->states({samples["tokens"], samples["positions"]}, pass);
-    return linear_cross_entropy(x, network->head(), samples["labels"], weight(samples));
+    return loss_of_tokens(*network, {samples["tokens"], samples["positions"]}, samples["labels"],
+                          weight(samples), pass);
   }
   int64_t divisible_length(const Dataset& data) const override {
     return data.field("tokens").values.size(1);
@@ -89,6 +85,13 @@ class LanguageModeling : public Objective {
 };
 
 }  // namespace
+
+Tensor loss_of_tokens(const LanguageModel& network, const TokenRows& rows, const Tensor& labels,
+                      const Tensor& judged, const Pass& pass) {
+  if (pass.piece > 0 && pass.piece < rows.tokens.size(1))
+    return loss_in_pieces(network, rows, labels, judged, pass);
+  return linear_cross_entropy(network.states(rows, pass), network.head(), labels, judged);
+}
 
 ObjectivePtr language_modeling() { return std::make_shared<LanguageModeling>(); }
 

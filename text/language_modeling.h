@@ -1,5 +1,6 @@
 #pragma once
 
+#include "text/language_model.h"
 #include "train/objective.h"
 
 namespace accrue {
@@ -10,5 +11,11 @@ namespace accrue {
 // score; perplexity is exp(loss). Logits never exist as a whole
 // (kernels/linear_cross_entropy.h).
 ObjectivePtr language_modeling();
+
+// That loss of rows: the sum over the labels that are judged, divided by `judged` times T, so that
+// judged_weight(labels) makes it their mean, and 1 all of T. In pieces of pass.piece tokens, if
+// that is less than a row's.
+Tensor loss_of_tokens(const LanguageModel& network, const TokenRows& rows, const Tensor& labels,
+                      const Tensor& judged, const Pass& pass);
 
 }  // namespace accrue

@@ -143,11 +143,12 @@ PreparedText prepare_text(const PrepareTextOptions& options) {
                                      .begin_chat = [&] { is_chat = true; },
                                      .add_as_one =
                                          [&](const std::vector<TextDocument::Part>& parts) {
+                                           begin_text(false);
                                            add_as_one(*tokenizer, parts, writer);
                                          }});
   check(writer.documents() > 0, "there is nothing to learn in {}: {}",
         fmt::join(options.texts, ", "), fmt::join(read.left_alone, "; "));
-  writer.set_texts_of_sample(read.texts_of_sample);
+  writer.set_texts_of_sample(read.texts_of_sample, read.has_preferences);
   PreparedText result{.bytes = read.bytes, .left_alone = found.left_alone};
   result.left_alone.insert(result.left_alone.end(), read.left_alone.begin(), read.left_alone.end());
   result.corpus = writer.finish();

@@ -32,7 +32,10 @@ constexpr int64_t most_tokens = (int64_t{1} << 40) - 1, most_context = (int64_t{
 class Rows {
  public:
   Rows(CorpusPtr corpus, const RowOptions& options)
-      : corpus_(std::move(corpus)), is_stream_(options.documents == DocumentRows::stream) {}
+      : corpus_(std::move(corpus)),
+        is_stream_(options.documents == DocumentRows::stream &&
+                   corpus_->facts().texts_of_sample == 1),
+        step_(corpus_->facts().has_preferences ? options.context / 2 : 0) {}
 
   int64_t size() const { return std::ssize(first_) - 1; }
   int64_t tokens() const { return tokens_; }
@@ -120,12 +123,17 @@ class Rows {
           static_cast<int64_t>(is_stream_ ? pieces_[i + 1].begin : piece.begin + piece.length);
       work(row.first(piece.length), piece, next);
       row = row.subspan(piece.length);
+      if (step_ == 0) continue;
+      const size_t room = static_cast<size_t>(step_) - piece.length;
+      std::ranges::fill(row.first(room), padding);
+      row = row.subspan(room);
     }
     std::ranges::fill(row, padding);
   }
 
   const CorpusPtr corpus_;
   const bool is_stream_;
+  const int64_t step_;  // from a text of a row to the next one; 0 where they stand side by side
   int64_t tokens_ = 0;
   std::vector<Piece> pieces_;
   std::vector<uint32_t> first_{0};  // of each row, and the end
@@ -252,11 +260,49 @@ void add_all(const Corpus& corpus, Layout& layout, DocumentRows kind) {
     layout.add(std::exchange(begin, static_cast<int64_t>(end)), static_cast<int64_t>(end));
 }
 
-// The rows of samples, and how many of their texts were cut.
+// The rows of samples, and how many of their texts were cut, or of preferences how many samples
+// were left out.
 struct SampleRows {
   std::shared_ptr<Rows> rows;
   int64_t cut = 0;
 };
+
+// That of the tokens which are not learned before those of a document that are.
+uint64_t hash_of_prompt(const Corpus& corpus, int64_t begin, int64_t end) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = begin; i < end && !corpus.is_learned(i); ++i) tokens.push_back(0);
+  corpus.read(tokens, begin);
+  SectionHash hash;
+  for (const int32_t token : tokens) hash.add(token);
+  return hash.value();
+}
+
+// Gives each of the two its samples, by the hashes of their prompts.
+std::array<SampleRows, 2> divide_preferences(const CorpusPtr& corpus, const RowOptions& options) {
+  const std::span<const uint64_t> ends = corpus->documents().ends;
+  const int64_t most = options.context / 2;
+  check(options.context % 2 == 0,
+        "rows of {} tokens for a chosen and a rejected text: expected an even number",
+        options.context);
+  std::array<SampleRows, 2> all;
+  for (SampleRows& each : all) each.rows = std::make_shared<Rows>(corpus, options);
+  for (size_t first = 0; first < ends.size(); first += 2) {
+    const auto begin = static_cast<int64_t>(first == 0 ? 0 : ends[first - 1]),
+               middle = static_cast<int64_t>(ends[first]),
+               end = static_cast<int64_t>(ends[first + 1]);
+    SampleRows& to =
+        all[fraction_of(hash_of_prompt(*corpus, begin, middle)) < corpus->facts().hold_out];
+    check(middle - begin > 1 && end - middle > 1,
+          "{} has a preference whose text is a single token: expected a prompt and an answer",
+          corpus->facts().source);
+    // The last token of a text is only a label.
+    const std::array<Piece, 2> row{piece_of(begin, std::min(most, middle - 1 - begin)),
+                                   piece_of(middle, std::min(most, end - 1 - middle))};
+    if (std::max(middle - begin, end - middle) - 1 > most) ++to.cut;
+    else to.rows->add_row(row);
+  }
+  return all;
+}
 
 // Gives each of the two its samples, by the hashes of their first texts.
 std::array<SampleRows, 2> divide_samples(const CorpusPtr& corpus, const RowOptions& options) {
@@ -370,17 +416,41 @@ Dataset dataset_of(const CorpusPtr& corpus, const SampleRows& samples, const Row
   return set;
 }
 
+Dataset preferences_of(const CorpusPtr& corpus, const SampleRows& samples,
+                       const RowOptions& options, const std::string& part) {
+  Dataset set = dataset_of(corpus, samples.rows, options, "preferences " + part);
+  set.fields.push_back(field_of(samples.rows, "answers", options.context,
+                                corpus->facts().vocabulary, &Rows::read_labels));
+  set.fields.back().has_not_judged = true;
+  set.about =
+      fmt::format("{} of two answers{}", counted(samples.rows->size(), "pair"),
+                  samples.cut == 0 ? ""
+                                   : fmt::format(", {} left out that {} a text of more "
+                                                 "than {} tokens, half of a row",
+                                                 samples.cut, samples.cut == 1 ? "has" : "have",
+                                                 options.context / 2));
+  return set;
+}
+
 Datasets samples_of(const CorpusPtr& corpus, const RowOptions& options) {
-  const std::array<SampleRows, 2> both = divide_samples(corpus, options);
-  number_texts(both);
+  const bool are_preferences = corpus->facts().has_preferences;
+  const std::array<SampleRows, 2> both =
+      are_preferences ? divide_preferences(corpus, options) : divide_samples(corpus, options);
+  if (!are_preferences) number_texts(both);
+  const auto make = [&](const SampleRows& samples, const std::string& part) {
+    return are_preferences ? preferences_of(corpus, samples, options, part)
+                           : dataset_of(corpus, samples, options, part);
+  };
   const auto& [train, test] = both;
   const std::string share = fmt::format("{} held out", corpus->facts().hold_out);
-  Datasets sets{dataset_of(corpus, train, options, share),
-                dataset_of(corpus, test, options, share + " here")};
+  Datasets sets{make(train, share), make(test, share + " here")};
   check(sets.train.size() > 0 && sets.test.size() > 0,
-        "{} has {} for training and {} for the test, if {} are held out: expected some for both",
+        "{} has {} for training and {} for the test, if {} are held out{}: expected some for both",
         corpus->facts().source, counted(sets.train.size(), "sample"),
-        counted(sets.test.size(), "sample"), corpus->facts().hold_out);
+        counted(sets.test.size(), "sample"), corpus->facts().hold_out,
+        are_preferences ? fmt::format(" and {} left out, with a text of more than {} tokens",
+                                      train.cut + test.cut, options.context / 2)
+                        : "");
   return sets;
 }
 

@@ -47,6 +47,10 @@ struct RowOptions {
 //   texts      i32 [N, 2 P]: if some are equal, a number for each as two digits of text_digit,
 //              which those equal to it have, too, in both data sets; 0 for one that no other is
 //              equal to
+// Preferences (CorpusFacts::has_preferences) have a row for each sample, too, whose second text
+// begins in its middle, and
+//   answers    i32 [N, T]: labels, of what is the answer alone
+// A sample with a longer text is left out. The prompt says whether it is held out.
 // Throws Error unless 1 <= T < 2^24 and P <= T, and where there are no rows for the training or for
 // the test.
 Datasets rows_of(const Corpora& corpora, const RowOptions& options);

@@ -162,6 +162,86 @@ TextDocument document_of_alpaca(const json& object, const std::string& where) {
       .parts = {{prompt + "\n\n### Response:", false}, {text_in(object, "output", where), true}}};
 }
 
+bool is_list(const json& value) { return value.is_array(); }
+
+// Where two texts stop being equal, before the space there and within no character of UTF-8.
+size_t end_of_common(const std::string& a, const std::string& b) {
+  auto end = static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+  while (end > 0 && end < a.size() && (static_cast<unsigned char>(a[end]) & 0xc0) == 0x80) --end;
+  if (end > 0 && a[end - 1] == ' ') --end;
+  return end;
+}
+
+// A prompt as it is given, or as what both answers begin with, and the answers to it.
+struct Preference {
+  json prompt, chosen, rejected;
+};
+
+Preference preference_in(const json& object, const std::string& where) {
+  Preference found{object.value("prompt", json()), object["chosen"], object["rejected"]};
+  auto& [prompt, chosen, rejected] = found;
+  for (const auto& [name, value] : {std::pair{"chosen", &chosen}, {"rejected", &rejected}})
+    check(value->is_string() || (value->is_array() && !value->empty()) || value->is_object(),
+          "{}: {} is {}, expected text or a list of messages", where, name, shown(*value));
+  for (json* const value : {&chosen, &rejected})
+    if (value->is_object()) *value = json::array({*value});
+  check(chosen.is_string() == rejected.is_string(),
+        "{}: one of chosen and rejected is text and the other a list of messages: expected both "
+        "alike",
+        where);
+  if (prompt.is_array() || (prompt.is_string() && chosen.is_string())) {
+    check(!prompt.empty() && prompt != "", "{}: prompt is empty, expected text or messages", where);
+    return found;
+  }
+  check(prompt.is_null() || prompt.is_string(),
+        "{}: prompt is {}, expected text or a list of messages", where, shown(prompt));
+  const std::string said = prompt.is_string() ? prompt.get<std::string>() : "";
+  if (is_list(chosen)) {
+    const auto ends = std::ranges::mismatch(chosen, rejected);
+    prompt = json(json::array_t(chosen.begin(), ends.in1));
+    chosen = json(json::array_t(ends.in1, chosen.end()));
+    rejected = json(json::array_t(ends.in2, rejected.end()));
+    const bool has_said = std::ranges::any_of(prompt, [&](const json& message) {
+      return message.is_object() &&
+             (message.value("content", json()) == said || message.value("value", json()) == said);
+    });
+    check(said.empty() || has_said,
+          "{}: chosen and rejected do not begin with a message that is the prompt: expected it, or "
+          "a prompt that is a list of messages",
+          where);
+  } else {
+    const auto a = chosen.get<std::string>(), b = rejected.get<std::string>();
+    const size_t end = end_of_common(a, b);
+    prompt = a.substr(0, end);
+    chosen = a.substr(end);
+    rejected = b.substr(end);
+  }
+  check(!prompt.empty() && prompt != "" && !chosen.empty() && !rejected.empty() && chosen != "" &&
+            rejected != "",
+        "{}: chosen and rejected {}: expected a prompt beside them, or the same beginning in both",
+        where, prompt.empty() || prompt == "" ? "begin differently" : "are each other's beginning");
+  return found;
+}
+
+TextDocument document_of_preference(const json& object, ChatForm form, const std::string& where,
+                                    std::map<std::string, int64_t>& unused) {
+  const Preference found = preference_in(object, where);
+  TextDocument document;
+  for (const json& answer : {found.chosen, found.rejected}) {
+    if (is_list(found.prompt)) {
+      document.answers.push_back(
+          document_of_answer(object, found.prompt, answer, form, where, unused));
+      continue;
+    }
+    document.answers.push_back(
+        {.parts = {{found.prompt.get<std::string>(), false}, {answer.get<std::string>(), true}},
+         .is_one_text = true,
+         .is_answer = true});
+  }
+  document.is_chat = is_list(found.prompt);
+  return document;
+}
+
 // Reads a file as one document. Returns its bytes.
 int64_t read_whole(const fs::path& file, const DocumentSink& sink) {
   constexpr size_t least = size_t{1} << 20;
@@ -207,7 +287,7 @@ TextDocument document_of_json(const std::string& line, ChatForm form, const std:
   const json object = parse_strict_json(line, most_levels, where, most_elements);
   constexpr const char* expected =
       "expected an object with text, with prompt and completion, with messages (or conversations), "
-      "with instruction and output, or with anchor and positive";
+      "with instruction and output, with prompt, chosen and rejected, or with anchor and positive";
   check(object.is_object(), "{} is {}: {}", where, shown(object), expected);
   std::vector<std::string> names;
   for (const auto& [name, value] : object.items()) names.push_back(name);
@@ -221,6 +301,8 @@ TextDocument document_of_json(const std::string& line, ChatForm form, const std:
   if (form == ChatForm::own) of_template = {"tools", "documents", "chat_template_kwargs"};
   std::vector<std::string> of_sample(names_of_labels().begin(), names_of_labels().end());
   of_sample.emplace_back("negative");
+  std::vector<std::string> of_preference = of_template;
+  of_preference.emplace_back("prompt");
   const std::vector<Kind> kinds{
       {.needs = {"text"},
        .read = [&]() -> TextDocument { return {.parts = {{text_in(object, "text", where)}}}; }},
@@ -234,6 +316,9 @@ TextDocument document_of_json(const std::string& line, ChatForm form, const std:
       {.needs = {"instruction", "output"},
        .may = {"input"},
        .read = [&] { return document_of_alpaca(object, where); }},
+      {.needs = {"chosen", "rejected"},
+       .may = of_preference,
+       .read = [&] { return document_of_preference(object, form, where, unused); }},
       {.needs = {"anchor", "positive"}, .may = of_sample, .read = [&] {
          return document_of_sample(object, where);
        }}};
@@ -310,7 +395,7 @@ int64_t give(const TextDocument& document, const DocumentSink& sink) {
 }
 
 bool has_something_to_learn(const TextDocument& document) {
-  if (document.chat) return !document.chat->learned.empty();
+  if (document.chat) return document.chat->answer || !document.chat->learned.empty();
   const bool has_text = std::ranges::any_of(
       document.parts, [](const TextDocument::Part& part) { return !part.text.empty(); });
   return has_text && std::ranges::any_of(document.parts, [&](const TextDocument::Part& part) {
@@ -345,9 +430,13 @@ class Waiting {
     for (auto& [document, where] : documents_) {
       if (document.chat) {
         for (const std::string& name : next->unheeded) ++unused_[name];
-        document = {
-            .parts = std::move((next++)->parts), .has_end_of_text = false, .is_one_text = true};
+        document = {.parts = std::move((next++)->parts),
+                    .has_end_of_text = false,
+                    .is_one_text = true,
+                    .is_answer = document.is_answer};
       }
+      check(!document.is_answer || has_something_to_learn(document),
+            "{}: chosen or rejected has nothing to learn: expected two answers", where);
       if (has_something_to_learn(document)) bytes_given += give(document, sink_);
       else empty.push_back(where);
     }
@@ -377,8 +466,13 @@ TextsRead read_texts(const std::vector<fs::path>& files, const ChatWriting& chat
   check(chats.form != ChatForm::own || chats.own != nullptr,
         "chats are to be written by a template, but there is none");
   Waiting waiting(chats.own, sink, unused);
-  const auto count = [&](const std::string& where, int64_t texts) {
+  const auto count = [&](const std::string& where, int64_t texts, bool has_preferences = false) {
     const int64_t before = std::exchange(result.texts_of_sample, texts);
+    const bool had = std::exchange(result.has_preferences, has_preferences);
+    check(before == 0 || had == has_preferences,
+          "{} {} answers of which one is preferred, but those before it {}: expected the same of "
+          "all",
+          where, has_preferences ? "has" : "has no", had ? "have" : "have none");
     check(before == 0 || before == texts,
           "{} is a sample of {}, but those before it are of {}: expected as many in all", where,
           counted(texts, "text"), counted(before, "text"));
@@ -396,10 +490,16 @@ TextsRead read_texts(const std::vector<fs::path>& files, const ChatWriting& chat
     for (std::string line; lines.next(line);) {
       if (is_blank(line)) continue;
       TextDocument document = document_of_json(line, chats.form, lines.here(), unused);
-      count(lines.here(), document.is_sample ? std::ssize(document.parts) : 1);
+      const bool has_preferences = !document.answers.empty();
+      count(lines.here(),
+            has_preferences      ? std::ssize(document.answers)
+            : document.is_sample ? std::ssize(document.parts)
+                                 : 1,
+            has_preferences);
       check(!document.is_chat || chats.impossible.empty(), "{}: {}", lines.here(),
             chats.impossible);
-      waiting.add(std::move(document), lines.here());
+      for (TextDocument& answer : document.answers) waiting.add(std::move(answer), lines.here());
+      if (!has_preferences) waiting.add(std::move(document), lines.here());
     }
   }
   waiting.give_all();

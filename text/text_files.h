@@ -40,8 +40,14 @@ struct TextDocument {
   struct Chat {
     std::string record;
     std::vector<int64_t> learned{};
+    // If set, all is learned that goes beyond the messages before this one and the beginning of an
+    // answer, in place of `learned`.
+    std::optional<int64_t> answer{};
   };
   std::optional<Chat> chat{};
+  // In place of all else: a prompt with its chosen answer, and with the rejected one.
+  std::vector<TextDocument> answers{};
+  bool is_answer = false;  // one of these
 };
 
 // The document of a line of JSON, an object with
@@ -52,6 +58,11 @@ struct TextDocument {
 //                           or "train": false; or the same in ShareGPT's names, conversations with
 //                           {"from", "value"}
 //   instruction and output  and maybe an input: a prompt in Alpaca's words, and its completion
+//   chosen and rejected     answers to a prompt, of which they, and the end-of-text token, are to
+//                           be learned. The prompt is a text, or a list of messages; answers are
+//                           texts or lists of messages. Without one it is what both begin with, as
+//                           TRL finds it: of messages those that are equal, of texts what is,
+//                           without the space at its end
 //   anchor and positive     a sample of two texts, or of three with a `negative`, without
 //                           end-of-text tokens; a label or score beside them has to be 1
 // Other names go to `unused`. Throws Error, which begins with `where`, for anything else.
@@ -106,6 +117,7 @@ struct TextsRead {
   int64_t bytes = 0;
   std::vector<std::string> left_alone{};
   int64_t texts_of_sample = 0;  // 1 if each document is one
+  bool has_preferences = false;
 };
 
 // Reads the documents of files: of .jsonl, .ndjson and .json one a line, of others one each, in

@@ -9,12 +9,12 @@ Settings settings_of(PrepareTextOptions& texts) {
   constexpr Decides result = Decides::result;
   Settings s;
   s.group("Texts")
-      .add(texts.texts,
-           {"text", result,
-            "Files of text or of JSON lines (text, prompt and completion, messages, "
-            "conversations, instruction and output, or anchor, positive and maybe negative), and "
-            "folders of them",
-            reads("FILE|DIR")})
+      .add(texts.texts, {"text", result,
+                         "Files of text or of JSON lines (text, prompt and completion, messages, "
+                         "conversations, instruction and output, prompt, chosen and rejected, or "
+                         "anchor, positive "
+                         "and maybe negative), and folders of them",
+                         reads("FILE|DIR")})
       .add(texts.chat, chat_form_names(),
            {.name = "chat",
             .decides = result,

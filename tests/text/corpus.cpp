@@ -147,7 +147,7 @@ TEST_CASE("what is no corpus, or damaged, is refused", "[text]") {
   write();
   REQUIRE(holds_corpus(path));
   for (const auto& [name, value, part] : std::vector<std::array<nlohmann::json, 3>>{
-           {"version", 2, "is of version 2: expected 1"},
+           {"version", 3, "is of version 3: expected 1"},
            {"format", nullptr, "does not describe a corpus"},
            {"tokens", 6, "has 10 bytes, expected 12"},
            {"tokens", 4, "has 10 bytes, expected 8"},

@@ -20,6 +20,7 @@
 #include "tests/support/thread_scope.h"
 #include "text/language_modeling.h"
 #include "text/models.h"
+#include "text/preferences.h"
 #include "text/text_pairs.h"
 #include "train/plan.h"
 #include "train/score.h"
@@ -134,6 +135,13 @@ Dataset pairs(int64_t N) {
   return data;
 }
 
+Dataset answers(int64_t N) {
+  Dataset data = rows(N);
+  for (int32_t& position : data["positions"].span<int32_t>()) position %= int32_t(context / 2);
+  data.fields.back().name = "answers";
+  return data;
+}
+
 template <class... Last>
 ModelFactory network(int64_t channels, Last... last) {
   return [=] {
@@ -154,10 +162,12 @@ ModelFactory answering(int64_t numbers) {
 ModelFactory drawing(int64_t planes) {
   return network(2, [=](Sequential& model) { model.add<Conv2d>(2, planes, 1); });
 }
-ModelFactory reading() {
-  return [] {
-    return make_text_model(Gpt2Options{
-        .vocabulary = vocabulary, .context = context, .width = 8, .layers = 1, .heads = 2});
+ModelFactory reading(const LoraOptions& lora = {}) {
+  return [lora] {
+    return make_text_model(
+        Gpt2Options{
+            .vocabulary = vocabulary, .context = context, .width = 8, .layers = 1, .heads = 2},
+        lora);
   };
 }
 
@@ -180,10 +190,11 @@ std::vector<Task> all_tasks() {
       task("simclr", with_views(), answering(6), contrastive({.answers = 6, .classes = classes})),
       task("simclr without labels", with_views(), answering(6), contrastive({.answers = 6})),
       task("language modeling", both(rows), reading(), language_modeling()),
-      task("pairs", both(pairs), reading(), text_pairs())};
+      task("pairs", both(pairs), reading(), text_pairs()),
+      task("preferences", both(answers), reading({.rank = 2}), preferences())};
   for (Task& each : all)
     if (each.data.train.has("tokens")) each.has_batch_norm = false;
-  all[6].has_pieces = true;
+  all[6].has_pieces = all.back().has_pieces = true;
   return all;
 }
 
@@ -380,7 +391,7 @@ TEST_CASE("whatever scores is predicted and planned without reading", "[plan][me
     compare(glyphs, options);
     ++combinations;
   }
-  REQUIRE(combinations == (reduced() ? 111 : 342));
+  REQUIRE(combinations == (reduced() ? 124 : 382));
 }
 
 namespace {
