@@ -32,7 +32,7 @@ class Preferences : public Objective {
   }
 
   // How much greater the rewards of the chosen answers are, [N].
-  Tensor answer(const Module& model, const Samples& samples, const Pass& pass) const override {
+  Tensor answer(const Layer& model, const Samples& samples, const Pass& pass) const override {
     const auto* network = dynamic_cast<const LanguageModel*>(&model);
     check(network, "preferences are learned by a LanguageModel, not by {}", model.describe());
     check(!Edge(network->head()).wants_grad(),

@@ -310,6 +310,11 @@ TextDocument document_of_json(const std::string& line, ChatForm form, const std:
       {.needs = {"conversations"}, .may = of_template, .read = chat},
       {.needs = {"prompt", "completion"},
        .read = [&]() -> TextDocument {
+         const json label = object.value("label", json());
+         check(label != false && label != 0,
+               "{}: label is {} beside prompt and completion, which would be learned: expected no "
+               "such line, or a chosen and a rejected answer in one",
+               where, shown(label));
          return {.parts = {{text_in(object, "prompt", where), false},
                            {text_in(object, "completion", where), true}}};
        }},
