@@ -26,6 +26,13 @@ size_t space_at_start(std::string_view text) {
   return all - text.size();
 }
 
+bool is_beside_word(std::string_view text, size_t begin, size_t end) {
+  const Character before = last_character(text.substr(0, begin));
+  const Character after = first_character(text.substr(end));
+  return (before.bytes > 0 && is_of_word(before.code)) ||
+         (after.bytes > 0 && is_of_word(after.code));
+}
+
 }  // namespace
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)), ends_{none} {
@@ -33,6 +40,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
     uint32_t node = 0;
     longest_ = std::max(longest_, tokens_[i].content.size());
     takes_space_before_ |= tokens_[i].takes_space_before;
+    has_single_words_ |= tokens_[i].is_single_word;
     for (const char byte : tokens_[i].content) {
       const auto [child, is_new] =
           children_.try_emplace(step(node, byte), static_cast<uint32_t>(ends_.size()));
@@ -42,6 +50,13 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
     ends_[node] = static_cast<int32_t>(i);
     begins_[static_cast<unsigned char>(tokens_[i].content.front())] = true;
   }
+}
+
+std::vector<int32_t> AddedTokens::control() const {
+  std::vector<int32_t> found;
+  for (const AddedToken& token : tokens_)
+    if (token.is_control) found.push_back(token.token);
+  return found;
 }
 
 AddedTokens::Found AddedTokens::find(std::string_view text, size_t from) const {
@@ -60,11 +75,13 @@ AddedTokens::Found AddedTokens::find(std::string_view text, size_t from) const {
   return {};
 }
 
-void AddedTokens::split(std::string_view text, const Use& use) const {
+void AddedTokens::split(std::string_view text, Letters letters, const Use& use) const {
   size_t from = 0, done = 0;
   while (const Found found = find(text, from)) {
     size_t begin = found.begin, end = found.end;
     from = end;
+    if (found.token->is_control && is_within(letters, begin)) continue;
+    if (found.token->is_single_word && is_beside_word(text, begin, end)) continue;
     if (found.token->takes_space_before)
       begin = std::max(done, begin - space_at_end(text.substr(0, begin)));
     if (found.token->takes_space_after) end += space_at_start(text.substr(end));
@@ -75,16 +92,17 @@ void AddedTokens::split(std::string_view text, const Use& use) const {
   if (done < text.size()) use(text.substr(done), none);
 }
 
-size_t AddedTokens::split_beginning(std::string_view text, TextPlace place,
+size_t AddedTokens::split_beginning(std::string_view text, TextPlace place, Letters letters,
                                     std::vector<int32_t>& tokens, const UsePart& use,
                                     const UseSome& use_some) const {
+  if (has_single_words_) return 0;
   // What begins before is found whole.
   size_t limit = text.size() - std::min(text.size(), longest_);
   if (takes_space_before_) limit -= space_at_end(text.substr(0, limit));
   size_t done = 0, begin = 0;     // what is taken, and where the next part begins
   size_t before = tokens.size();  // the last token
   bool is_over = false, after_token = false;
-  split(text, [&](std::string_view part, int32_t token) {
+  split(text, letters, [&](std::string_view part, int32_t token) {
     if (is_over) return;
     const size_t end = begin + part.size();
     const TextPlace here = begin == 0 ? place : TextPlace::begins;

@@ -1,6 +1,8 @@
 #include "text/bpe.h"
 
+#include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -39,6 +41,11 @@ class Bpe : public Tokenizer {
         splitter_(std::move(description.steps), description.blank_before_step),
         added_{AddedTokens(std::move(description.added[0])),
                AddedTokens(std::move(description.added[1]))} {
+    for (const size_t pass : {0, 1})
+      for (const int32_t token : added_[pass].control()) {
+        control_.emplace(tokens_[size_t(token)], token);
+        finds_control_again_ |= pass == 1;
+      }
     for (const int32_t token : description.whole_words)
       whole_words_.emplace(tokens_[size_t(token)], token);
   }
@@ -56,29 +63,34 @@ class Bpe : public Tokenizer {
     return end_of_text_;
   }
 
-  std::vector<int32_t> encode(std::string_view text, TextPlace place) const override {
+  std::map<std::string, int32_t> control_tokens() const override { return control_; }
+
+  std::vector<int32_t> encode(std::string_view text, TextPlace place,
+                              Letters letters) const override {
     auto buffers = idle_.take();
     std::vector<int32_t> tokens;
     tokens.reserve(text.size() / 4);
-    added_[0].split(text, [&](std::string_view part, int32_t token) {
+    added_[0].split(text, letters, [&](std::string_view part, int32_t token) {
       if (token != AddedTokens::none) return tokens.push_back(token);
-      encode_part(part, part.data() == text.data() ? place : TextPlace::begins, *buffers, tokens);
+      encode_part(part, part.data() == text.data() ? place : TextPlace::begins,
+                  within(letters, text, part), *buffers, tokens);
     });
     idle_.give_back(std::move(buffers));
     return tokens;
   }
 
-  Beginning encode_beginning(std::string_view text, TextPlace place) const override {
+  Beginning encode_beginning(std::string_view text, TextPlace place,
+                             Letters letters) const override {
     auto buffers = idle_.take();
     Beginning result;
     result.tokens.reserve(text.size() / 4);
     result.bytes = added_[0].split_beginning(
-        text, place, result.tokens,
+        text, place, letters, result.tokens,
         [&](std::string_view part, TextPlace here) {
-          encode_part(part, here, *buffers, result.tokens);
+          encode_part(part, here, within(letters, text, part), *buffers, result.tokens);
         },
         [&](std::string_view part, TextPlace here) {
-          return encode_some(part, here, *buffers, result.tokens);
+          return encode_some(part, here, within(letters, text, part), *buffers, result.tokens);
         });
     if (result.bytes == 0) result.tokens.clear();
     idle_.give_back(std::move(buffers));
@@ -96,12 +108,33 @@ class Bpe : public Tokenizer {
   }
 
  private:
+  // The same places in a part of the text, as far as tokens are looked for there again.
+  std::vector<ByteRange> within(Letters letters, std::string_view text,
+                                std::string_view part) const {
+    std::vector<ByteRange> inner;
+    const auto first = static_cast<size_t>(part.data() - text.data());
+    for (const auto [begin, end] : finds_control_again_ ? letters : Letters{})
+      if (begin < first + part.size() && end > first)
+        inner.push_back({std::max(begin, first) - first, std::min(end - first, part.size())});
+    return inner;
+  }
+  // And in what it is composed to.
+  static void compose(std::vector<ByteRange>& letters, std::string_view part,
+                      std::string_view made) {
+    if (part == made) return;
+    for (auto& [begin, end] : letters) {
+      begin = composed(part.substr(0, begin)).size();
+      end = composed(part.substr(0, end)).size();
+    }
+  }
+
   // What is left when the first added tokens are found.
-  void encode_part(std::string_view part, TextPlace place, Buffers& buffers,
-                   std::vector<int32_t>& tokens) const {
+  void encode_part(std::string_view part, TextPlace place, std::vector<ByteRange> letters,
+                   Buffers& buffers, std::vector<int32_t>& tokens) const {
     const std::string made = composes_ ? composed(part) : "";
+    if (composes_) compose(letters, part, made);
     if (composes_) part = made;
-    added_[1].split(part, [&](std::string_view rest, int32_t token) {
+    added_[1].split(part, letters, [&](std::string_view rest, int32_t token) {
       if (token != AddedTokens::none) return tokens.push_back(token);
       split_rest(rest, rest.data() == part.data() ? place : TextPlace::begins, buffers, tokens);
     });
@@ -114,14 +147,15 @@ class Bpe : public Tokenizer {
   }
 
   // The same with what does not depend on what comes after the part. Returns its bytes.
-  size_t encode_some(std::string_view part, TextPlace place, Buffers& buffers,
-                     std::vector<int32_t>& tokens) const {
+  size_t encode_some(std::string_view part, TextPlace place, std::vector<ByteRange> letters,
+                     Buffers& buffers, std::vector<int32_t>& tokens) const {
     const size_t before = tokens.size();
     // The last characters may be composed with what comes.
     if (composes_) part = before_last_ascii(part);
     const std::string made = composes_ ? composed(part) : "";
+    if (composes_) compose(letters, part, made);
     const size_t taken = added_[1].split_beginning(
-        composes_ ? std::string_view(made) : part, place, tokens,
+        composes_ ? std::string_view(made) : part, place, letters, tokens,
         [&](std::string_view rest, TextPlace here) { split_rest(rest, here, buffers, tokens); },
         [&](std::string_view rest, TextPlace here) {
           return splitter_.split_beginning(rest, here, buffers.matcher, [&](std::string_view word) {
@@ -173,6 +207,8 @@ class Bpe : public Tokenizer {
   Merges merges_;
   WordSplitter splitter_;
   std::array<AddedTokens, 2> added_;
+  std::map<std::string, int32_t> control_;
+  bool finds_control_again_ = false;
   std::unordered_map<std::string_view, int32_t> whole_words_;
   mutable Idle<Buffers> idle_;
 };

@@ -202,22 +202,10 @@ void BpeReader::add_merge(std::string_view line) {
   add_merge(std::string(line.substr(0, blank)), std::string(line.substr(blank + 1)));
 }
 
-void BpeReader::read_merges(std::string_view lines) {
-  while (!lines.empty()) {
-    const size_t end = std::min(lines.find('\n'), lines.size());
-    std::string_view line = lines.substr(0, end);
-    lines.remove_prefix(std::min(end + 1, lines.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!line.starts_with("#version") && !(line.empty() && lines.empty())) add_merge(line);
-  }
-}
-
 void BpeReader::read_added(const json& token) {
   const std::string content = text(token, "content");
   require(token.contains("id"), "has no number for the token '{}'", content);
   const int64_t id = number(token["id"], content);
-  require(!flag(token, "single_word", false),
-          "has the token '{}' with single_word, which is not supported", content);
   const auto known = vocabulary_.find(content);
   require(known == vocabulary_.end() || known->second == id,
           "has two numbers for the token '{}': {} and {}", content, id,
@@ -231,14 +219,9 @@ void BpeReader::read_added(const json& token) {
   description_.added[is_second].push_back({.content = is_composed ? composed(content) : content,
                                            .token = static_cast<int32_t>(id),
                                            .takes_space_before = flag(token, "lstrip", false),
-                                           .takes_space_after = flag(token, "rstrip", false)});
-}
-
-void BpeReader::find_in_texts(const std::string& token) {
-  const auto found = vocabulary_.find(token);
-  require(found != vocabulary_.end(), "has no token '{}'", token);
-  added_.emplace(token, found->second);
-  description_.added[0].push_back({.content = token, .token = found->second});
+                                           .takes_space_after = flag(token, "rstrip", false),
+                                           .is_single_word = flag(token, "single_word", false),
+                                           .is_control = flag(token, "special", false)});
 }
 
 void BpeReader::read_step(const json& step) {
@@ -279,11 +262,6 @@ void BpeReader::add_step(std::string_view pattern, bool keeps_matches, bool keep
   } catch (const Error& error) {
     require(false, "has a pre_tokenizer that is not supported: {}", error.what());
   }
-}
-
-void BpeReader::split_as_gpt2(bool adds_blank) {
-  if (adds_blank) description_.blank_before_step = 0;
-  add_step(gpt2_pattern, true, true);
 }
 
 int32_t BpeReader::number_of(const std::string& token) const {

@@ -19,13 +19,6 @@ class BpeReader {
 
   // A whole tokenizer.json.
   void read_tokenizer(const nlohmann::json& tokenizer);
-  // The names and numbers of an encoder.json.
-  void read_vocabulary(const nlohmann::json& vocabulary);
-  // The lines of a merges.txt, after the vocabulary.
-  void read_merges(std::string_view lines);
-  void split_as_gpt2(bool adds_blank);
-  // As a token to be found in texts; it must be in the vocabulary.
-  void find_in_texts(const std::string& token);
   bool has_token(const std::string& token) const {
     return number_of(token) != BpeDescription::none;
   }
@@ -49,6 +42,7 @@ class BpeReader {
 
   void read_normalizer(const nlohmann::json& normalizer);
   void read_model(const nlohmann::json& model);
+  void read_vocabulary(const nlohmann::json& vocabulary);
   void read_post_processor(const nlohmann::json& processor);
   void read_template(const nlohmann::json& processor);
   void add_merge(const std::string& left, const std::string& right);

@@ -12,6 +12,7 @@
 #include "kernels/quantized_matmul.h"
 #include "text/gguf_model.h"
 #include "text/gguf_tokenizer.h"
+#include "text/special_tokens.h"
 #include "train/weights.h"
 
 namespace accrue {
@@ -203,14 +204,6 @@ namespace {
 
 using nlohmann::json;
 
-// The text of a special token, which is there by itself or in an object.
-std::string content_of(const json& config, const char* name) {
-  const auto found = config.find(name);
-  if (found == config.end()) return "";
-  if (found->is_string()) return found->get<std::string>();
-  return found->is_object() ? found->value("content", "") : "";
-}
-
 // A merge, "a b" or ["a", "b"].
 std::string merge_of(const json& merge) {
   if (merge.is_string()) return merge.get<std::string>();
@@ -266,9 +259,10 @@ void add_chat_template(GgufWriter& file, const TokenizerFiles& from, const json&
 }
 
 void add_bpe(GgufWriter& file, const TokenizerFiles& from, int64_t vocabulary) {
-  const json tokenizer = json::parse(from.files.at("tokenizer.json"));
-  const auto beside = from.files.find("tokenizer_config.json");
-  const json config = beside == from.files.end() ? json::object() : json::parse(beside->second);
+  json tokenizer = json::parse(from.files.at("tokenizer.json"));
+  const FilesBesideTokenizer beside = files_beside_tokenizer(from.files, "tokenizer.json");
+  add_special_tokens(tokenizer, beside, "tokenizer.json");
+  const json &config = beside.config, names = special_token_names(beside);
   const GgufTokens tokens = gguf_tokens_of(tokenizer, vocabulary);
   std::vector<std::string> merges;
   std::ranges::transform(tokenizer.at("model").at("merges"), std::back_inserter(merges), merge_of);
@@ -280,7 +274,7 @@ void add_bpe(GgufWriter& file, const TokenizerFiles& from, int64_t vocabulary) {
   const auto add = [&](const char* key, std::optional<int64_t> token) {
     if (token) file.count(fmt::format("tokenizer.ggml.{}", key), *token);
   };
-  const auto of = [&](const char* name) { return tokens.find(content_of(config, name)); };
+  const auto of = [&](const char* name) { return tokens.find(names.value(name, "")); };
   add("bos_token_id", of("bos_token"));
   add("eos_token_id", of("eos_token").value_or(from.tokenizer->end_of_text()));
   add("unknown_token_id", of("unk_token"));

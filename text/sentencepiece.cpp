@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -106,11 +107,18 @@ class SentencePieceBpe : public Tokenizer {
     return in_.end_of_text;
   }
 
-  std::vector<int32_t> encode(std::string_view text, TextPlace place) const override {
+  std::map<std::string, int32_t> control_tokens() const override {
+    std::map<std::string, int32_t> found;
+    for (const int32_t token : control_.control()) found.emplace(in_.pieces[size_t(token)], token);
+    return found;
+  }
+
+  std::vector<int32_t> encode(std::string_view text, TextPlace place,
+                              Letters letters) const override {
     auto buffers = idle_.take();
     std::vector<int32_t> tokens;
     tokens.reserve(text.size() / 4);
-    control_.split(text, [&](std::string_view part, int32_t token) {
+    control_.split(text, letters, [&](std::string_view part, int32_t token) {
       if (token != AddedTokens::none) return tokens.push_back(token);
       encode_part(part, part.data() == text.data() ? place : TextPlace::begins, *buffers, tokens);
     });
@@ -118,14 +126,15 @@ class SentencePieceBpe : public Tokenizer {
     return tokens;
   }
 
-  Beginning encode_beginning(std::string_view text, TextPlace place) const override {
+  Beginning encode_beginning(std::string_view text, TextPlace place,
+                             Letters letters) const override {
     Beginning result;
     if (joins_words_ || !symbols_.contains(space)) return result;
     auto buffers = idle_.take();
     const auto encode = [&](std::string_view part, TextPlace here) {
       encode_part(part, here, *buffers, result.tokens);
     };
-    result.bytes = control_.split_beginning(text, place, result.tokens, encode,
+    result.bytes = control_.split_beginning(text, place, letters, result.tokens, encode,
                                             [&](std::string_view part, TextPlace here) {
                                               const size_t bytes = last_word(part);
                                               if (bytes > 0) encode(part.substr(0, bytes), here);
@@ -163,7 +172,7 @@ class SentencePieceBpe : public Tokenizer {
                    std::vector<int32_t>& tokens) const {
     const bool has_space = in_.adds_space && place == TextPlace::begins;
     const std::string escaped = replaced(part, " ", space);
-    user_defined_.split(has_space ? std::string(space) + escaped : escaped,
+    user_defined_.split(has_space ? std::string(space) + escaped : escaped, {},
                         [&](std::string_view rest, int32_t token) {
                           if (token != AddedTokens::none) return tokens.push_back(token);
                           while (!rest.empty()) {
@@ -193,7 +202,10 @@ class SentencePieceBpe : public Tokenizer {
   AddedTokens found_in_texts(Kind kind) const {
     std::vector<AddedToken> found;
     for (size_t i = 0; i < in_.pieces.size(); ++i)
-      if (in_.kinds[i] == kind) found.push_back({in_.pieces[i], static_cast<int32_t>(i)});
+      if (in_.kinds[i] == kind)
+        found.push_back({.content = in_.pieces[i],
+                         .token = static_cast<int32_t>(i),
+                         .is_control = kind == Kind::control});
     return AddedTokens(std::move(found));
   }
 

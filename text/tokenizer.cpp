@@ -1,5 +1,8 @@
 #include "text/tokenizer.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "core/error.h"
 
 namespace accrue {
@@ -10,15 +13,15 @@ class Bytes : public Tokenizer {
   int64_t size() const override { return end + 1; }
   int32_t end_of_text() const override { return end; }
 
-  std::vector<int32_t> encode(std::string_view text, TextPlace) const override {
+  std::vector<int32_t> encode(std::string_view text, TextPlace, Letters) const override {
     std::vector<int32_t> tokens;
     tokens.reserve(text.size());
     for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
     return tokens;
   }
 
-  Beginning encode_beginning(std::string_view text, TextPlace place) const override {
-    return {encode(text, place), text.size()};
+  Beginning encode_beginning(std::string_view text, TextPlace place, Letters) const override {
+    return {encode(text, place, {}), text.size()};
   }
 
   std::string decode(std::span<const int32_t> tokens) const override {
@@ -35,6 +38,11 @@ class Bytes : public Tokenizer {
 };
 
 }  // namespace
+
+bool is_within(Letters letters, size_t at) {
+  const auto next = std::ranges::upper_bound(letters, at, {}, &ByteRange::begin);
+  return next != letters.begin() && at < std::prev(next)->end;
+}
 
 std::vector<int32_t> encode_with_beginning(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<int32_t> tokens = tokenizer.before_text();

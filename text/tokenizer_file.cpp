@@ -1,6 +1,8 @@
 #include "text/tokenizer_file.h"
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/error.h"
@@ -8,6 +10,8 @@
 #include "data/strict_json.h"
 #include "text/bpe_reader.h"
 #include "text/gguf_tokenizer.h"
+#include "text/special_tokens.h"
+#include "text/tokenizer_json.h"
 
 namespace accrue {
 namespace {
@@ -33,61 +37,74 @@ json parse(const std::string& text, const std::string& what) {
 }
 json json_of(const fs::path& path) { return parse(text_of(path), path.string()); }
 
-// The tokenizer_config.json in a directory; an empty object if there is none.
-json config_in(const fs::path& directory) {
-  const fs::path path = directory / "tokenizer_config.json";
+// An object in a directory; an empty one if it is not there.
+json object_in(const fs::path& directory, const char* name) {
+  const fs::path path = directory / name;
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return json::object();
-  json config = json_of(path);
-  check(config.is_object(), "'{}' is not an object", path.string());
-  return config;
+  json object = json_of(path);
+  check(object.is_object(), "'{}' is not an object", path.string());
+  return object;
 }
 
-// A text, or an object with it as its content.
-std::string token_of(const json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  const json content = value.is_object() ? value.value("content", json()) : json();
-  return content.is_string() ? content.get<std::string>() : "";
+FilesBesideTokenizer files_in(const fs::path& directory) {
+  return {object_in(directory, "tokenizer_config.json"),
+          object_in(directory, "special_tokens_map.json"),
+          object_in(directory, "added_tokens.json")};
 }
 
-TokenizerPtr finish(BpeReader reader, const json& config) {
-  const std::string named = token_of(config.value("eos_token", json()));
-  if (!named.empty()) reader.end_texts_with(named);
+TokenizerPtr make_tokenizer(json tokenizer, const std::string& what,
+                            const FilesBesideTokenizer& beside) {
+  add_special_tokens(tokenizer, beside, what);
+  BpeReader reader(what);
+  reader.read_tokenizer(tokenizer);
+  const json named = special_token_names(beside);
+  if (named.contains("eos_token")) reader.end_texts_with(named["eos_token"]);
   else if (reader.has_token(end_of_text)) reader.end_texts_with(end_of_text);
   reader.check_end_of_texts();
   return make_bpe(reader.take());
 }
 
-TokenizerPtr make_tokenizer(const std::string& text, const std::string& what, const json& config) {
-  BpeReader reader(what);
-  reader.read_tokenizer(parse(text, what));
-  return finish(std::move(reader), config);
+TokenizerPtr read_tokenizer_json(const fs::path& path) {
+  return make_tokenizer(json_of(path), path.string(), files_in(path.parent_path()));
 }
 
-TokenizerPtr read_tokenizer_json(const fs::path& path) {
-  return make_tokenizer(text_of(path), path.string(), config_in(path.parent_path()));
+json merges_of(const std::string& text) {
+  json merges = json::array();
+  for (std::string_view rest = text; !rest.empty();) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.starts_with("#version") && !(line.empty() && rest.empty())) merges.push_back(line);
+  }
+  return merges;
 }
 
 // GPT-2's own files, which say nothing of how a text is split.
 TokenizerPtr read_gpt2(const fs::path& vocabulary, const fs::path& merges) {
-  const json config = config_in(vocabulary.parent_path());
-  const json kind = config.value("tokenizer_class", json("GPT2Tokenizer"));
+  const FilesBesideTokenizer beside = files_in(vocabulary.parent_path());
+  const json kind = beside.config.value("tokenizer_class", json("GPT2Tokenizer"));
   check(kind == "GPT2Tokenizer" || kind == "GPT2TokenizerFast",
         "'{}' are of a {}, which splits a text otherwise than GPT-2: expected a tokenizer.json",
         merges.parent_path().string(), kind.dump());
-  BpeReader reader(vocabulary.string());
-  reader.read_vocabulary(json_of(vocabulary));
-  reader.read_merges(text_of(merges));
-  reader.split_as_gpt2(config.value("add_prefix_space", json(false)) == true);
-  if (reader.has_token(end_of_text)) reader.find_in_texts(end_of_text);
-  return finish(std::move(reader), config);
+  const json spellings = json_of(vocabulary);
+  json added = json::array();
+  if (spellings.is_object() && spellings.contains(end_of_text)) {
+    added.push_back(added_token(0, end_of_text, true));
+    added.back()["id"] = spellings[end_of_text];
+  }
+  json tokenizer = byte_level_bpe(spellings, merges_of(text_of(merges)), std::move(added));
+  tokenizer["pre_tokenizer"]["add_prefix_space"] =
+      beside.config.value("add_prefix_space", json(false)) == true;
+  return make_tokenizer(std::move(tokenizer), vocabulary.string(), beside);
 }
 
 }  // namespace
 
 TokenizerPtr parse_tokenizer(const std::string& text, const std::string& what,
                              const std::string& config) {
-  return make_tokenizer(text, what, parse(config, what));
+  return make_tokenizer(parse(text, what), what, {.config = parse(config, what)});
 }
 
 TokenizerPtr read_tokenizer(const fs::path& path) {

@@ -17,12 +17,12 @@ namespace accrue {
 // tokenizer_config.json beside a tokenizer.json changes nothing.
 // A byte for which the vocabulary has no token becomes its unk_token, or nothing if it has none.
 // Each byte that is not UTF-8, for which `tokenizers` has no rule, is encoded by itself. What a
-// letter, a number or a space is, PCRE2 says, by its version of Unicode. end_of_text() is the
-// eos_token of a tokenizer_config.json in the same directory, or else
-// <|endoftext|>; it throws Error if there is none.
+// letter, a number or a space is, PCRE2 says, by its version of Unicode. Special and added tokens
+// are also those that the files beside it name (text/special_tokens.h). end_of_text() is the
+// eos_token of these, or else <|endoftext|>; it throws Error if there is none.
 // Throws Error, naming the file, for one that is damaged, and for what tokenizer.json may ask for
 // and is not supported: another kind of model, normalizers, steps that split other than by Split,
-// Digits and ByteLevel, single_word, and what accrue's expressions lack (text/regex.h).
+// Digits and ByteLevel, and what accrue's expressions lack (text/regex.h).
 TokenizerPtr read_tokenizer(const std::filesystem::path& path);
 // Makes a tokenizer of the contents of a tokenizer.json and of a tokenizer_config.json, which
 // errors call `what`.

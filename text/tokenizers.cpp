@@ -1,5 +1,6 @@
 #include "text/tokenizers.h"
 
+#include <array>
 #include <filesystem>
 
 #include "core/error.h"
@@ -12,9 +13,19 @@ namespace accrue {
 
 namespace {
 
+constexpr std::array all_files{
+    "tokenizer.json",    "tokenizer.gguf",        "tokenizer.model",
+    "vocab.bpe",         "encoder.json",          "merges.txt",
+    "vocab.json",        "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "chat_template.jinja"};
+constexpr std::span files_of_gpt2 = std::span(all_files).subspan(3, 4),
+                    files_beside = std::span(all_files).subspan(7);
+
 bool is_gguf(const std::string& name) { return name.ends_with(".gguf"); }
 
 }  // namespace
+
+std::span<const char* const> names_of_tokenizer_files() { return all_files; }
 
 TokenizerPtr tokenizer_at(const std::string& name) {
   if (is_gguf(name)) return read_gguf_tokenizer(GgufFile(name)).tokenizer;
@@ -35,14 +46,17 @@ TokenizerFiles tokenizer_with_files(const std::string& name) {
     result.files[as].assign(reinterpret_cast<const char*>(content.data()), content.size());
     return true;
   };
-  for (const char* file :
-       {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"})
-    keep(folder / file, file);
+  for (const char* const file : files_beside) keep(folder / file, file);
+  const bool is_model = !is_folder && name.ends_with(".model");
+  const bool has_model =
+      (is_folder || is_model) &&
+      keep(is_model ? fs::path(name) : folder / "tokenizer.model", "tokenizer.model");
+  if (is_model) return result;
   const fs::path whole = is_folder ? folder / "tokenizer.json" : fs::path(name);
   if (keep(whole, "tokenizer.json") || keep(folder / "tokenizer.gguf", "tokenizer.gguf"))
     return result;
-  for (const char* file : {"vocab.bpe", "encoder.json", "merges.txt", "vocab.json"})
-    keep(folder / file, file);
+  if (has_model) return result;
+  for (const char* const file : files_of_gpt2) keep(folder / file, file);
   return result;
 }
 

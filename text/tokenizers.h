@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 
 #include "text/bpe_training.h"
@@ -26,6 +27,8 @@ struct TokenizerFiles {
     return files.empty() ? "bytes" : files.rbegin()->first;
   }
 };
+// All names that such files have.
+std::span<const char* const> names_of_tokenizer_files();
 // As tokenizer_at(), with the files that are read there.
 TokenizerFiles tokenizer_with_files(const std::string& name);
 // What train_bpe() learns from words (text/bpe_training.h).

@@ -1,5 +1,7 @@
 #include "text/utf8.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -51,6 +53,36 @@ size_t valid_utf8_bytes(std::string_view text) {
   return at;
 }
 
+void NotUtf8::add(std::string_view piece) {
+  constexpr size_t most_of_character = 4;
+  rest_ += piece;
+  std::string_view text = rest_;
+  while (true) {
+    const size_t valid = valid_utf8_bytes(text);
+    at_ += static_cast<int64_t>(valid);
+    text.remove_prefix(valid);
+    if (text.size() < most_of_character) break;
+    if (!first_) first_ = at_;
+    ++count_, ++at_;
+    text.remove_prefix(1);
+  }
+  rest_.erase(0, rest_.size() - text.size());
+}
+
+int64_t NotUtf8::count() const {
+  int64_t all = count_;
+  for (std::string_view text = rest_; !text.empty();) {
+    const size_t valid = valid_utf8_bytes(text);
+    all += valid < text.size();
+    text.remove_prefix(std::min(valid + 1, text.size()));
+  }
+  return all;
+}
+
+int64_t NotUtf8::first() const {
+  return first_.value_or(at_ + static_cast<int64_t>(valid_utf8_bytes(rest_)));
+}
+
 void append_utf8(std::string& text, uint32_t code) {
   const auto continued = [&](uint32_t shift) {
     text += static_cast<char>(0x80 | (code >> shift & 0x3f));
@@ -67,6 +99,27 @@ void append_utf8(std::string& text, uint32_t code) {
     text += static_cast<char>(0xf0 | code >> 18);
     continued(12), continued(6), continued(0);
   }
+}
+
+bool is_of_word(uint32_t code) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_PC: return true;
+    default: break;
+  }
+  // Letters in circles and squares, which are alphabetic, and what joins letters.
+  return (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
+         (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189) ||
+         code == 0x200c || code == 0x200d;
 }
 
 bool is_white_space(uint32_t code) {
