@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "core/error.h"
+#include "data/atomic_file.h"
+#include "data/new_directory.h"
 #include "text/gguf_tokenizer.h"
-#include "text/tokenizers.h"
 
 namespace accrue {
 namespace {
@@ -84,12 +85,27 @@ KnownTokenizer tokenizer_beside(const std::string& weights) {
   }
 }
 
+std::string tokenizer_folder_of(const std::string& weights) {
+  return std::filesystem::path(weights).replace_extension(".tokenizer").string();
+}
+
+void keep_tokenizer(const TokenizerFiles& tokenizer, const std::string& folder) {
+  namespace fs = std::filesystem;
+  make_directory(folder);
+  for (const char* const file : names_of_tokenizer_files()) {
+    const auto kept = tokenizer.files.find(file);
+    if (kept != tokenizer.files.end()) write_text_atomically(fs::path(folder) / file, kept->second);
+    else fs::remove(fs::path(folder) / file);
+  }
+}
+
 std::string find_tokenizer(const KnownTokenizer& known, const std::string& weights,
                            const std::string& base) {
   namespace fs = std::filesystem;
   if (!known.is_known() || known.place == "bytes") return known.place;
   const fs::path there = known.place, folder = fs::path(weights).parent_path();
   std::vector<fs::path> places{there, folder / there, folder / there.filename(),
+                               tokenizer_folder_of(weights),
                                folder.empty() ? fs::path(".") : folder};
   if (base.ends_with(".gguf")) places.emplace_back(base);
   std::string others;

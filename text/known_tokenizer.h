@@ -4,7 +4,7 @@
 #include <string>
 
 #include "data/safetensors.h"
-#include "text/tokenizer.h"
+#include "text/tokenizers.h"
 
 namespace accrue {
 
@@ -34,6 +34,11 @@ void add_tokenizer(const KnownTokenizer& known, Metadata& metadata);
 // That in the directory of a model.safetensors, as transformers keep it there; nothing for weights
 // of another name.
 KnownTokenizer tokenizer_beside(const std::string& weights);
+
+// The directory in which `text import` keeps the files of a tokenizer: w.tokenizer beside
+// w.safetensors. Writes these files there, and removes others of a tokenizer.
+std::string tokenizer_folder_of(const std::string& weights);
+void keep_tokenizer(const TokenizerFiles& tokenizer, const std::string& folder);
 
 // Where the tokenizer of weights lies: where it lay, or else beside them, or in their base, a GGUF
 // file. Throws Error if there is none with its checksum.

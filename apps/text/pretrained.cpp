@@ -98,9 +98,9 @@ Options merged_options(const Options& options) {
 }
 
 // That of a GGUF file or a directory of transformers', if it has one that can be read.
-KnownTokenizer tokenizer_of_model(const std::string& from) {
+TokenizerFiles tokenizer_of_model(const std::string& from) {
   try {
-    return known_tokenizer(from);
+    return tokenizer_with_files(from);
   } catch (const Error& error) {
     say_error("warning: the weights will not say which tokenizer they learned by: {}\n",
               error.what());
@@ -139,12 +139,17 @@ void import_text_model(const ImportOptions& asked) {
   text.sizes = found.sizes;
   text.rows.context = found.context;
   text.files = found.files;
-  text.learned_by = tokenizer_of_model(asked.from);
+  const TokenizerFiles tokenizer = tokenizer_of_model(asked.from);
+  const std::string folder = tokenizer_folder_of(asked.out);
+  if (tokenizer.tokenizer)
+    text.learned_by = {base ? asked.from : folder, tokenizer_checksum(*tokenizer.tokenizer),
+                       tokenizer.tokenizer->size()};
   for (const std::string& warning : found.warnings) say_error("warning: {}\n", warning);
   ModelOptions network;
   network.image = {found.context};
   network.classes = found.vocabulary;
   write_weights(asked.from, asked.out, weights, options, network);
+  if (tokenizer.tokenizer) keep_tokenizer(tokenizer, folder);
 }
 
 Settings settings_of(ExportOptions& asked, Options& options) {
