@@ -38,8 +38,11 @@ void Lines::end(std::string& line) {
 void take_utf8_mark(std::string& text, const std::filesystem::path& path) {
   constexpr std::string_view mark = "\xef\xbb\xbf";
   if (text.starts_with(mark)) text.erase(0, mark.size());
-  check(!text.starts_with("\xff\xfe") && !text.starts_with("\xfe\xff"),
-        "'{}' is UTF-16: expected UTF-8", path.string());
+  check(
+      !text.starts_with("\xff\xfe") && !text.starts_with("\xfe\xff"),
+      "'{0}' is UTF-16: expected UTF-8, which `iconv -f UTF-16 -t UTF-8 '{1}' > NEW-FILE` makes of "
+      "it",
+      path.string(), path.filename().string());
 }
 
 }  // namespace accrue

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "data/filter.h"
 #include "data/strict_json.h"
+#include "text/special_tokens.h"
 
 namespace accrue {
 namespace embedded {
@@ -20,27 +21,6 @@ using nlohmann::json;
 
 constexpr int most_levels = 32;
 constexpr int64_t most_elements = int64_t{1} << 20;
-
-// What is in this file; an empty object if there is none.
-json object_in(const std::map<std::string, std::string>& files, const char* file,
-               const std::string& name) {
-  const auto found = files.find(file);
-  if (found == files.end()) return json::object();
-  json value = parse_strict_json(found->second, most_levels, fmt::format("{} of '{}'", file, name),
-                                 most_elements);
-  check(value.is_object(), "{} of '{}' is no object", file, name);
-  return value;
-}
-
-// A text, or an object with it as its content.
-json special_tokens_of(const json& config) {
-  json result = json::object();
-  for (const auto& [key, value] : config.items()) {
-    const json content = value.is_object() ? value.value("content", json()) : value;
-    if (key.ends_with("_token") && content.is_string()) result[key] = content;
-  }
-  return result;
-}
 
 void check_ran(const Filtered& run, const std::string& name) {
   constexpr int no_jinja = 3;  // chat_template.py
@@ -60,25 +40,29 @@ void check_ran(const Filtered& run, const std::string& name) {
 
 std::optional<ChatTemplate> ChatTemplate::in(const std::map<std::string, std::string>& files,
                                              const std::string& name) {
-  const json config = object_in(files, "tokenizer_config.json", name);
-  json special = special_tokens_of(object_in(files, "special_tokens_map.json", name));
-  special.update(special_tokens_of(config));
+  const FilesBesideTokenizer beside = files_beside_tokenizer(files, name);
   const auto own_file = files.find("chat_template.jinja");
-  const json text =
-      own_file != files.end() ? json(own_file->second) : config.value("chat_template", json());
+  const json text = own_file != files.end() ? json(own_file->second)
+                                            : beside.config.value("chat_template", json());
   if (text.is_null()) return {};
-  const json head{{"template", text}, {"special_tokens", special}};
+  const json head{{"template", text}, {"special_tokens", special_token_names(beside)}};
   return ChatTemplate(head.dump(-1, ' ', true) + "\n", name);
 }
 
-std::vector<ChatTemplate::Written> ChatTemplate::write(const std::vector<Task>& tasks) const {
+std::vector<ChatTemplate::Written> ChatTemplate::write(const std::vector<Task>& tasks,
+                                                       const ControlWords& control) const {
   if (tasks.empty()) return {};
   constexpr size_t most_bytes = size_t{1} << 30;
   size_t next = 0;
   const auto line = [&]() -> std::string {
-    if (next > tasks.size()) return "";
+    if (next >= tasks.size() + 2) return "";
     if (next++ == 0) return head_;
-    const TextDocument::Chat& chat = tasks[next - 2].chat;
+    if (next == 2)
+      return json{{"spellings", control.spellings},
+                  {"are_letters", control.become == ControlInTexts::letters}}
+                 .dump(-1, ' ', true) +
+             "\n";
+    const TextDocument::Chat& chat = tasks[next - 3].chat;
     return fmt::format("{{\"record\": {}, \"learned\": {}, \"answer\": {}}}\n", chat.record,
                        json(chat.learned).dump(), chat.answer ? json(*chat.answer).dump() : "null");
   };
@@ -96,8 +80,13 @@ std::vector<ChatTemplate::Written> ChatTemplate::write(const std::vector<Task>& 
           said.value("error", ""));
     Written written;
     const json& parts = said.at("parts");
-    for (size_t i = 0; i + 1 < parts.size(); i += 2)
-      written.parts.push_back({parts[i].get<std::string>(), parts[i + 1].get<bool>()});
+    for (size_t i = 0; i + 2 < parts.size(); i += 3) {
+      TextDocument::Part part{parts[i].get<std::string>(), parts[i + 1].get<bool>()};
+      for (const size_t begin : parts[i + 2].get<std::vector<size_t>>())
+        part.written.push_back({begin, begin + 1});
+      written.parts.push_back(std::move(part));
+    }
+    written.control = said.at("control").get<std::map<std::string, int64_t>>();
     written.unheeded = said.at("unheeded").get<std::vector<std::string>>();
     all.push_back(std::move(written));
   }

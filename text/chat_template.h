@@ -26,15 +26,17 @@ class ChatTemplate {
     std::string where;
   };
   struct Written {
-    std::vector<TextDocument::Part> parts;  // one text
-    std::vector<std::string> unheeded;      // names of what changes nothing of it
+    std::vector<TextDocument::Part> parts;   // one text
+    std::vector<std::string> unheeded;       // names of what changes nothing of it
+    std::map<std::string, int64_t> control;  // that messages spell, and how often
   };
   // Writes each. What is learned of a message is what the template marks by {% generation %}, or
   // else what it writes of the messages up to this one beyond what it writes of those before and
   // the beginning of an answer. Throws Error where python3 or Jinja2 is missing and, naming the
   // task, where the template refuses its messages or does not begin to write all as it writes the
   // first of them.
-  std::vector<Written> write(const std::vector<Task>& tasks) const;
+  std::vector<Written> write(const std::vector<Task>& tasks,
+                             const ControlWords& control = {}) const;
 
  private:
   ChatTemplate(std::string head, std::string name)

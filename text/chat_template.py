@@ -1,9 +1,11 @@
 """Writes chats by a model's chat template, as transformers' apply_chat_template() does.
 
-Reads lines of JSON: first {"template", "special_tokens"}, then {"record", "learned", "answer"} for
-each chat, of which `learned` are the numbers of the messages to be learned, or `answer`, if it is
-not null, that from which on all is. Prints a line for each chat:
-{"parts": [text, is_learned, text, is_learned, ...], "unheeded": [name, ...]} or {"error": reason}.
+Reads lines of JSON: first {"template", "special_tokens"}, then {"spellings", "are_letters"} of
+control tokens, then {"record", "learned", "answer"} for each chat, of which `learned` are the
+numbers of the messages to be learned, or `answer`, if it is not null, that from which on all is.
+Prints a line for each chat:
+{"parts": [text, is_learned, [byte, ...], ...], "unheeded": [name, ...], "control": {spelling: times}}
+or {"error": reason}. The bytes are where a control token is spelled by a message, if these are letters.
 """
 import sys
 
@@ -62,8 +64,54 @@ def compiled(template):
     return env.from_string(template)
 
 
+class Control:
+    """Spellings of control tokens in what messages say. Where they are letters each is marked behind
+    its first character, by one that no message has, so that it is known in what a template writes."""
+
+    def __init__(self, said):
+        spellings = sorted(said["spellings"], key=len, reverse=True)
+        self.search = re.compile("|".join(map(re.escape, spellings))) if spellings else None
+        self.are_letters = said["are_letters"]
+
+    def look(self, record):
+        """The record with its marks, the mark, and how often each is spelled."""
+        times, mark = {}, None
+        if not self.search:
+            return record, mark, times
+        if self.are_letters:
+            text = json.dumps(record, ensure_ascii=False)
+            mark = next(chr(code) for code in range(0xe000, 0xf900) if chr(code) not in text)
+
+        def found(match):
+            times[match[0]] = times.get(match[0], 0) + 1
+            return match[0][0] + mark + match[0][1:] if mark else match[0]
+
+        def look(value):
+            if isinstance(value, str):
+                return self.search.sub(found, value)
+            if isinstance(value, list):
+                return [look(each) for each in value]
+            if isinstance(value, dict):
+                return {k: v if k == "role" else look(v) for k, v in value.items()}
+            return value
+
+        said = ("messages", "tools", "documents")
+        return {k: look(v) if k in said else v for k, v in record.items()}, mark, times
+
+
+def unmarked(text, mark):
+    """The text without marks, and the bytes at which what they mark begins."""
+    pieces = text.split(mark) if mark else [text]
+    begins, size = [], 0
+    for piece in pieces[:-1]:
+        size += len(piece.encode())
+        begins.append(size - len(piece[-1:].encode()))
+    return "".join(pieces), begins
+
+
 class Writer:
-    def __init__(self, head):
+    def __init__(self, head, control):
+        self.control = Control(control)
         named = head["template"]
         if isinstance(named, str):
             named = [{"name": "default", "template": named}]
@@ -155,6 +203,7 @@ class Writer:
         return result
 
     def write(self, record, learned, answer):
+        record, mark, times = self.control.look(record)
         text, marked = self.render(record, record["messages"])
         parts, at = [], 0
         if answer is None:
@@ -162,15 +211,19 @@ class Writer:
         else:
             spans = [self.answer_span(record, answer, text)]
         for begin, end in spans:
-            parts += [text[at:begin], False, text[begin:end], True]
+            parts += [(text[at:begin], False), (text[begin:end], True)]
             at = end
-        parts += [text[at:], False]
-        return {"parts": parts, "unheeded": self.unheeded(record, text)}
+        parts.append((text[at:], False))
+        flat = []
+        for part, is_learned in parts:
+            own, begins = unmarked(part, mark)
+            flat += [own, is_learned, begins]
+        return {"parts": flat, "unheeded": self.unheeded(record, text), "control": times}
 
 
 def main():
     lines = (json.loads(line) for line in sys.stdin.buffer)
-    writer = Writer(next(lines))
+    writer = Writer(next(lines), next(lines))
     for line in lines:
         try:
             answer = writer.write(line["record"], line["learned"], line["answer"])

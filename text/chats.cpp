@@ -106,7 +106,12 @@ TextDocument document_in_form(const json& messages, size_t first, ChatForm form,
   static const std::set<std::string> roles{"system", "user", "assistant", "tool"};
   TextDocument document{.has_end_of_text = false, .is_chat = true};
   // What is not to be learned is one part up to what is.
-  std::string before = form == ChatForm::llama3 ? "<|begin_of_text|>" : "";
+  TextDocument::Part before{form == ChatForm::llama3 ? "<|begin_of_text|>" : "", false};
+  const auto write = [](TextDocument::Part& part, const std::string& content) {
+    const size_t begin = part.text.size();
+    part.text += content;
+    part.written.push_back({begin, part.text.size()});
+  };
   for (size_t i = 0; i < messages.size(); ++i) {
     const json& message = messages[i];
     const std::string role = text_in(message, "role", where);
@@ -116,16 +121,20 @@ TextDocument document_in_form(const json& messages, size_t first, ChatForm form,
     std::string content = text_in(message, "content", where);
     if (form == ChatForm::llama3) content = trimmed(content);
     const Frame frame = frame_of(form, role);
-    before += frame.before;
+    before.text += frame.before;
     if (i >= first && is_to_be_learned(message, role, where)) {
-      document.parts.push_back({std::exchange(before, ""), false});
-      document.parts.push_back({content + frame.end, true});
+      document.parts.push_back(std::exchange(before, {.text = "", .is_learned = false}));
+      TextDocument::Part answer;
+      write(answer, content);
+      answer.text += frame.end;
+      document.parts.push_back(std::move(answer));
     } else {
-      before += content + frame.end;
+      write(before, content);
+      before.text += frame.end;
     }
-    before += frame.after;
+    before.text += frame.after;
   }
-  if (!before.empty()) document.parts.push_back({before, false});
+  if (!before.text.empty()) document.parts.push_back(std::move(before));
   return document;
 }
 

@@ -32,6 +32,8 @@ struct CorpusFacts {
   // The two texts of a sample are a prompt with an answer each, of which the first is preferred.
   // What is not to be learned is the prompt.
   bool has_preferences = false;
+  // What the spelling of control tokens became in its texts.
+  ControlInTexts control = ControlInTexts::tokens;
 };
 
 // Documents are held out by sections of so many tokens, of which most documents are one.
@@ -108,7 +110,8 @@ class SectionHash {
 //   corpus.json    version (1, or 2 of preferences), tokenizer, tokenizer_checksum if it is known,
 //                  vocabulary, end_of_text, tokens, documents, learned (how many tokens are to
 //                  be), hold_out, source, texts_of_sample if it is not 1, preferences if it has
-//                  them, and each file's CRC-32
+//                  them, text_may_contain_control: "no" if such tokens became letters, and each
+//                  file's CRC-32
 //   tokens.bin     u16 for a vocabulary of at most 65,536, else u32
 //   documents.bin  u64: Documents::ends
 //   sections.bin   u64: Documents::sections

@@ -202,6 +202,7 @@ void CorpusWriter::Files::write_facts() const {
       {"source", facts.source},
       {"crc32", crcs}};
   if (!facts.tokenizer_checksum.empty()) content["tokenizer_checksum"] = facts.tokenizer_checksum;
+  if (facts.control == ControlInTexts::letters) content["text_may_contain_control"] = "no";
   if (facts.texts_of_sample > 1) content["texts_of_sample"] = facts.texts_of_sample;
   if (facts.has_preferences) content["preferences"] = true;
   constexpr auto replace = nlohmann::ordered_json::error_handler_t::replace;
@@ -296,6 +297,8 @@ FactsSaid read_facts(const fs::path& file) {
   result.tokens = number("tokens", 1, most);
   result.documents = number("documents", 1, result.tokens);
   result.learned = number("learned", 0, result.tokens);
+  if (said.value("text_may_contain_control", json()) == "no")
+    facts.control = ControlInTexts::letters;
   if (said.contains("texts_of_sample")) facts.texts_of_sample = number("texts_of_sample", 1, 3);
   facts.has_preferences = said.value("preferences", json(false)) == true;
   check(!facts.has_preferences || facts.texts_of_sample == 2,

@@ -289,6 +289,14 @@ Settings Text::settings(TrainingOptions& o) {
             .takes = reads("FILE|DIR"),
             .unset = "the model's, or bytes",
             .acts_with = {{"model", text_model_names()}},
+            .data = "a file of JSON lines"})
+      .add(control, control_in_texts_names(),
+           {.name = "text-may-contain-control",
+            .decides = Decides::result,
+            .help = "Of texts in JSON lines: whether control tokens, such as <|endoftext|>, are "
+                    "made where a text or a message spells them",
+            .acts_with = {{"model", text_model_names()}},
+            .saved = Saved::with_scores,
             .data = "a file of JSON lines"});
   s.group("Batches").add(
       o.batches.piece,
@@ -470,6 +478,7 @@ std::vector<std::string> Text::warnings(const std::string& model, const Dataset&
   const BasePtr opened = base.empty() ? nullptr : open_base();
   std::vector<std::string> all = opened ? opened->model().warnings : std::vector<std::string>{};
   for (const std::string& each : prepared_.left_alone) all.push_back("left alone: " + each);
+  all.insert(all.end(), prepared_.warnings.begin(), prepared_.warnings.end());
   const int64_t texts = data.has("lengths")   ? data.field("lengths").values.size(1)
                         : data.has("answers") ? 2
                                               : 1;
@@ -559,7 +568,8 @@ std::vector<std::string> Text::data_sets() const {
 }
 
 bool Text::heeds(const std::string& setting, const std::string& data) const {
-  if (setting == "tokenizer") return holds_json_lines(data);
+  if (setting == "tokenizer" || setting == "text-may-contain-control")
+    return holds_json_lines(data);
   check(setting != "hold-out" || (!holds_corpus(data) && !holds_json_lines(data)),
         "--hold-out is decided when a corpus is made: expected it of `accrue text prepare`");
   if (data == "grammar") return setting == "documents";
@@ -578,10 +588,17 @@ Corpora Text::corpora(const std::string& data) const {
         data);
   if (!holds_json_lines(data)) return open_corpora(data);
   if (!prepared_.corpus || prepared_.data != data || prepared_.asked != tokenizer ||
-      prepared_.base != base) {
+      prepared_.base != base || prepared_.control != control) {
     const std::string chosen = chosen_tokenizer(tokenizer);
-    PreparedText made = prepare_text({.texts = {data}, .tokenizer = chosen});
-    prepared_ = {data, tokenizer, base, chosen, std::move(made.corpus), std::move(made.left_alone)};
+    PreparedText made = prepare_text({.texts = {data}, .tokenizer = chosen, .control = control});
+    prepared_ = {data,
+                 tokenizer,
+                 base,
+                 control,
+                 chosen,
+                 std::move(made.corpus),
+                 std::move(made.left_alone),
+                 std::move(made.warnings)};
   }
   return {prepared_.corpus, nullptr};
 }

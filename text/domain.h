@@ -27,6 +27,7 @@ class Text : public Domain {
   std::optional<double> similarity_scale;  // none: that of TextPairOptions
   Duplicates duplicates = Duplicates::negatives;
   PreferenceOptions of_preferences;
+  ControlInTexts control = ControlInTexts::tokens;  // of texts that no corpus has been made of
   std::string tokenizer;  // of texts that no corpus has been made of; empty: the model's, or bytes
   Corpora given;          // what a caller has in memory, the data set `tokens`
   Metadata
@@ -94,9 +95,10 @@ class Text : public Domain {
   // Texts that have been made tokens, which took a while.
   struct Prepared {
     std::string data, asked, base;  // the tokenizer and the base that were asked for
-    std::string tokenizer;          // what that came to
+    ControlInTexts control = ControlInTexts::tokens;
+    std::string tokenizer;  // what that came to
     CorpusPtr corpus;
-    std::vector<std::string> left_alone{};
+    std::vector<std::string> left_alone{}, warnings{};
   };
   mutable Prepared prepared_;
   struct Opened {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@ struct PrepareTextOptions {
   std::string tokenizer = "bytes";
   std::optional<int64_t> train_tokenizer{};  // of so many tokens, from the texts, instead
   double hold_out = CorpusFacts{}.hold_out;
+  // What the spelling of control tokens, such as <|im_start|>, becomes in documents and messages.
+  ControlInTexts control = ControlInTexts::tokens;
   std::optional<ChatForm> chat{};  // none: the tokenizer's own template, or else ChatML
   std::string out{};               // the directory to make; empty: in memory
 };
@@ -24,7 +27,10 @@ struct PreparedText {
   int64_t learned = 0;  // tokens that are to be
   int64_t bytes = 0;    // of the texts
   std::vector<std::string> left_alone{};
+  std::vector<std::string> warnings{};
 };
+
+const std::map<std::string, ControlInTexts>& control_in_texts_names();
 
 // Makes texts a corpus, a directory that appears complete or not at all, or in memory, where it
 // knows no tokenizer but bytes. Throws Error as find_text_files(), read_texts() and CorpusWriter

@@ -15,6 +15,7 @@
 #include "text/chats.h"
 #include "text/corpus.h"
 #include "text/json_values.h"
+#include "text/utf8.h"
 
 namespace accrue {
 namespace {
@@ -40,6 +41,17 @@ bool is_text_by_name(const fs::path& file) {
       ".ts",  ".jsx",  ".tsx", ".java",     ".kt",  ".scala", ".go",    ".rs",  ".rb",    ".php",
       ".lua", ".pl",   ".r",   ".jl",       ".hs",  ".ml",    ".swift", ".cs",  ".sh",    ".sql"};
   return known.contains(kind_of(file));
+}
+
+// How many of every second byte are 0.
+int64_t zeros_from(std::string_view text, size_t first) {
+  int64_t zeros = 0;
+  for (size_t i = first; i < text.size(); i += 2) zeros += text[i] == '\0';
+  return zeros;
+}
+
+std::string converted(const char* encoding, const std::string& name) {
+  return fmt::format(", which `iconv -f {} -t UTF-8 '{}' > NEW-FILE` makes of it", encoding, name);
 }
 
 // Why a file is not read as a text, and what to do instead; nothing if it is. Bytes tell binary
@@ -68,6 +80,10 @@ std::string no_text_because(const fs::path& file) {
     return byte < 0x20 && byte != 0x1b && (byte < '\b' || byte > '\r');
   });
   const auto zeros = std::ranges::count(text, '\0');
+  for (const size_t first : {size_t{0}, size_t{1}})
+    if (const auto there = zeros_from(text, first); there == zeros && 4 * zeros > std::ssize(text))
+      return "text in UTF-16 without a mark, it seems: expected UTF-8" +
+             converted(first == 0 ? "UTF-16BE" : "UTF-16LE", name);
   if (zeros == 0 && controls * usual_share <= std::ssize(text)) return {};
   return fmt::format(
       "no text: {} of its first {} bytes are {}, as in programs, archives and UTF-16; expected "
@@ -233,21 +249,27 @@ TextDocument document_of_preference(const json& object, ChatForm form, const std
           document_of_answer(object, found.prompt, answer, form, where, unused));
       continue;
     }
-    document.answers.push_back(
-        {.parts = {{found.prompt.get<std::string>(), false}, {answer.get<std::string>(), true}},
-         .is_one_text = true,
-         .is_answer = true});
+    TextDocument text{
+        .parts = {{found.prompt.get<std::string>(), false}, {answer.get<std::string>(), true}},
+        .is_one_text = true,
+        .is_answer = true};
+    for (TextDocument::Part& part : text.parts) part.written.push_back({0, part.text.size()});
+    document.answers.push_back(std::move(text));
   }
   document.is_chat = is_list(found.prompt);
   return document;
 }
+// What is the whole text of somebody.
+std::array<ByteRange, 1> all_of(std::string_view text) { return {{{0, text.size()}}}; }
 
 // Reads a file as one document. Returns its bytes.
-int64_t read_whole(const fs::path& file, const DocumentSink& sink) {
+int64_t read_whole(const fs::path& file, const DocumentSink& sink,
+                   std::vector<std::string>& warnings) {
   constexpr size_t least = size_t{1} << 20;
   ByteStream stream(file);
   std::string text;
   int64_t bytes = 0;
+  NotUtf8 other;
   for (bool is_first = true;; is_first = false) {
     // Twice as many where there was no place to cut, so that no byte is seen many times.
     const size_t had = text.size(), step = std::max(least, had);
@@ -255,13 +277,20 @@ int64_t read_whole(const fs::path& file, const DocumentSink& sink) {
     const size_t read = stream.read(std::as_writable_bytes(std::span(text).subspan(had)));
     text.resize(had + read);
     if (is_first) take_utf8_mark(text, file);
+    other.add(std::string_view(text).substr(had));
     if (read < step) break;
     const size_t taken = sink.add_beginning(text);
     bytes += static_cast<int64_t>(taken);
     text.erase(0, taken);
   }
-  if (!text.empty()) sink.add(text, true);
+  if (!text.empty()) sink.add(text, true, all_of(text));
   bytes += std::ssize(text);
+  if (other.count() > 0)
+    warnings.push_back(fmt::format(
+        "'{}' is not UTF-8: {} of its {} bytes, of which the first is number {}, become tokens one "
+        "by one; expected UTF-8{}, if that is its encoding",
+        file.string(), other.count(), bytes, other.first(),
+        converted("WINDOWS-1252", file.filename().string())));
   if (bytes > 0) sink.end(true);
   return bytes;
 }
@@ -387,11 +416,14 @@ namespace {
 // Gives a document to the sink. Returns its bytes, or nothing if there is nothing to be learned.
 int64_t give(const TextDocument& document, const DocumentSink& sink) {
   int64_t bytes = 0;
-  if (!document.has_end_of_text && !document.is_sample && sink.begin_chat) sink.begin_chat();
+  const bool is_chat = !document.has_end_of_text && !document.is_sample;
+  if (is_chat && sink.begin_chat) sink.begin_chat();
   const bool is_one = document.is_one_text && sink.add_as_one;
   if (is_one) sink.add_as_one(document.parts);
   for (const TextDocument::Part& part : document.parts) {
-    if (!part.text.empty() && !is_one) sink.add(part.text, part.is_learned);
+    if (!part.text.empty() && !is_one)
+      sink.add(part.text, part.is_learned,
+               is_chat ? Letters(part.written) : Letters(all_of(part.text)));
     bytes += std::ssize(part.text);
     if (document.is_sample) sink.end(false);
   }
@@ -416,25 +448,27 @@ bool is_blank(const std::string& line) {
 // model's template is to write, a process writes many.
 class Waiting {
  public:
-  Waiting(const ChatTemplate* own, const DocumentSink& sink, std::map<std::string, int64_t>& unused)
-      : own_(own), sink_(sink), unused_(unused) {}
+  Waiting(const ChatWriting& chats, const DocumentSink& sink,
+          std::map<std::string, int64_t>& unused, std::map<std::string, int64_t>& control)
+      : chats_(chats), sink_(sink), unused_(unused), control_(control) {}
 
   void add(TextDocument document, const std::string& where) {
     if (document.chat) bytes_ += document.chat->record.size();
     for (const TextDocument::Part& part : document.parts) bytes_ += part.text.size();
     documents_.push_back({std::move(document), where});
-    if (bytes_ >= most_bytes || !own_) give_all();
+    if (bytes_ >= most_bytes || !chats_.own) give_all();
   }
   void give_all() {
     std::vector<ChatTemplate::Task> chats;
     for (const auto& [document, where] : documents_)
       if (document.chat) chats.push_back({*document.chat, where});
     std::vector<ChatTemplate::Written> written;
-    if (!chats.empty()) written = own_->write(chats);
+    if (!chats.empty()) written = chats_.own->write(chats, chats_.control);
     auto next = written.begin();
     for (auto& [document, where] : documents_) {
       if (document.chat) {
         for (const std::string& name : next->unheeded) ++unused_[name];
+        for (const auto& [spelling, times] : next->control) control_[spelling] += times;
         document = {.parts = std::move((next++)->parts),
                     .has_end_of_text = false,
                     .is_one_text = true,
@@ -455,9 +489,9 @@ class Waiting {
  private:
   static constexpr size_t most_bytes = size_t{8} << 20;
 
-  const ChatTemplate* own_;
+  const ChatWriting& chats_;
   const DocumentSink& sink_;
-  std::map<std::string, int64_t>& unused_;
+  std::map<std::string, int64_t>&unused_, &control_;
   std::vector<std::pair<TextDocument, std::string>> documents_;
   size_t bytes_ = 0;
 };
@@ -470,7 +504,7 @@ TextsRead read_texts(const std::vector<fs::path>& files, const ChatWriting& chat
   std::map<std::string, int64_t> unused;
   check(chats.form != ChatForm::own || chats.own != nullptr,
         "chats are to be written by a template, but there is none");
-  Waiting waiting(chats.own, sink, unused);
+  Waiting waiting(chats, sink, unused, result.control);
   const auto count = [&](const std::string& where, int64_t texts, bool has_preferences = false) {
     const int64_t before = std::exchange(result.texts_of_sample, texts);
     const bool had = std::exchange(result.has_preferences, has_preferences);
@@ -486,7 +520,7 @@ TextsRead read_texts(const std::vector<fs::path>& files, const ChatWriting& chat
     if (!has_json_lines(file)) {
       count("'" + file.string() + "'", 1);
       waiting.give_all();
-      const int64_t bytes = read_whole(file, sink);
+      const int64_t bytes = read_whole(file, sink, result.warnings);
       if (bytes == 0) waiting.empty.push_back("'" + file.string() + "'");
       result.bytes += bytes;
       continue;
@@ -494,6 +528,11 @@ TextsRead read_texts(const std::vector<fs::path>& files, const ChatWriting& chat
     Lines lines(file);
     for (std::string line; lines.next(line);) {
       if (is_blank(line)) continue;
+      const size_t valid = valid_utf8_bytes(line);
+      check(valid == line.size(),
+            "{} is not UTF-8 at its byte {}: expected UTF-8{}, if that is its "
+            "encoding",
+            lines.here(), valid, converted("WINDOWS-1252", file.filename().string()));
       TextDocument document = document_of_json(line, chats.form, lines.here(), unused);
       const bool has_preferences = !document.answers.empty();
       count(lines.here(),

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "text/tokenizer.h"
+
 namespace accrue {
 
 // How the messages of a chat become a text:
@@ -26,6 +28,9 @@ struct TextDocument {
   struct Part {
     std::string text;
     bool is_learned = true;
+    // Where in a chat somebody's own texts are, and not the form's; where a template wrote it, the
+    // control tokens alone that messages spell, if these are to be letters.
+    std::vector<ByteRange> written{};
   };
   std::vector<Part> parts{};
   // A chat has no end-of-text token, but what its form writes after the last message.
@@ -92,17 +97,25 @@ bool holds_texts(const std::filesystem::path& path);
 
 class ChatTemplate;
 
+// Spellings of control tokens, and what they become in the messages of a chat that a template
+// writes.
+struct ControlWords {
+  std::vector<std::string> spellings{};
+  ControlInTexts become = ControlInTexts::tokens;
+};
+
 // How the chats among documents are written.
 struct ChatWriting {
   ChatForm form = ChatForm::chatml;
   const ChatTemplate* own = nullptr;  // of ChatForm::own
   std::string impossible{};           // why none can be written; empty if it can
+  ControlWords control{};
 };
 
 // Takes documents.
 struct DocumentSink {
-  // A part of a document, or the rest of that.
-  std::function<void(std::string_view text, bool is_learned)> add;
+  // A part of a document, or the rest of that, and where it is somebody's text.
+  std::function<void(std::string_view text, bool is_learned, Letters written)> add;
   std::function<void(bool with_end_of_text)> end;
   // A beginning of a part that is to be learned and goes on. Returns how many bytes are taken, the
   // others come again; it is asked with twice as many if none are.
@@ -118,12 +131,14 @@ struct TextsRead {
   std::vector<std::string> left_alone{};
   int64_t texts_of_sample = 0;  // 1 if each document is one
   bool has_preferences = false;
+  std::map<std::string, int64_t> control{};  // spellings in what templates wrote, and how often
+  std::vector<std::string> warnings{};       // of files that are not UTF-8
 };
 
 // Reads the documents of files: of .jsonl, .ndjson and .json one a line, of others one each, in
 // memory that does not depend on its length as long as add_beginning() takes something. A document
 // without a byte, or in which nothing is to be learned, is left alone. Throws Error, naming file
-// and line, also for samples of fewer or more texts than others.
+// and line, also for samples of fewer or more texts than others, and for lines that are not UTF-8.
 TextsRead read_texts(const std::vector<std::filesystem::path>& files, const ChatWriting& chats,
                      const DocumentSink& sink);
 

@@ -22,6 +22,11 @@ Settings settings_of(PrepareTextOptions& texts) {
                     "needs python3-jinja2), as ChatML, or as Llama 3 does; auto: by the template, "
                     "or as ChatML if the tokenizer has none",
             .unset = "auto"})
+      .add(texts.control, control_in_texts_names(),
+           {.name = "text-may-contain-control",
+            .decides = result,
+            .help = "Whether control tokens, such as <|endoftext|>, are made where a document or a "
+                    "message spells them; no: their letters are text as others are"})
       .add(texts.tokenizer, {"tokenizer", result,
                              "bytes, a tokenizer.json, or a directory with that or with "
                              "vocab.bpe and encoder.json",
@@ -53,6 +58,7 @@ void prepare_corpus(const PrepareTextOptions& texts) {
       made.learned == tokens ? "" : fmt::format(", {} of them to be learned", made.learned),
       double(made.bytes) / double(tokens), texts.out);
   for (const std::string& each : made.left_alone) say("left alone: {}\n", each);
+  for (const std::string& each : made.warnings) say_error("warning: {}\n", each);
 }
 
 }  // namespace accrue::app

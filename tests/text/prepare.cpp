@@ -124,6 +124,63 @@ TEST_CASE("what is no text is refused by name, and left alone in folders", "[tex
                                       "1 entry in folders, no text by its bytes: program.txt"});
 }
 
+TEST_CASE("bytes that are not UTF-8 are counted, and UTF-16 is refused", "[text]") {
+  const TemporaryDirectory folder;
+  const auto warnings = [&](const std::string& text) {
+    const fs::path out = folder.path() / "out";
+    fs::remove_all(out);
+    return prepare_text({.texts = {folder.write("t.txt", text).string()}, .out = out.string()})
+        .warnings;
+  };
+  REQUIRE(warnings("caf\xc3\xa9").empty());
+  for (const auto& [text, what] :
+       {std::pair("caf\xe9, d\xe9j\xe0 vu", "3 of its 13 bytes, of which the first is number 3,"),
+        {"a\xe9", "1 of its 2 bytes, of which the first is number 1,"},
+        {"\xe9\xe9\xe9", "3 of its 3 bytes, of which the first is number 0,"}}) {
+    REQUIRE(warnings(text).size() == 1);
+    REQUIRE_THAT(warnings(text)[0], ContainsSubstring(what));
+  }
+  // A character that a cut of the file goes through is one.
+  REQUIRE(warnings(std::string((1 << 20) - 1, 'a') + "\xc3\xa9").empty());
+  REQUIRE_ERROR(warnings(std::string("h\0i\0", 4)), "`iconv -f UTF-16LE -t UTF-8 't.txt'");
+  REQUIRE_ERROR(warnings(std::string("\0h\0i", 4)), "`iconv -f UTF-16BE -t UTF-8 't.txt'");
+  REQUIRE_ERROR(prepared(folder.path(), {folder.write("t.jsonl", "{\"text\": \"\xe9\"}").string()}),
+                "t.jsonl', line 1 is not UTF-8 at its byte 10: expected UTF-8, which `iconv");
+}
+
+TEST_CASE("control tokens that texts spell are counted, or are letters", "[text]") {
+  const TemporaryDirectory folder;
+  const std::string tokenizer = (folder.path() / "tokenizer").string();
+  prepare_text({.texts = {folder.write("t.txt", "some text").string()},
+                .train_tokenizer = 258,
+                .out = tokenizer});
+  const std::string lines = folder
+                                .write("x.jsonl",
+                                       R"({"text": "a<|endoftext|>b"}
+{"prompt": "<|endoftext|>", "completion": "<|endoftext|>"}
+{"text": "c"})")
+                                .string();
+  const auto read = [&](ControlInTexts control) {
+    const std::string out = (folder.path() / fmt::format("out{}", int(control))).string();
+    return prepare_text({.texts = {lines}, .tokenizer = tokenizer, .control = control, .out = out});
+  };
+  const PreparedText made = read(ControlInTexts::tokens), kept = read(ControlInTexts::letters);
+  REQUIRE(made.warnings.size() == 1);
+  REQUIRE_THAT(made.warnings[0], ContainsSubstring("spell 3 control tokens") &&
+                                     ContainsSubstring("<|endoftext|> (3)"));
+  REQUIRE(kept.warnings.empty());
+  REQUIRE(made.corpus->facts().control == ControlInTexts::tokens);
+  REQUIRE(kept.corpus->facts().control == ControlInTexts::letters);
+  const auto ends = [](const Corpus& corpus) {
+    std::vector<int32_t> tokens(static_cast<size_t>(corpus.size()));
+    corpus.read(tokens, 0);
+    return std::ranges::count(tokens, corpus.facts().end_of_text);
+  };
+  REQUIRE(ends(*made.corpus) == 6);
+  REQUIRE(ends(*kept.corpus) == 3);
+  REQUIRE(kept.corpus->size() > made.corpus->size());
+}
+
 TEST_CASE("a long text is read in parts that a tokenizer does not see", "[text]") {
   const TemporaryDirectory folder;
   std::string text;
@@ -138,7 +195,7 @@ TEST_CASE("a long text is read in parts that a tokenizer does not see", "[text]"
   std::string all;
   std::vector<size_t> sizes;
   read_texts({file}, {},
-             {.add = [&](std::string_view part, bool) { all += part; },
+             {.add = [&](std::string_view part, bool, Letters) { all += part; },
               .end = [](bool) {},
               .add_beginning =
                   [&](std::string_view part) {
@@ -253,7 +310,7 @@ TEST_CASE("lines of JSON that are no documents are refused by file and line", "[
            {"{\"messages\": [{\"role\": \"human\", \"content\": \"x\"}]}",
             "role is 'human', expected system, user, assistant or tool"},
            {"{\"messages\": [{\"role\": \"user\", \"content\": null}]}", "content is null"},
-           {"{\"text\": \"\xff\"}", "is not JSON"}}) {
+           {"{\"text\": \"\xff\"}", "is not UTF-8 at its byte 10"}}) {
     const std::string file =
         folder.write("x.jsonl", "{\"text\": \"good\"}\r\n\n" + line + "\n").string();
     INFO(line);
