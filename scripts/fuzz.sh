@@ -45,7 +45,7 @@ data=(data/{atomic_file,byte_stream,checkpoint,csv_reader,filter,gguf,idx,image_
       tests/fuzz/parsers.cpp)
 text=(text/{added_tokens,bpe,bpe_reader,bpe_training,byte_alphabet,chat_template,chats}.cpp
       text/{config_file,corpora,corpus,corpus_files}.cpp
-      text/{gguf_model,gguf_tokenizer,known_keys,merges,normalization,regex,regex_syntax,sentencepiece,special_tokens,text_files,tokenizer,tokenizer_file,tokenizer_json,utf8,word_splitter}.cpp)
+      text/{gguf_model,gguf_tokenizer,known_keys,merges,normalization,regex,regex_syntax,sentencepiece,sentencepiece_model,special_tokens,text_files,tokenizer,tokenizer_file,tokenizer_json,utf8,word_splitter}.cpp)
 mapfile -t core < <(find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue.cpp | sort)
 printf '#include "%s"\n' "${data[@]}" >build/fuzz/data.cpp
 printf '#include "%s"\n' "${core[@]}" >build/fuzz/core.cpp

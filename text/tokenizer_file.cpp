@@ -10,6 +10,7 @@
 #include "data/strict_json.h"
 #include "text/bpe_reader.h"
 #include "text/gguf_tokenizer.h"
+#include "text/sentencepiece_model.h"
 #include "text/special_tokens.h"
 #include "text/tokenizer_json.h"
 
@@ -111,7 +112,14 @@ TokenizerPtr read_tokenizer(const fs::path& path) {
   return reading(path.string(), [&] {
     std::error_code ignored;
     const auto has = [&](const char* name) { return fs::exists(path / name, ignored); };
+    if (!fs::is_directory(path, ignored) && path.extension() == ".model")
+      return make_sentencepiece_bpe(
+          read_sentencepiece_model(text_of(path), files_in(path.parent_path()), path.string()));
     if (!fs::is_directory(path, ignored)) return read_tokenizer_json(path);
+    if (has("tokenizer.model") &&
+        (!has("tokenizer.json") || is_of_sentencepiece(json_of(path / "tokenizer.json"))))
+      return make_sentencepiece_bpe(read_sentencepiece_model(
+          text_of(path / "tokenizer.model"), files_in(path), (path / "tokenizer.model").string()));
     if (has("tokenizer.json")) return read_tokenizer_json(path / "tokenizer.json");
     if (has("tokenizer.gguf"))
       return read_gguf_tokenizer(GgufFile(path / "tokenizer.gguf")).tokenizer;
@@ -120,8 +128,8 @@ TokenizerPtr read_tokenizer(const fs::path& path) {
     if (has("vocab.json") && has("merges.txt"))
       return read_gpt2(path / "vocab.json", path / "merges.txt");
     fail(
-        "'{}' holds no tokenizer: expected a tokenizer.json, a tokenizer.gguf, vocab.bpe and "
-        "encoder.json, or merges.txt and vocab.json",
+        "'{}' holds no tokenizer: expected a tokenizer.json, a tokenizer.gguf, a tokenizer.model, "
+        "vocab.bpe and encoder.json, or merges.txt and vocab.json",
         path.string());
   });
 }

@@ -22,7 +22,7 @@ struct TokenizerFiles {
 
   // "bytes", or one of the files.
   std::string name() const {
-    for (const char* const whole : {"tokenizer.json", "tokenizer.gguf"})
+    for (const char* const whole : {"tokenizer.json", "tokenizer.gguf", "tokenizer.model"})
       if (files.contains(whole)) return whole;
     return files.empty() ? "bytes" : files.rbegin()->first;
   }

@@ -166,3 +166,32 @@ def test_real_vocabulary(name, tmp_path):
     before = [] if ours[0][:-1] == texts[0][1] else ours[0][:1]
     for (text, tokens), found in zip(texts, ours):
         assert found[:-1] == before + tokens, text
+
+
+@pytest.mark.parametrize("prefix", (True, False))
+def test_sentencepiece_model(prefix, tmp_path):
+    """A tokenizer.model is read as it is, also beside the tokenizer.json that transformers makes of
+    it; tokens beside it that are no pieces are refused."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    home = tmp_path / "tokenizer"
+    home.mkdir()
+    draw = random.Random(2)
+    lines = [" ".join(draw.choices(("the", "water", "of", "time", "café", "猫", "12", "\t", "  x"),
+                                   k=12)) for _ in range(300)]
+    (tmp_path / "learned").write_text("\n".join(lines), "utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=tmp_path / "learned", model_prefix=str(home / "tokenizer"), model_type="bpe",
+        vocab_size=340, byte_fallback=True, add_dummy_prefix=prefix, minloglevel=2,
+        normalization_rule_name="identity", remove_extra_whitespaces=False, num_threads=1,
+        allow_whitespace_only_pieces=True, user_defined_symbols=["\n"], hard_vocab_limit=False)
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(home / "tokenizer.model"))
+    (home / "tokenizer.json").write_text(json.dumps({"model": {"byte_fallback": True}}))
+    texts = [*lines[:40], " the  water\n\nof ", "☃ and 𝄞", "x" * 50]
+    for beside, before in (({}, [theirs.bos_id()]), ({"add_bos_token": False}, [])):
+        (home / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", **beside}))
+        ours, _ = documents(texts, home, tmp_path)
+        for text, tokens in zip(texts, ours):
+            assert tokens == [*before, *theirs.encode(text), theirs.eos_id()], text
+    (home / "added_tokens.json").write_text(json.dumps({"<|user|>": theirs.vocab_size()}))
+    with pytest.raises(AssertionError, match=r"has no piece '<\|user\|>', which a file beside it"):
+        documents(texts, home, tmp_path)
