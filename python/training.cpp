@@ -400,15 +400,15 @@ const Door evaluate_door{.function = "evaluate",
                          .has_vocabulary = false,
                          .weights = "weights"};
 // It has arrays alone, and nothing to score.
-const Door predict_door{
-    .function = "predict",
-    .command = "eval",
-    .own = {"model", "init"},
-    .without = {"data", "json", "split", "image-size", "hold-out", "skip-bad", "cache", "loss",
-                "class-weights", "classes", "ignore-mask", "temperature", "data-dir", "context",
-                "documents", "tokenizer", "sequence-piece", "rank-timeout"},
-    .has_vocabulary = false,
-    .weights = "weights"};
+const Door predict_door{.function = "predict",
+                        .command = "eval",
+                        .own = {"model", "init"},
+                        .without = {"data", "json", "split", "image-size", "hold-out", "skip-bad",
+                                    "cache", "loss", "class-weights", "classes", "ignore-mask",
+                                    "temperature", "data-dir", "context", "documents", "tokenizer",
+                                    "text-may-contain-control", "sequence-piece", "rank-timeout"},
+                        .has_vocabulary = false,
+                        .weights = "weights"};
 
 nb::object train(nb::handle model, nb::handle data, nb::handle test, nb::object on_step,
                  nb::handle quiet, const nb::kwargs& options) {

@@ -548,6 +548,11 @@ TextsRead read_texts(const std::vector<fs::path>& files, const ChatWriting& chat
   }
   waiting.give_all();
   result.bytes += waiting.bytes_given;
+  constexpr size_t most_said = 5;
+  if (const size_t all = result.warnings.size(); all > most_said) {
+    result.warnings.resize(most_said);
+    result.warnings.push_back(fmt::format("{} more files are not UTF-8", all - most_said));
+  }
   const std::vector<std::string>& empty = waiting.empty;
   if (!empty.empty())
     result.left_alone.push_back(fmt::format(
