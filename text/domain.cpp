@@ -46,7 +46,15 @@ Settings settings_of_rows(RowOptions& o) {
                     "padded: one in each; stream: all as one text, cut",
             .acts_with = with_text,
             .saved = Saved::with_scores,
-            .data = "a corpus of single texts"});
+            .data = "a corpus of single texts"})
+      .add(o.long_answers, long_answers_names(),
+           {.name = "long",
+            .decides = Decides::result,
+            .help = "Answers of chats and completions that end beyond the row in which their "
+                    "document begins: left out, or learned as far as that row goes",
+            .acts_with = {{"model", text_model_names()}, {"documents", {"packed", "padded"}}},
+            .saved = Saved::with_scores,
+            .data = "a corpus with prompts or chats"});
   return s;
 }
 
@@ -479,6 +487,13 @@ std::vector<std::string> Text::warnings(const std::string& model, const Dataset&
   std::vector<std::string> all = opened ? opened->model().warnings : std::vector<std::string>{};
   for (const std::string& each : prepared_.left_alone) all.push_back("left alone: " + each);
   all.insert(all.end(), prepared_.warnings.begin(), prepared_.warnings.end());
+  if (answers_.longer > 0)
+    all.push_back(fmt::format(
+        "{} of {} answers are longer than a row of {} tokens with their question and {}: expected "
+        "a larger --context{}",
+        answers_.longer, answers_.all, rows.context,
+        rows.long_answers == LongAnswers::cut ? "were cut" : "were left out",
+        rows.long_answers == LongAnswers::cut ? "" : ", or --long cut"));
   const int64_t texts = data.has("lengths")   ? data.field("lengths").values.size(1)
                         : data.has("answers") ? 2
                                               : 1;
@@ -576,7 +591,9 @@ bool Text::heeds(const std::string& setting, const std::string& data) const {
   const CorpusFacts& facts = corpora(data).train->facts();
   if (facts.has_preferences) return setting.starts_with("dpo-");
   const bool is_of_pairs = setting == "similarity-scale" || setting == "duplicates";
-  return facts.texts_of_sample > 1 ? is_of_pairs : setting == "documents";
+  const bool is_of_samples = facts.texts_of_sample > 1;
+  if (setting == "long") return !is_of_samples && !corpora(data).train->is_all_learned();
+  return is_of_samples ? is_of_pairs : setting == "documents";
 }
 
 Corpora Text::corpora(const std::string& data) const {
@@ -611,6 +628,8 @@ Datasets Text::load(const DataRequest& request) const {
     for (const CorpusPtr& corpus : {read.train, read.test}) check_tokens(*corpus, *known);
   data_tokenizer_ = tokenizer_of_data(request.data, *read.train);
   if (known && data_tokenizer_.size > 0) check_tokenizer(data_tokenizer_, *known);
+  answers_ = {};
+  if (rows.documents != DocumentRows::stream) answers_ = count_answers(read, rows);
   return rows_of(read, rows);
 }
 

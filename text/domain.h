@@ -108,6 +108,7 @@ class Text : public Domain {
     std::optional<KnownTokenizer> tokenizer{};  // once somebody asked for it
   };
   mutable Opened opened_;
+  mutable AnswerCounts answers_;           // of that, too
   mutable KnownTokenizer data_tokenizer_;  // of the data that was loaded last
   struct Weights {
     std::string file;

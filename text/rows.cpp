@@ -140,19 +140,48 @@ class Rows {
   std::vector<int32_t> texts_;      // the number of each piece, if some are equal
 };
 
+// Tokens [begin, end) that are to be learned.
+struct Answer {
+  int64_t begin, end;
+};
+
+// The answers of a document of tokens [begin, end); none if all of it is to be learned.
+std::vector<Answer> answers_in(const Corpus& corpus, int64_t begin, int64_t end) {
+  std::vector<Answer> answers;
+  if (corpus.is_all_learned()) return answers;
+  for (int64_t t = begin; t < end; ++t) {
+    if (!corpus.is_learned(t)) continue;
+    if (answers.empty() || answers.back().end < t) answers.push_back({t, t});
+    answers.back().end = t + 1;
+  }
+  const bool are_all = answers.size() == 1 && answers[0].begin == begin && answers[0].end == end;
+  return are_all ? std::vector<Answer>{} : answers;
+}
+
+// True if a row of T tokens that begins at `begin` has all labels of an answer.
+bool fits(const Answer& answer, int64_t begin, int64_t T) { return answer.end - 1 <= begin + T; }
+
 // Puts the documents of a split into rows.
 class Layout {
  public:
   Layout(const CorpusPtr& corpus, const RowOptions& options)
       : T_(options.context),
         kind_(options.documents),
+        long_answers_(options.long_answers),
+        corpus_(corpus),
         rows_(std::make_shared<Rows>(corpus, options)) {}
 
   // A document, or what the split has of it: tokens [begin, end).
   void add(int64_t begin, int64_t end) {
     ++documents_;
     if (kind_ == DocumentRows::stream) return add_to_stream(begin, end);
-    for (const int64_t last = end - 1; begin < last; begin += T_) {
+    int64_t last = end - 1;
+    if (last - begin > T_)
+      if (const auto answers = answers_in(*corpus_, begin, end); !answers.empty()) {
+        has_answers_beyond_ = true;
+        last = last_label(begin, answers);
+      }
+    for (; begin < last; begin += T_) {
       const Piece piece = piece_of(begin, std::min(T_, last - begin));
       if (kind_ == DocumentRows::padded) rows_->add_row({&piece, 1});
       else pack(piece);
@@ -170,8 +199,20 @@ class Layout {
     return rows_;
   }
   int64_t documents() const { return documents_; }
+  // True if a document with answers is longer than a row.
+  bool has_answers_beyond() const { return has_answers_beyond_; }
 
  private:
+  // The last token that is learned in a row that begins with a document; `begin` if none is.
+  int64_t last_label(int64_t begin, const std::vector<Answer>& answers) const {
+    int64_t last = begin;
+    for (const Answer& answer : answers) {
+      if (fits(answer, begin, T_)) last = std::max(begin, answer.end - 1);
+      else if (long_answers_ == LongAnswers::cut && answer.begin <= begin + T_) last = begin + T_;
+    }
+    return last;
+  }
+
   struct OpenRow {
     int64_t room;
     std::vector<Piece> pieces;
@@ -220,6 +261,9 @@ class Layout {
 
   const int64_t T_;
   const DocumentRows kind_;
+  const LongAnswers long_answers_;
+  const CorpusPtr corpus_;
+  bool has_answers_beyond_ = false;
   std::shared_ptr<Rows> rows_;
   int64_t documents_ = 0;
   std::vector<OpenRow> open_;  // of packed documents
@@ -231,7 +275,7 @@ class Layout {
 double fraction_of(uint64_t hash) { return double(hash >> 11) * 0x1p-53; }
 
 // Gives each layout its documents: those whose hashes are below the share to the second. A document
-// of several sections is given in as few parts as possible.
+// of several sections is given in as few parts as possible, one with answers as a whole.
 void divide(const Corpus& corpus, std::array<Layout, 2>& layouts, double share) {
   const Corpus::Documents& documents = corpus.documents();
   check(!documents.sections.empty(), "{} has no hashes by which to hold out documents",
@@ -242,8 +286,10 @@ void divide(const Corpus& corpus, std::array<Layout, 2>& layouts, double share) 
     const auto end = static_cast<int64_t>(document_end);
     std::optional<bool> is_held_out;  // the part that began at `part`
     int64_t part = begin;
+    const bool is_whole = end - begin > section_tokens && !answers_in(corpus, begin, end).empty();
     for (int64_t at = begin; at < end; at += section_tokens) {
       const bool is_next = fraction_of(documents.sections[section++]) < share;
+      if (is_held_out && is_whole) continue;
       if (is_held_out && *is_held_out != is_next)
         layouts[*is_held_out].add(std::exchange(part, at), at);
       is_held_out = is_next;
@@ -391,7 +437,11 @@ Dataset dataset_of(const CorpusPtr& corpus, Layout& layout, const RowOptions& op
   const std::shared_ptr<const Rows> rows = layout.finish();
   Dataset set =
       dataset_of(corpus, rows, options,
-                 fmt::format("{} {}", name_in(document_rows_names(), options.documents), part));
+                 fmt::format("{}{} {}", name_in(document_rows_names(), options.documents),
+                             layout.has_answers_beyond()
+                                 ? " " + name_in(long_answers_names(), options.long_answers)
+                                 : "",
+                             part));
   const int64_t N = rows->size(), T = options.context;
   Field labels = field_of(rows, "labels", T, corpus->facts().vocabulary, &Rows::read_labels);
   labels.has_not_judged = true;
@@ -463,6 +513,29 @@ const std::map<std::string, DocumentRows>& document_rows_names() {
   return names;
 }
 
+const std::map<std::string, LongAnswers>& long_answers_names() {
+  static const std::map<std::string, LongAnswers> names{{"leave-out", LongAnswers::leave_out},
+                                                        {"cut", LongAnswers::cut}};
+  return names;
+}
+
+AnswerCounts count_answers(const Corpora& corpora, const RowOptions& options) {
+  AnswerCounts counts;
+  for (const CorpusPtr& corpus : {corpora.train, corpora.test}) {
+    if (!corpus || corpus->is_all_learned()) continue;
+    int64_t begin = 0;
+    for (const uint64_t document_end : corpus->documents().ends) {
+      const auto end = static_cast<int64_t>(document_end);
+      const auto answers = answers_in(*corpus, begin, end);
+      counts.all += std::ssize(answers);
+      counts.longer += std::ranges::count_if(
+          answers, [&](const Answer& answer) { return !fits(answer, begin, options.context); });
+      begin = end;
+    }
+  }
+  return counts;
+}
+
 int64_t samples_with_equal_positives(const Dataset& data) {
   if (!data.has("texts")) return 0;
   const Field& texts = data.field("texts");
@@ -505,11 +578,14 @@ Datasets rows_of(const Corpora& corpora, const RowOptions& options) {
         one->fields[i].classes = std::max(one->fields[i].classes, other->fields[i].classes);
   check(sets.train.size() > 0 && sets.test.size() > 0,
         "{} has {} for training and {} for the test{}: expected some for both, of documents of at "
-        "least 2 tokens",
+        "least 2 tokens{}",
         train->facts().source, counted(sets.train.size(), "row"), counted(sets.test.size(), "row"),
         test ? ""
              : fmt::format(", if {} of its {} are held out", train->facts().hold_out,
-                           counted(std::ssize(train->documents().sections), "section")));
+                           counted(std::ssize(train->documents().sections), "section")),
+        layouts[0].has_answers_beyond() || layouts[1].has_answers_beyond()
+            ? fmt::format(" and with answers that end within {} tokens", options.context)
+            : "");
   return sets;
 }
 

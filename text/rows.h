@@ -25,9 +25,18 @@ const std::map<std::string, DocumentRows>& document_rows_names();
 
 inline constexpr int64_t open_rows = 64;
 
+// What becomes of an answer that ends beyond the row in which its document begins. An answer is a
+// run of tokens that are to be learned, in a document that has others, too, such as a prompt's.
+enum class LongAnswers {
+  leave_out,  // it is not learned
+  cut         // what of it is in that row is
+};
+const std::map<std::string, LongAnswers>& long_answers_names();
+
 struct RowOptions {
   int64_t context = 1024;  // T
   DocumentRows documents = DocumentRows::packed;
+  LongAnswers long_answers = LongAnswers::leave_out;  // but of a stream
 };
 
 // Data sets of rows, for training and the test (CorpusFacts::hold_out), all of i32 [N, T], which
@@ -38,8 +47,10 @@ struct RowOptions {
 //   positions  of a token within its document or piece; of a stream, in its row. t - positions[t]
 //              is where the document of token t begins in the row. 0 for padding, of which each
 //              token is a document of its own.
-// The same documents stand side by side in each epoch; it is their rows that are shuffled. Rows
-// take 12 bytes of memory each, and 8 for each piece beyond the first.
+// The same documents stand side by side in each epoch; it is their rows that are shuffled. A longer
+// document with answers is one piece, up to the last token that is learned there: what is beyond
+// would be learned without its question. All of it is for training, or for the test. Rows take 12
+// bytes of memory each, and 8 for each piece beyond the first.
 // A corpus of samples of P texts (CorpusFacts::texts_of_sample) has a row for each, whose texts
 // stand side by side, cut to T / P tokens; its first text says whether it is held out. In place of
 // labels these have
@@ -54,6 +65,12 @@ struct RowOptions {
 // Throws Error unless 1 <= T < 2^24 and P <= T, and where there are no rows for the training or for
 // the test.
 Datasets rows_of(const Corpora& corpora, const RowOptions& options);
+
+// How many answers there are, for training and the test, and how many are longer than a row.
+struct AnswerCounts {
+  int64_t all = 0, longer = 0;
+};
+AnswerCounts count_answers(const Corpora& corpora, const RowOptions& options);
 
 inline constexpr int32_t text_digit = 4096;
 // How many samples of texts have a positive that is the positive of another, too.

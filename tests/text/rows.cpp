@@ -2,6 +2,7 @@
 
 #include "text/rows.h"
 
+#include <numeric>
 #include <set>
 
 #include "core/random.h"
@@ -117,12 +118,13 @@ int64_t inputs_in(const Counting& all) { return all.corpus->size() - std::ssize(
 
 TEST_CASE("each token of a document stands once in packed and padded rows", "[text]") {
   const bool has_prompts = GENERATE(false, true);
-  const bool has_book = GENERATE(false, true);
+  const bool has_book = !has_prompts && GENERATE(false, true);
   std::vector<int64_t> lengths = some_lengths(300, 60);
   if (has_book) lengths.insert(lengths.end(), {2 * section_tokens + 77, 33});
   const Counting all = counting(lengths, has_prompts, 0.3);
-  const std::vector<int64_t> contexts =
-      has_book ? std::vector<int64_t>{1000} : std::vector<int64_t>{1, 16, 32, 61};
+  const std::vector<int64_t> contexts = has_book      ? std::vector<int64_t>{1000}
+                                        : has_prompts ? std::vector<int64_t>{61}
+                                                      : std::vector<int64_t>{1, 16, 32, 61};
   for (const int64_t T : contexts)
     for (const DocumentRows kind : {DocumentRows::packed, DocumentRows::padded}) {
       INFO("T " << T << " padded " << (kind == DocumentRows::padded));
@@ -150,10 +152,70 @@ TEST_CASE("each token of a document stands once in packed and padded rows", "[te
       else if (T >= 61) REQUIRE(std::ssize(train) * T < 1.05 * double(places));
     }
   // With a corpus for the test nothing is held out.
-  const Datasets whole = rows_of({all.corpus, all.corpus}, {32, DocumentRows::packed});
+  const Datasets whole =
+      rows_of({all.corpus, all.corpus}, {has_prompts ? 61 : 32, DocumentRows::packed});
   std::set<int64_t> seen, again;
   REQUIRE(require_packed(all, rows_in(whole.train), seen) == inputs_in(all));
   REQUIRE(require_packed(all, rows_in(whole.test), again) == inputs_in(all));
+}
+
+TEST_CASE("an answer longer than a row is left out or cut, and not learned without its question",
+          "[text]") {
+  // Token i is i. Of rows of 8 each document's labels are its tokens 1 to 8.
+  CorpusWriter writer({.source = "test", .vocabulary = 200'000, .hold_out = 0.5});
+  int32_t next = 0;
+  const auto add = [&](const std::string& mask) {
+    std::vector<int32_t> document(mask.size());
+    std::iota(document.begin(), document.end(), next);
+    next += static_cast<int32_t>(mask.size());
+    std::vector<uint8_t> is_learned;
+    for (const char c : mask) is_learned.push_back(c == 'A');
+    writer.add(document, is_learned);
+  };
+  add("qqqqqAAAA");                             // 0: as long as a row
+  add("qqqqqAAAAA");                            // 9: one more
+  add("qqAAqqqAAAqqAA");                        // 19: the first of three fits
+  add("qqqqqqqqqqAA");                          // 33: even the question is too long
+  add("AAAAAAAAAAAA");                          // 45: a document without a question
+  add("qAq" + std::string(33'000, 'q') + "A");  // 57: of several sections
+  const CorpusPtr corpus = writer.finish();
+  const auto labels = [&](const RowOptions& options) {
+    const Datasets sets = rows_of({corpus, corpus}, options);
+    std::vector<int32_t> all;
+    for (const Row& row : rows_in(sets.train))
+      std::ranges::copy_if(row.labels, std::back_inserter(all),
+                           [](int32_t label) { return label != not_judged; });
+    std::ranges::sort(all);
+    return all;
+  };
+  using Labels = std::vector<int32_t>;
+  const Labels whole{46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56};
+  const auto with = [&](Labels some) {
+    some.insert(some.end(), whole.begin(), whole.end());
+    some.push_back(58);
+    return some;
+  };
+  for (const DocumentRows kind : {DocumentRows::packed, DocumentRows::padded}) {
+    RowOptions options{.context = 8, .documents = kind};
+    REQUIRE(labels(options) == with({5, 6, 7, 8, 21, 22}));
+    options.long_answers = LongAnswers::cut;
+    REQUIRE(labels(options) == with({5, 6, 7, 8, 14, 15, 16, 17, 21, 22, 26, 27}));
+  }
+  const AnswerCounts counts = count_answers({corpus, nullptr}, {.context = 8});
+  REQUIRE(counts.all == 8);
+  REQUIRE(counts.longer == 5);
+  // Long enough for all: nothing says how they would be cut.
+  const auto checksum = [&](int64_t T, LongAnswers how) {
+    return rows_of({corpus, corpus}, {.context = T, .long_answers = how}).train.checksum();
+  };
+  REQUIRE(checksum(8, LongAnswers::cut) != checksum(8, LongAnswers::leave_out));
+  REQUIRE(checksum(40'000, LongAnswers::cut) == checksum(40'000, LongAnswers::leave_out));
+  // All of a document is for training, or for the test.
+  const Datasets halves = rows_of({corpus, nullptr}, {.context = 34'000});
+  int64_t last = 0;
+  for (const Dataset* each : {&halves.train, &halves.test})
+    for (const Row& row : rows_in(*each)) last += std::ranges::count(row.labels, next - 1);
+  REQUIRE(last == 1);
 }
 
 TEST_CASE("a stream is all documents as one", "[text]") {
