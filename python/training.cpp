@@ -371,7 +371,13 @@ class PythonTrainer {
     const auto* const model = dynamic_cast<const LanguageModel*>(&trainer().training().model());
     check(model, "data has tokens, but the network is no language model: expected (x, y)");
     check_tokens(*tokens.corpus, model->head().size(0));
-    return rows_of({tokens.corpus, tokens.corpus}, run_->options().domains.get<Text>().rows).test;
+    const Text& text = run_->options().domains.get<Text>();
+    if (const auto answers = count_answers({tokens.corpus, nullptr}, text.rows);
+        answers.longer > 0) {
+      const Words words(quiet_, spelling_);
+      app::say_error("warning: {}\n", text.said_of(answers));
+    }
+    return rows_of({tokens.corpus, tokens.corpus}, text.rows).test;
   }
 
   const bool quiet_;
@@ -400,15 +406,18 @@ const Door evaluate_door{.function = "evaluate",
                          .has_vocabulary = false,
                          .weights = "weights"};
 // It has arrays alone, and nothing to score.
-const Door predict_door{.function = "predict",
-                        .command = "eval",
-                        .own = {"model", "init"},
-                        .without = {"data", "json", "split", "image-size", "hold-out", "skip-bad",
-                                    "cache", "loss", "class-weights", "classes", "ignore-mask",
-                                    "temperature", "data-dir", "context", "documents", "tokenizer",
-                                    "text-may-contain-control", "sequence-piece", "rank-timeout"},
-                        .has_vocabulary = false,
-                        .weights = "weights"};
+const Door predict_door{
+    .function = "predict",
+    .command = "eval",
+    .own = {"model", "init"},
+    .without = {"data",           "json",        "split",       "image-size",
+                "hold-out",       "skip-bad",    "cache",       "loss",
+                "class-weights",  "classes",     "ignore-mask", "temperature",
+                "data-dir",       "context",     "documents",   "long",
+                "tokenizer",      "chat",        "field",       "text-may-contain-control",
+                "sequence-piece", "rank-timeout"},
+    .has_vocabulary = false,
+    .weights = "weights"};
 
 nb::object train(nb::handle model, nb::handle data, nb::handle test, nb::object on_step,
                  nb::handle quiet, const nb::kwargs& options) {

@@ -1,11 +1,15 @@
 #include "text/chat_template.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include "core/error.h"
+#include "data/byte_stream.h"
 #include "data/filter.h"
 #include "data/strict_json.h"
 #include "text/special_tokens.h"
@@ -49,6 +53,31 @@ std::optional<ChatTemplate> ChatTemplate::in(const std::map<std::string, std::st
   return ChatTemplate(head.dump(-1, ' ', true) + "\n", name);
 }
 
+void ChatTemplate::take_additional(const std::filesystem::path& folder,
+                                   std::map<std::string, std::string>& files) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  const auto main = files.find("chat_template.jinja");
+  std::map<std::string, std::string> named;
+  for (fs::directory_iterator entry(folder / "additional_chat_templates", none), end;
+       !none && entry != end; entry.increment(none))
+    if (entry->path().extension() == ".jinja") {
+      const std::vector<std::byte> content = file_content(entry->path());
+      named[entry->path().stem().string()].assign(reinterpret_cast<const char*>(content.data()),
+                                                  content.size());
+    }
+  if (named.empty()) return;
+  if (main != files.end()) {
+    named["default"] = main->second;
+    files.erase(main);
+  }
+  json config = files_beside_tokenizer(files, folder.string()).config;
+  config["chat_template"] = json::array();
+  for (const auto& [name, text] : named)
+    config["chat_template"].push_back({{"name", name}, {"template", text}});
+  files["tokenizer_config.json"] = config.dump(2);
+}
+
 std::vector<ChatTemplate::Written> ChatTemplate::write(const std::vector<Task>& tasks,
                                                        const ControlWords& control) const {
   if (tasks.empty()) return {};
@@ -87,10 +116,16 @@ std::vector<ChatTemplate::Written> ChatTemplate::write(const std::vector<Task>& 
       written.parts.push_back(std::move(part));
     }
     written.control = said.at("control").get<std::map<std::string, int64_t>>();
+    written.endless = said.at("endless").get<int64_t>();
     written.unheeded = said.at("unheeded").get<std::vector<std::string>>();
     all.push_back(std::move(written));
   }
   return all;
+}
+
+std::string ChatTemplate::checksum() const {
+  return fmt::format("{:08x}",
+                     crc32_z(0, reinterpret_cast<const Bytef*>(head_.data()), head_.size()));
 }
 
 }  // namespace accrue

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,6 +23,11 @@ class ChatTemplate {
   static std::optional<ChatTemplate> in(const std::map<std::string, std::string>& files,
                                         const std::string& name);
 
+  // Takes what transformers keeps beside chat_template.jinja, additional_chat_templates/NAME.jinja:
+  // all are then the chat_template of tokenizer_config.json, by name.
+  static void take_additional(const std::filesystem::path& folder,
+                              std::map<std::string, std::string>& files);
+
   struct Task {
     TextDocument::Chat chat;
     std::string where;
@@ -29,14 +36,19 @@ class ChatTemplate {
     std::vector<TextDocument::Part> parts;   // one text
     std::vector<std::string> unheeded;       // names of what changes nothing of it
     std::map<std::string, int64_t> control;  // that messages spell, and how often
+    int64_t endless = 0;                     // answers that are learned without what ends them
   };
   // Writes each. What is learned of a message is what the template marks by {% generation %}, or
   // else what it writes of the messages up to this one beyond what it writes of those before and
-  // the beginning of an answer. Throws Error where python3 or Jinja2 is missing and, naming the
+  // the beginning of an answer, but for an eos_token that the template writes behind the last
+  // message alone. Throws Error where python3 or Jinja2 is missing and, naming the
   // task, where the template refuses its messages or does not begin to write all as it writes the
   // first of them.
   std::vector<Written> write(const std::vector<Task>& tasks,
                              const ControlWords& control = {}) const;
+
+  // Tells it from other templates.
+  std::string checksum() const;
 
  private:
   ChatTemplate(std::string head, std::string name)

@@ -4,8 +4,9 @@ Reads lines of JSON: first {"template", "special_tokens"}, then {"spellings", "a
 control tokens, then {"record", "learned", "answer"} for each chat, of which `learned` are the
 numbers of the messages to be learned, or `answer`, if it is not null, that from which on all is.
 Prints a line for each chat:
-{"parts": [text, is_learned, [byte, ...], ...], "unheeded": [name, ...], "control": {spelling: times}}
-or {"error": reason}. The bytes are where a control token is spelled by a message, if these are letters.
+{"parts": [text, is_learned, [byte, ...], ...], "unheeded": [name, ...], "control": {spelling: times},
+"endless": count} or {"error": reason}, where the count is that of answers that are learned without
+what ends them. The bytes are where a control token is spelled by a message, if these are letters.
 """
 import sys
 
@@ -55,12 +56,44 @@ def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False)
                       sort_keys=sort_keys)
 
 
+class Dict:
+    """dict without its type's attributes."""
+
+    def __call__(self, *args, **kwargs):
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args, **kwargs):
+        return dict.fromkeys(*args, **kwargs)
+
+
+class Namespace(jinja2.utils.Namespace):
+    """A namespace without names that begin with _."""
+
+    def __init__(*args, **kwargs):
+        self, *args = args
+        attributes = dict(*args, **kwargs)
+        for name in attributes:
+            Namespace._check_name(name)
+        jinja2.utils.Namespace.__init__(self, attributes)
+
+    def __setitem__(self, name, value):
+        Namespace._check_name(name)
+        jinja2.utils.Namespace.__setitem__(self, name, value)
+
+    @staticmethod
+    def _check_name(name):
+        if name.startswith("_"):
+            raise jinja2.exceptions.SecurityError(f"a namespace cannot have {name!r}")
+
+
 def compiled(template):
     env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
                                         extensions=[Marks, jinja2.ext.loopcontrols])
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    env.globals["dict"] = Dict()
+    env.globals["namespace"] = Namespace
     return env.from_string(template)
 
 
@@ -120,7 +153,8 @@ class Writer:
         self.special = head["special_tokens"]
 
     def template(self, record):
-        name = "tool_use" if record.get("tools") and "tool_use" in self.texts else "default"
+        has_tools = record.get("tools") is not None
+        name = "tool_use" if has_tools and "tool_use" in self.texts else "default"
         if name not in self.texts:
             raise ValueError("there is no template of the name 'default'")
         if name not in self.made:
@@ -132,16 +166,20 @@ class Writer:
         tools = record.get("tools")
         if isinstance(tools, str):
             tools = json.loads(tools)
+        documents = record.get("documents")
+        for name, values in ("tools", tools), ("documents", documents):
+            if values is not None and not all(isinstance(value, dict) for value in values):
+                raise ValueError(f"{name} are to be a list of objects")
         written = []
         for message in messages:
-            thought = next((message[key] for key in REASONING if message.get(key) is not None), None)
+            message = {key: value for key, value in message.items() if value is not None}
+            thought = next((message[key] for key in REASONING if key in message), None)
             if thought is not None:
                 message = {"thinking": thought, **message, "reasoning_content": thought}
             written.append(message)
         blocks, spans = Marks.found = [], []
         for block in self.template(record)[1].generate(
-                messages=written, tools=tools or None, documents=record.get("documents"),
-                add_generation_prompt=prompt,
+                messages=written, tools=tools, documents=documents, add_generation_prompt=prompt,
                 **{**self.special, **(record.get("chat_template_kwargs") or {})}):
             blocks.append(block)
         return "".join(blocks), spans
@@ -162,16 +200,43 @@ class Writer:
             raise ValueError(f"the template marks {len(marked)} texts as generated, and there are "
                              f"{len(answers)} messages of the assistant, of which not all are to "
                              "be learned")
-        result = []
-        for i in learned:
+        return [self.span(record, i, text) for i in learned]
+
+    def span(self, record, i, text):
+        messages = record["messages"]
+        try:
             before = self.render(record, messages[:i], prompt=True)[0]
-            after = text if i + 1 == len(messages) else self.render(record, messages[:i + 1])[0]
-            if not after.startswith(before) or not text.startswith(after):
-                raise ValueError(
-                    f"what the template writes of the messages up to message {i + 1} is not how "
-                    "it begins to write all of them, so that it cannot be told what is learned")
-            result.append((len(before), len(after)))
-        return result
+        except Exception as error:
+            raise ValueError(
+                f"it cannot be told what is learned of message {i + 1}, because the template does "
+                f"not write the beginning of an answer to the {i} before it: {error}")
+        after = text if i + 1 == len(messages) else self.render(record, messages[:i + 1])[0]
+        end = self.special.get("eos_token")
+        if end and not text.startswith(after):  # Some end each chat so, beside each answer.
+            after = after.removesuffix(end)
+        if not text.startswith(before):
+            why = f"begins an answer after the {i} before it otherwise than it writes the answer"
+        elif not after.startswith(before) or not text.startswith(after):
+            why = "writes the messages up to it otherwise than it begins to write all of them"
+        else:
+            return len(before), len(after)
+        raise ValueError(
+            f"it cannot be told what is learned of message {i + 1}, because the template {why}, as "
+            "those that add or drop thoughts do: expected its own thoughts in each answer, "
+            "\"weight\": 0 in each answer but the last, or a chat_template.jinja that marks "
+            "answers by {% generation %}")
+
+    def endless(self, record, learned, text, spans):
+        """How many learned answers end with their content: the model does not learn to stop."""
+        count = 0
+        for i, (begin, end) in zip(learned, spans) if len(learned) == len(spans) else ():
+            message = record["messages"][i]
+            content = message.get("content")
+            if isinstance(content, list) and content and isinstance(content[-1], dict):
+                content = content[-1].get("text")
+            if isinstance(content, str) and content.strip() and not message.get("tool_calls"):
+                count += text[begin:end].rstrip().endswith(content.strip())
+        return count
 
     def answer_span(self, record, answer, text):
         """What is the answer to the messages before it."""
@@ -218,7 +283,8 @@ class Writer:
         for part, is_learned in parts:
             own, begins = unmarked(part, mark)
             flat += [own, is_learned, begins]
-        return {"parts": flat, "unheeded": self.unheeded(record, text), "control": times}
+        return {"parts": flat, "unheeded": self.unheeded(record, text), "control": times,
+                "endless": self.endless(record, learned, text, spans)}
 
 
 def main():

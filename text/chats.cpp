@@ -28,15 +28,16 @@ const std::string& role_of_sharegpt(const std::string& from, const std::string& 
   return found->second;
 }
 
-json messages_of_sharegpt(const json& conversations, const std::string& where) {
+template <class Json>
+Json messages_of_sharegpt(const Json& conversations, const std::string& where) {
   check(conversations.is_array() && !conversations.empty(),
         "{}: conversations is {}, expected a list of objects with from and value", where,
         shown(conversations));
-  json messages = json::array();
-  for (const json& each : conversations) {
+  Json messages = Json::array();
+  for (const Json& each : conversations) {
     check(each.is_object(), "{}: a message is {}, expected an object with from and value", where,
           shown(each));
-    json message = each;
+    Json message = each;
     message["role"] = role_of_sharegpt(text_in(each, "from", where), where);
     message["content"] = text_in(each, "value", where);
     message.erase("from");
@@ -153,9 +154,9 @@ TextDocument document_of_chat(const json& record, const std::string& line, ChatF
     if (is_to_be_learned(messages[i], messages[i]["role"], where))
       chat.learned.push_back(static_cast<int64_t>(i));
   if (is_sharegpt) {
-    json renamed = record;
+    auto renamed = nlohmann::ordered_json::parse(line);  // as a template writes what it has
+    renamed["messages"] = messages_of_sharegpt(renamed["conversations"], where);
     renamed.erase("conversations");
-    renamed["messages"] = messages;
     chat.record = renamed.dump();
   }
   return {.has_end_of_text = false, .is_chat = true, .chat = std::move(chat)};

@@ -21,7 +21,10 @@ struct CorpusFacts {
   std::string source{};     // where its texts came from
   std::string tokenizer{};  // "bytes", the path of one of its files, or nothing if it is not known
   std::string tokenizer_checksum{};  // text/known_tokenizer.h; empty if it is not known
-  int64_t vocabulary = 0;            // each token is in [0, vocabulary)
+  // How its chats are written, such as "chatml" or, with the template's checksum, "template
+  // 1a2b3c4d"; empty if it has none, or nobody says it.
+  std::string chat{};
+  int64_t vocabulary = 0;  // each token is in [0, vocabulary)
   int32_t end_of_text = 0;
   // The share of sections that are for the test where there is no corpus for that, by the hashes of
   // their tokens, so that new documents move none and copies of one stay together.
@@ -109,9 +112,9 @@ class SectionHash {
 // of files, which appears complete or not at all:
 //   corpus.json    version (1, or 2 of preferences), tokenizer, tokenizer_checksum if it is known,
 //                  vocabulary, end_of_text, tokens, documents, learned (how many tokens are to
-//                  be), hold_out, source, texts_of_sample if it is not 1, preferences if it has
-//                  them, text_may_contain_control: "no" if such tokens became letters, and each
-//                  file's CRC-32
+//                  be), hold_out, source, chat if there are any, texts_of_sample if it is not 1,
+//                  preferences if it has them, text_may_contain_control: "no" if such tokens
+//                  became letters, and each file's CRC-32
 //   tokens.bin     u16 for a vocabulary of at most 65,536, else u32
 //   documents.bin  u64: Documents::ends
 //   sections.bin   u64: Documents::sections
@@ -142,6 +145,8 @@ class CorpusWriter {
   }
   // Says what CorpusFacts::texts_of_sample and has_preferences are to be.
   void set_texts_of_sample(int64_t texts, bool has_preferences = false);
+  // Says what CorpusFacts::chat is to be.
+  void set_chat(std::string form);
   int64_t documents() const;
   int64_t tokens() const;
   int64_t learned() const;  // tokens that are to be

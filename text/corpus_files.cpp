@@ -164,6 +164,7 @@ void CorpusWriter::set_texts_of_sample(int64_t texts, bool has_preferences) {
   files_->facts.texts_of_sample = texts;
   files_->facts.has_preferences = has_preferences;
 }
+void CorpusWriter::set_chat(std::string form) { files_->facts.chat = std::move(form); }
 int64_t CorpusWriter::documents() const { return files_->columns.documents; }
 int64_t CorpusWriter::tokens() const { return files_->columns.size; }
 int64_t CorpusWriter::learned() const { return files_->columns.learned_tokens; }
@@ -202,6 +203,7 @@ void CorpusWriter::Files::write_facts() const {
       {"source", facts.source},
       {"crc32", crcs}};
   if (!facts.tokenizer_checksum.empty()) content["tokenizer_checksum"] = facts.tokenizer_checksum;
+  if (!facts.chat.empty()) content["chat"] = facts.chat;
   if (facts.control == ControlInTexts::letters) content["text_may_contain_control"] = "no";
   if (facts.texts_of_sample > 1) content["texts_of_sample"] = facts.texts_of_sample;
   if (facts.has_preferences) content["preferences"] = true;
@@ -290,6 +292,7 @@ FactsSaid read_facts(const fs::path& file) {
     facts.tokenizer = (file.parent_path() / facts.tokenizer).string();
   if (said.contains("tokenizer_checksum")) facts.tokenizer_checksum = text("tokenizer_checksum");
   facts.source = text("source");
+  if (said.contains("chat")) facts.chat = text("chat");
   const json share = said.value("hold_out", json(facts.hold_out));
   check(share.is_number() && 0 < share && share < 1,
         "{}: hold_out is {}, expected a number between 0 and 1", where, share.dump());

@@ -288,6 +288,8 @@ Settings Text::settings(TrainingOptions& o) {
   s.append(settings_of_base(base, base_bits)).append(settings_of_lora(lora));
   s.append(settings_of_pairs(similarity_scale, duplicates));
   s.append(settings_of_preferences(of_preferences));
+  s.append(
+      settings_of_lines(chat, fields, {{"model", text_model_names()}}, "a file of JSON lines"));
   s.group("Model and data")
       .add(tokenizer,
            {.name = "tokenizer",
@@ -486,14 +488,8 @@ std::vector<std::string> Text::warnings(const std::string& model, const Dataset&
   const BasePtr opened = base.empty() ? nullptr : open_base();
   std::vector<std::string> all = opened ? opened->model().warnings : std::vector<std::string>{};
   for (const std::string& each : prepared_.left_alone) all.push_back("left alone: " + each);
-  all.insert(all.end(), prepared_.warnings.begin(), prepared_.warnings.end());
-  if (answers_.longer > 0)
-    all.push_back(fmt::format(
-        "{} of {} answers are longer than a row of {} tokens with their question and {}: expected "
-        "a larger --context{}",
-        answers_.longer, answers_.all, rows.context,
-        rows.long_answers == LongAnswers::cut ? "were cut" : "were left out",
-        rows.long_answers == LongAnswers::cut ? "" : ", or --long cut"));
+  for (const std::string& each : prepared_.warnings) all.push_back(each);
+  if (answers_.longer > 0) all.push_back(said_of(answers_));
   const int64_t texts = data.has("lengths")   ? data.field("lengths").values.size(1)
                         : data.has("answers") ? 2
                                               : 1;
@@ -515,6 +511,15 @@ std::vector<std::string> Text::warnings(const std::string& model, const Dataset&
         "is learned as a negative of the other: expected --duplicates ignore, or each text once",
         equal, data.size()));
   return all;
+}
+
+std::string Text::said_of(const AnswerCounts& answers) const {
+  const bool are_cut = rows.long_answers == LongAnswers::cut;
+  return fmt::format(
+      "{} of {} answers are longer than a row of {} tokens with their question and were {}: "
+      "expected a larger --context{}",
+      answers.longer, answers.all, rows.context, are_cut ? "cut" : "left out",
+      are_cut ? "" : ", or --long cut");
 }
 
 ObjectivePtr Text::objective(const Dataset& data) const {
@@ -571,7 +576,9 @@ Descriptions Text::descriptions() const {
 
 Domain::Claim Text::claim(const std::string& data) const {
   const bool is_known = std::ranges::count(data_sets(), data) > 0;
-  return is_known || holds_corpus(data) || holds_json_lines(data) || holds_texts(data)
+  std::error_code ignored;
+  const bool is_table = !table_because(data).empty() && std::filesystem::exists(data, ignored);
+  return is_known || is_table || holds_corpus(data) || holds_json_lines(data) || holds_texts(data)
              ? Claim::own
              : Claim::none;
 }
@@ -583,7 +590,8 @@ std::vector<std::string> Text::data_sets() const {
 }
 
 bool Text::heeds(const std::string& setting, const std::string& data) const {
-  if (setting == "tokenizer" || setting == "text-may-contain-control")
+  if (setting == "tokenizer" || setting == "chat" || setting == "field" ||
+      setting == "text-may-contain-control")
     return holds_json_lines(data);
   check(setting != "hold-out" || (!holds_corpus(data) && !holds_json_lines(data)),
         "--hold-out is decided when a corpus is made: expected it of `accrue text prepare`");
@@ -599,23 +607,28 @@ bool Text::heeds(const std::string& setting, const std::string& data) const {
 Corpora Text::corpora(const std::string& data) const {
   if (given.train && data == given_tokens) return given;
   if (data == "grammar") return grammar_corpora();
+  check(table_because(data).empty(), "'{}' is {}", data, table_because(data));
   check(holds_corpus(data) || !holds_texts(data),
         "'{0}' holds texts: expected a corpus, which `accrue text prepare --text {0} --tokenizer "
         "FILE|DIR --out DIR` makes of them",
         data);
   if (!holds_json_lines(data)) return open_corpora(data);
   if (!prepared_.corpus || prepared_.data != data || prepared_.asked != tokenizer ||
-      prepared_.base != base || prepared_.control != control) {
+      prepared_.base != base || prepared_.chat != chat || prepared_.fields != fields ||
+      prepared_.control != control) {
     const std::string chosen = chosen_tokenizer(tokenizer);
-    PreparedText made = prepare_text({.texts = {data}, .tokenizer = chosen, .control = control});
-    prepared_ = {data,
-                 tokenizer,
-                 base,
-                 control,
-                 chosen,
-                 std::move(made.corpus),
-                 std::move(made.left_alone),
-                 std::move(made.warnings)};
+    PreparedText made = prepare_text(
+        {.texts = {data}, .tokenizer = chosen, .control = control, .chat = chat, .fields = fields});
+    prepared_ = {.data = data,
+                 .asked = tokenizer,
+                 .base = base,
+                 .control = control,
+                 .chat = chat,
+                 .fields = fields,
+                 .tokenizer = chosen,
+                 .corpus = std::move(made.corpus),
+                 .left_alone = std::move(made.left_alone),
+                 .warnings = std::move(made.warnings)};
   }
   return {prepared_.corpus, nullptr};
 }
@@ -628,8 +641,7 @@ Datasets Text::load(const DataRequest& request) const {
     for (const CorpusPtr& corpus : {read.train, read.test}) check_tokens(*corpus, *known);
   data_tokenizer_ = tokenizer_of_data(request.data, *read.train);
   if (known && data_tokenizer_.size > 0) check_tokenizer(data_tokenizer_, *known);
-  answers_ = {};
-  if (rows.documents != DocumentRows::stream) answers_ = count_answers(read, rows);
+  answers_ = count_answers(read, rows);
   return rows_of(read, rows);
 }
 

@@ -9,6 +9,7 @@
 #include "text/models.h"
 #include "text/preferences.h"
 #include "text/rows.h"
+#include "text/text_files.h"
 #include "text/text_pairs.h"
 #include "train/domain.h"
 
@@ -28,6 +29,8 @@ class Text : public Domain {
   Duplicates duplicates = Duplicates::negatives;
   PreferenceOptions of_preferences;
   ControlInTexts control = ControlInTexts::tokens;  // of texts that no corpus has been made of
+  std::optional<ChatForm> chat;                     // of texts that no corpus has been made of, and
+  std::vector<std::string> fields;                  // names in them: PrepareTextOptions
   std::string tokenizer;  // of texts that no corpus has been made of; empty: the model's, or bytes
   Corpora given;          // what a caller has in memory, the data set `tokens`
   Metadata
@@ -62,6 +65,8 @@ class Text : public Domain {
   bool embeds() const { return weights_.embeds; }
   Metadata identity() const override;
   std::vector<std::string> warnings(const std::string& model, const Dataset& data) const override;
+  // A warning of those that are longer than a row.
+  std::string said_of(const AnswerCounts& answers) const;
   std::string where_it_answers() const override;
   Descriptions descriptions() const override;
   Claim claim(const std::string& data) const override;
@@ -96,8 +101,10 @@ class Text : public Domain {
   struct Prepared {
     std::string data, asked, base;  // the tokenizer and the base that were asked for
     ControlInTexts control = ControlInTexts::tokens;
-    std::string tokenizer;  // what that came to
-    CorpusPtr corpus;
+    std::optional<ChatForm> chat{};
+    std::vector<std::string> fields{};
+    std::string tokenizer{};  // what was asked for came to
+    CorpusPtr corpus{};
     std::vector<std::string> left_alone{}, warnings{};
   };
   mutable Prepared prepared_;

@@ -13,6 +13,7 @@
 #include "text/chats.h"
 #include "text/known_tokenizer.h"
 #include "text/tokenizers.h"
+#include "train/step_options.h"
 
 namespace accrue {
 namespace {
@@ -28,7 +29,8 @@ TokenizerFiles tokenizer_for(const PrepareTextOptions& options, const TextFiles&
   read_texts(texts.files, chats,
              {.add = [&](std::string_view text, bool, Letters) { words.add(text); },
               .end = [](bool) {},
-              .add_beginning = [&](std::string_view text) { return words.add_beginning(text); }});
+              .add_beginning = [&](std::string_view text) { return words.add_beginning(text); }},
+             field_names(options.fields));
   return trained_tokenizer(words, *options.train_tokenizer);
 }
 
@@ -138,6 +140,30 @@ std::string said_of(std::map<std::string, int64_t> control) {
 
 }  // namespace
 
+Settings settings_of_lines(std::optional<ChatForm>& chat, std::vector<std::string>& fields,
+                           const ActsWith& acts_with, const std::string& data) {
+  Settings s;
+  s.group(data.empty() ? "Texts" : "Model and data")
+      .add(chat, chat_form_names(),
+           {.name = "chat",
+            .decides = Decides::result,
+            .help = "How messages are written: by the template of the model's tokenizer (which "
+                    "needs python3-jinja2), as ChatML, or as Llama 3 does; auto: by the template, "
+                    "or as ChatML if the tokenizer has none",
+            .unset = "auto",
+            .acts_with = acts_with,
+            .data = data})
+      .add(fields, {.name = "field",
+                    .decides = Decides::result,
+                    .help = "The names in lines of JSON of text, prompt, completion, messages, "
+                            "anchor, positive and others, such as text=content",
+                    .takes = "NAME=NAME_THERE",
+                    .unset = "their own",
+                    .acts_with = acts_with,
+                    .data = data});
+  return s;
+}
+
 const std::map<std::string, ControlInTexts>& control_in_texts_names() {
   static const std::map<std::string, ControlInTexts> names{{"yes", ControlInTexts::tokens},
                                                            {"no", ControlInTexts::letters}};
@@ -215,11 +241,16 @@ PreparedText prepare_text(const PrepareTextOptions& options) {
                       [&](const std::vector<TextDocument::Part>& parts) {
                         begin_text(false);
                         add_as_one(*tokenizer, parts, options.control, writer);
-                      }});
+                      }},
+                 field_names(options.fields));
   check(writer.documents() > 0, "there is nothing to learn in {}: {}",
         fmt::join(options.texts, ", "), fmt::join(read.left_alone, "; "));
   writer.set_texts_of_sample(read.texts_of_sample, read.has_preferences);
-  PreparedText result{.bytes = read.bytes, .left_alone = found.left_alone};
+  if (read.chats > 0)
+    writer.set_chat(name_in(chat_form_names(), form) +
+                    (form == ChatForm::own ? " " + own->checksum() : ""));
+  PreparedText result{
+      .bytes = read.bytes, .left_alone = found.left_alone, .warnings = read.warnings};
   result.left_alone.insert(result.left_alone.end(), read.left_alone.begin(), read.left_alone.end());
   result.warnings = read.warnings;
   if (!are_letters)

@@ -8,6 +8,7 @@
 
 #include "text/corpus.h"
 #include "text/text_files.h"
+#include "train/settings.h"
 
 namespace accrue {
 
@@ -18,9 +19,14 @@ struct PrepareTextOptions {
   double hold_out = CorpusFacts{}.hold_out;
   // What the spelling of control tokens, such as <|im_start|>, becomes in documents and messages.
   ControlInTexts control = ControlInTexts::tokens;
-  std::optional<ChatForm> chat{};  // none: the tokenizer's own template, or else ChatML
-  std::string out{};               // the directory to make; empty: in memory
+  std::optional<ChatForm> chat{};     // none: the tokenizer's own template, or else ChatML
+  std::vector<std::string> fields{};  // as field_names() takes them
+  std::string out{};                  // the directory to make; empty: in memory
 };
+
+// The settings that say what lines of JSON mean, of `text prepare` and of whatever else reads them.
+Settings settings_of_lines(std::optional<ChatForm>& chat, std::vector<std::string>& fields,
+                           const ActsWith& acts_with = {}, const std::string& data = {});
 
 struct PreparedText {
   CorpusPtr corpus;

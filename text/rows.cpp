@@ -521,6 +521,7 @@ const std::map<std::string, LongAnswers>& long_answers_names() {
 
 AnswerCounts count_answers(const Corpora& corpora, const RowOptions& options) {
   AnswerCounts counts;
+  if (options.documents == DocumentRows::stream) return counts;
   for (const CorpusPtr& corpus : {corpora.train, corpora.test}) {
     if (!corpus || corpus->is_all_learned()) continue;
     int64_t begin = 0;

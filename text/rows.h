@@ -66,7 +66,8 @@ struct RowOptions {
 // the test.
 Datasets rows_of(const Corpora& corpora, const RowOptions& options);
 
-// How many answers there are, for training and the test, and how many are longer than a row.
+// How many answers there are, for training and the test, and how many are longer than a row; none
+// of a stream, whose rows cut all.
 struct AnswerCounts {
   int64_t all = 0, longer = 0;
 };

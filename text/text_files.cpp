@@ -1,5 +1,7 @@
 #include "text/text_files.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -43,6 +45,13 @@ bool is_text_by_name(const fs::path& file) {
   return known.contains(kind_of(file));
 }
 
+std::string parquet_because(const fs::path& file) {
+  return fmt::format(
+      "Parquet: expected its rows as lines of JSON, which `python3 -c \"import pandas; "
+      "pandas.read_parquet('{}').to_json('{}.jsonl', orient='records', lines=True)\"` writes",
+      file.filename().string(), file.stem().string());
+}
+
 // How many of every second byte are 0.
 int64_t zeros_from(std::string_view text, size_t first) {
   int64_t zeros = 0;
@@ -59,20 +68,11 @@ std::string converted(const char* encoding, const std::string& name) {
 std::string no_text_because(const fs::path& file) {
   constexpr size_t looked_at = size_t{1} << 16;
   constexpr int64_t usual_share = 100;
-  const std::string kind = kind_of(file), name = file.filename().string();
-  if (kind == ".csv" || kind == ".tsv")
-    return fmt::format(
-        "a table: expected its rows as lines of JSON, which `python3 -c \"import csv, json, sys; "
-        "[print(json.dumps(row)) for row in csv.DictReader(open('{}', newline=''){})]\" > "
-        "{}.jsonl` writes",
-        name, kind == ".tsv" ? ", delimiter='\\t'" : "", file.stem().string());
+  if (std::string table = table_because(file); !table.empty()) return table;
+  const std::string name = file.filename().string();
   std::string text(looked_at, '\0');
   text.resize(ByteStream(file).read(std::as_writable_bytes(std::span(text))));
-  if (text.starts_with("PAR1"))
-    return fmt::format(
-        "Parquet: expected its rows as lines of JSON, which `python3 -c \"import pandas; "
-        "pandas.read_parquet('{}').to_json('{}.jsonl', orient='records', lines=True)\"` writes",
-        name, file.stem().string());
+  if (text.starts_with("PAR1")) return parquet_because(file);
   if (text.starts_with("%PDF-")) return "a PDF: expected its text, which `pdftotext` writes";
   if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) return {};  // take_utf8_mark()
   const auto controls = std::ranges::count_if(text, [](char c) {
@@ -259,6 +259,22 @@ TextDocument document_of_preference(const json& object, ChatForm form, const std
   document.is_chat = is_list(found.prompt);
   return document;
 }
+// Calls values as they are called here. What already has such a name goes to `unused`. Returns
+// whether there are any.
+template <class Json>
+bool take_names(Json& object, const FieldNames& names, std::map<std::string, int64_t>& unused) {
+  bool has_some = false;
+  for (const auto& [name, there] : names) {
+    if (name == there || !object.contains(there)) continue;
+    if (object.contains(name)) ++unused[name];
+    Json value = object[there];
+    object[name] = std::move(value);
+    object.erase(there);
+    has_some = true;
+  }
+  return has_some;
+}
+
 // What is the whole text of somebody.
 std::array<ByteRange, 1> all_of(std::string_view text) { return {{{0, text.size()}}}; }
 
@@ -303,8 +319,35 @@ const std::map<std::string, ChatForm>& chat_form_names() {
   return names;
 }
 
+FieldNames field_names(const std::vector<std::string>& words) {
+  static const std::set<std::string> known{"text",          "prompt",      "completion", "messages",
+                                           "conversations", "instruction", "input",      "output",
+                                           "anchor",        "positive",    "negative",   "tools"};
+  FieldNames names;
+  for (const std::string& word : words) {
+    const size_t is = word.find('=');
+    check(is != word.npos && known.contains(word.substr(0, is)) && is + 1 < word.size(),
+          "the field '{}': expected NAME=NAME_IN_THE_FILE, such as text=content, of {}", word,
+          fmt::join(known, ", "));
+    names[word.substr(0, is)] = word.substr(is + 1);
+  }
+  return names;
+}
+
+std::string table_because(const fs::path& file) {
+  const std::string kind = kind_of(file);
+  if (kind == ".parquet") return parquet_because(file);
+  if (kind != ".csv" && kind != ".tsv") return {};
+  return fmt::format(
+      "a table: expected its rows as lines of JSON, which `python3 -c \"import csv, json; "
+      "[print(json.dumps(row)) for row in csv.DictReader(open('{}', newline=''){})]\" > "
+      "{}.jsonl` writes",
+      file.filename().string(), kind == ".tsv" ? ", delimiter='\\t'" : "", file.stem().string());
+}
+
 TextDocument document_of_json(const std::string& line, ChatForm form, const std::string& where,
-                              std::map<std::string, int64_t>& unused) {
+                              std::map<std::string, int64_t>& unused,
+                              const FieldNames& names_there) {
   constexpr int most_levels = 32;
   constexpr int64_t most_elements = int64_t{1} << 20;
   check(
@@ -313,11 +356,12 @@ TextDocument document_of_json(const std::string& line, ChatForm form, const std:
       "[print(json.dumps(each)) for each in json.load(sys.stdin)]\" <LIST.json >LINES.jsonl` makes "
       "of a list",
       where);
-  const json object = parse_strict_json(line, most_levels, where, most_elements);
+  json object = parse_strict_json(line, most_levels, where, most_elements);
   constexpr const char* expected =
       "expected an object with text, with prompt and completion, with messages (or conversations), "
       "with instruction and output, with prompt, chosen and rejected, or with anchor and positive";
   check(object.is_object(), "{} is {}: {}", where, shown(object), expected);
+  const bool is_renamed = take_names(object, names_there, unused);
   std::vector<std::string> names;
   for (const auto& [name, value] : object.items()) names.push_back(name);
   // By the names that a record must have, those that it may.
@@ -325,7 +369,13 @@ TextDocument document_of_json(const std::string& line, ChatForm form, const std:
     std::vector<std::string> needs, may{};
     std::function<TextDocument()> read;
   };
-  const auto chat = [&] { return document_of_chat(object, line, form, where, unused); };
+  const auto chat = [&] {
+    if (!is_renamed) return document_of_chat(object, line, form, where, unused);
+    auto ordered = nlohmann::ordered_json::parse(line);  // as a template writes what it has
+    std::map<std::string, int64_t> counted_already;
+    take_names(ordered, names_there, counted_already);
+    return document_of_chat(object, ordered.dump(), form, where, unused);
+  };
   std::vector<std::string> of_template;
   if (form == ChatForm::own) of_template = {"tools", "documents", "chat_template_kwargs"};
   std::vector<std::string> of_sample(names_of_labels().begin(), names_of_labels().end());
@@ -468,6 +518,8 @@ class Waiting {
     for (auto& [document, where] : documents_) {
       if (document.chat) {
         for (const std::string& name : next->unheeded) ++unused_[name];
+        answers += std::ssize(document.chat->learned);
+        endless += next->endless;
         for (const auto& [spelling, times] : next->control) control_[spelling] += times;
         document = {.parts = std::move((next++)->parts),
                     .has_end_of_text = false,
@@ -484,6 +536,8 @@ class Waiting {
   }
 
   int64_t bytes_given = 0;
+  // What a template has written to be learned, and how many of these without their end.
+  int64_t answers = 0, endless = 0;
   std::vector<std::string> empty;  // where there is nothing to learn
 
  private:
@@ -499,7 +553,7 @@ class Waiting {
 }  // namespace
 
 TextsRead read_texts(const std::vector<fs::path>& files, const ChatWriting& chats,
-                     const DocumentSink& sink) {
+                     const DocumentSink& sink, const FieldNames& names) {
   TextsRead result;
   std::map<std::string, int64_t> unused;
   check(chats.form != ChatForm::own || chats.own != nullptr,
@@ -533,7 +587,8 @@ TextsRead read_texts(const std::vector<fs::path>& files, const ChatWriting& chat
             "{} is not UTF-8 at its byte {}: expected UTF-8{}, if that is its "
             "encoding",
             lines.here(), valid, converted("WINDOWS-1252", file.filename().string()));
-      TextDocument document = document_of_json(line, chats.form, lines.here(), unused);
+      TextDocument document = document_of_json(line, chats.form, lines.here(), unused, names);
+      result.chats += document.is_chat;
       const bool has_preferences = !document.answers.empty();
       count(lines.here(),
             has_preferences      ? std::ssize(document.answers)
@@ -557,6 +612,12 @@ TextsRead read_texts(const std::vector<fs::path>& files, const ChatWriting& chat
   if (!empty.empty())
     result.left_alone.push_back(fmt::format(
         "{} without a text to learn: {}", counted(std::ssize(empty), "document"), some_of(empty)));
+  if (waiting.endless > 0)
+    result.warnings.push_back(fmt::format(
+        "{} of {} end with their content, because the template leaves the end of a turn to the "
+        "next message: it is not learned to stop there; expected a chat_template.jinja that ends "
+        "each answer by itself",
+        waiting.endless, counted(waiting.answers, "answer")));
   std::vector<std::string> unused_names;
   for (const auto& [name, times] : unused)
     unused_names.push_back(fmt::format("{} ({})", name, times));

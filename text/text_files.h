@@ -55,6 +55,11 @@ struct TextDocument {
   bool is_answer = false;  // one of these
 };
 
+// The names in somebody's files of what is called otherwise here: {"text", "content"}.
+using FieldNames = std::map<std::string, std::string>;
+// Reads words such as text=content. Throws Error for any other.
+FieldNames field_names(const std::vector<std::string>& words);
+
 // The document of a line of JSON, an object with
 //   text                    to be learned
 //   prompt and completion   of which only the completion and the end-of-text token are
@@ -70,9 +75,10 @@ struct TextDocument {
 //                           without the space at its end
 //   anchor and positive     a sample of two texts, or of three with a `negative`, without
 //                           end-of-text tokens; a label or score beside them has to be 1
-// Other names go to `unused`. Throws Error, which begins with `where`, for anything else.
+// A value is found by the name that `names` has for its own. What nobody heeds goes to `unused`.
+// Throws Error, which begins with `where`, for anything else.
 TextDocument document_of_json(const std::string& line, ChatForm form, const std::string& where,
-                              std::map<std::string, int64_t>& unused);
+                              std::map<std::string, int64_t>& unused, const FieldNames& names = {});
 
 // The files of texts that were found, and in words what was left alone.
 struct TextFiles {
@@ -87,6 +93,10 @@ struct TextFiles {
 // but not to where they are. Throws Error for a path that is not there, for a file that is a table
 // or binary, and where there is no text.
 TextFiles find_text_files(const std::vector<std::string>& paths);
+
+// Why a file is a table by its name, .csv, .tsv or .parquet, and what to do instead; nothing for
+// any other.
+std::string table_because(const std::filesystem::path& file);
 
 // True for a file with lines of JSON by its name, .jsonl, .ndjson or .json, which .gz may
 // follow.
@@ -132,7 +142,8 @@ struct TextsRead {
   int64_t texts_of_sample = 0;  // 1 if each document is one
   bool has_preferences = false;
   std::map<std::string, int64_t> control{};  // spellings in what templates wrote, and how often
-  std::vector<std::string> warnings{};       // of files that are not UTF-8
+  std::vector<std::string> warnings{};       // of files that are not UTF-8, and of templates
+  int64_t chats = 0;
 };
 
 // Reads the documents of files: of .jsonl, .ndjson and .json one a line, of others one each, in
@@ -140,6 +151,6 @@ struct TextsRead {
 // without a byte, or in which nothing is to be learned, is left alone. Throws Error, naming file
 // and line, also for samples of fewer or more texts than others, and for lines that are not UTF-8.
 TextsRead read_texts(const std::vector<std::filesystem::path>& files, const ChatWriting& chats,
-                     const DocumentSink& sink);
+                     const DocumentSink& sink, const FieldNames& names = {});
 
 }  // namespace accrue

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "data/byte_stream.h"
+#include "text/chat_template.h"
 #include "text/corpus.h"
 #include "text/gguf_tokenizer.h"
 #include "text/tokenizer_file.h"
@@ -47,6 +48,7 @@ TokenizerFiles tokenizer_with_files(const std::string& name) {
     return true;
   };
   for (const char* const file : files_beside) keep(folder / file, file);
+  ChatTemplate::take_additional(folder, result.files);
   const bool is_model = !is_folder && name.ends_with(".model");
   const bool has_model =
       (is_folder || is_model) &&

@@ -12,16 +12,9 @@ Settings settings_of(PrepareTextOptions& texts) {
       .add(texts.texts, {"text", result,
                          "Files of text or of JSON lines (text, prompt and completion, messages, "
                          "conversations, instruction and output, prompt, chosen and rejected, or "
-                         "anchor, positive "
-                         "and maybe negative), and folders of them",
+                         "anchor, positive and maybe negative), and folders of them",
                          reads("FILE|DIR")})
-      .add(texts.chat, chat_form_names(),
-           {.name = "chat",
-            .decides = result,
-            .help = "How messages are written: by the template of the model's tokenizer (which "
-                    "needs python3-jinja2), as ChatML, or as Llama 3 does; auto: by the template, "
-                    "or as ChatML if the tokenizer has none",
-            .unset = "auto"})
+      .append(settings_of_lines(texts.chat, texts.fields))
       .add(texts.control, control_in_texts_names(),
            {.name = "text-may-contain-control",
             .decides = result,

@@ -25,24 +25,32 @@ std::string unread(const std::string& text) { return std::string(text.size(), '~
 struct Chat {
   std::string text, learned;
   int64_t tokens = 0;
-  std::vector<std::string> left_alone;
+  std::vector<std::string> left_alone, warnings;
+  std::string form, ends;  // whether each end-of-text token is learned
 };
 
 Chat written(const fs::path& folder, const std::string& lines, const std::string& tokenizer,
-             std::optional<ChatForm> form = {}) {
+             std::optional<ChatForm> form = {}, const std::vector<std::string>& fields = {}) {
   const fs::path file = folder / "chats.jsonl";
   std::ofstream(file) << lines;
   fs::remove_all(folder / "out");
   const PreparedText made = prepare_text({.texts = {file.string()},
                                           .tokenizer = tokenizer,
                                           .chat = form,
+                                          .fields = fields,
                                           .out = (folder / "out").string()});
   const TokenizerPtr spells = made.corpus->tokenizer();
   std::vector<int32_t> tokens(made.corpus->documents().ends[0]);
   made.corpus->read(tokens, 0);
-  Chat chat{.tokens = std::ssize(tokens), .left_alone = made.left_alone};
+  Chat chat{.tokens = std::ssize(tokens),
+            .left_alone = made.left_alone,
+            .warnings = made.warnings,
+            .form = made.corpus->facts().chat};
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] == spells->end_of_text()) continue;
+    if (tokens[i] == spells->end_of_text()) {
+      chat.ends += made.corpus->is_learned(int64_t(i)) ? '1' : '0';
+      continue;
+    }
     const std::string piece = spells->decode(std::span(tokens).subspan(i, 1));
     chat.text += piece;
     chat.learned += made.corpus->is_learned(int64_t(i)) ? piece : unread(piece);
@@ -185,7 +193,92 @@ TEST_CASE("chats are written by the template of a tokenizer", "[chats]") {
   refused("{{ raise_exception('no system here') }}", "no system here");
   refused("{% if %}", "Expected an expression");
   refused("{{ messages | length }}{{ messages[-1].content }}",
-          "what the template writes of the messages up to message 2 is not how");
+          "it cannot be told what is learned of message 2, because the template begins an answer");
+}
+
+TEST_CASE("what a template does with answers is heeded, or said", "[chats]") {
+  NEEDS_JINJA;
+  const TemporaryDirectory folder;
+  const auto write = [&](const std::string& chat_template, const std::string& lines,
+                         const std::vector<std::string>& fields = {}) {
+    const std::string tokenizer = tokenizer_in(folder, chat_template);
+    folder.write("tokenizer/tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
+    return written(folder.path(), lines, tokenizer, {}, fields);
+  };
+  const std::string turns =
+      R"({"messages": [{"role": "user", "content": "Hi", "name": null},)"
+      R"( {"role": "assistant", "content": "A"}, {"role": "user", "content": "So"},)"
+      R"( {"role": "assistant", "content": "B"}]})";
+  // As Phi-3.5's, which ends a chat, too.
+  const std::string form =
+      "{% for m in messages %}[{{ m.role[0] }}]{% if m.name is defined %}{{ m.name }}{% endif %}"
+      "{{ m.content }}|{% endfor %}{% if add_generation_prompt %}[a]{% else %}{{ eos_token }}"
+      "{% endif %}";
+  const Chat phi = write(form, turns);
+  REQUIRE(phi.text == "[u]Hi|[a]A|[u]So|[a]B|");
+  REQUIRE(phi.learned == unread("[u]Hi|[a]") + "A|" + unread("[u]So|[a]") + "B|");
+  REQUIRE(phi.ends == "1");
+  REQUIRE(phi.warnings.empty());
+  // As Qwen3's: the empty thought that it puts before the last answer is not learned where it
+  // begins the answer.
+  const Chat thought = write(
+      "{% for m in messages %}[{{ m.role[0] }}]{% if m.role == 'assistant' %}<think></think>"
+      "{% endif %}{{ m.content }}|{% endfor %}{% if add_generation_prompt %}[a]"
+      "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+      "{% endif %}",
+      turns.substr(0, turns.size() - 1) +
+          R"(, "chat_template_kwargs": {"enable_thinking": false}})");
+  REQUIRE(thought.learned ==
+          unread("[u]Hi|[a]<think></think>") + "A|" + unread("[u]So|[a]<think></think>") + "B|");
+  // As GLM's.
+  const Chat endless = write(
+      "{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}{% endfor %}"
+      "{% if add_generation_prompt %}[a]{% endif %}",
+      turns);
+  REQUIRE(endless.warnings.size() == 1);
+  REQUIRE(endless.warnings[0].starts_with("2 of 2 answers end with their content"));
+  // The order of what a template writes out is that of the line, by other names, too.
+  const std::string tools = "{{ tools | tojson }}{{ messages[-1].content }}|";
+  const Chat asked =
+      write("{% if add_generation_prompt %}{{ tools | tojson }}{% else %}" + tools + "{% endif %}",
+            R"({"tools": [{"z": 1, "a": 2}], "chat": [{"role": "assistant",)"
+            R"( "content": "A"}]})",
+            {"messages=chat"});
+  REQUIRE(asked.text == R"([{"z": 1, "a": 2}]A|)");
+  REQUIRE(asked.form.starts_with("template "));
+  REQUIRE(asked.form != phi.form);
+  const Chat shared =
+      write("{% if add_generation_prompt %}{{ tools | tojson }}{% else %}" + tools + "{% endif %}",
+            R"({"tools": [{"z": 1, "a": 2}], "conversations": [{"from": "gpt", "value": "A"}]})");
+  REQUIRE(shared.text == asked.text);
+  // Templates that transformers keeps beside the first.
+  fs::create_directories(folder.path() / "tokenizer/additional_chat_templates");
+  folder.write("tokenizer/additional_chat_templates/tool_use.jinja",
+               "[tools]{% for m in messages %}{{ m.content }}{% endfor %}");
+  const std::string both = (folder.path() / "tokenizer").string();
+  REQUIRE(written(folder.path(),
+                  R"({"tools": [{}], "messages": [{"role": "assistant", "content": "A",)"
+                  R"( "weight": 1}, {"role": "user", "content": "x"}]})",
+                  both, {})
+              .text == "[tools]Ax");
+}
+
+TEST_CASE("what is called otherwise in a file is named, and tables are refused", "[text]") {
+  const TemporaryDirectory folder;
+  const auto write = [&](const std::string& line, const std::vector<std::string>& fields) {
+    return written(folder.path(), line, "bytes", {}, fields);
+  };
+  REQUIRE(write(R"({"content": "ab"})", {"text=content"}).text == "ab");
+  const Chat pair = write(R"({"q": "ab", "a": "cd", "prompt": "?"})", {"prompt=q", "completion=a"});
+  REQUIRE(pair.text == "abcd");
+  REQUIRE(pair.left_alone == std::vector<std::string>{"values in JSON by the names prompt (1)"});
+  REQUIRE(pair.form.empty());
+  REQUIRE(write(R"({"log": [{"role": "assistant", "content": "A"}]})", {"messages=log"}).form ==
+          "chatml");
+  REQUIRE_ERROR(write("{}", {"text"}), "the field 'text': expected NAME=NAME_IN_THE_FILE");
+  REQUIRE_ERROR(write("{}", {"txt=a"}), "such as text=content, of anchor, ");
+  for (const char* name : {"a.csv", "a.tsv", "a.parquet"})
+    REQUIRE(table_because(name).find("a.jsonl") != std::string::npos);
 }
 
 TEST_CASE("what renders a template is asked for by name", "[chats]") {

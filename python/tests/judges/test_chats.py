@@ -149,7 +149,8 @@ def prepare(chats, tokenizer, tmp_path, *options):
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     out = tmp_path / "corpus"
-    tokens = np.fromfile(out / "tokens.bin", np.uint16)
+    said = json.loads((out / "corpus.json").read_text())
+    tokens = np.fromfile(out / "tokens.bin", np.uint16 if said["vocabulary"] <= 1 << 16 else np.uint32)
     learned = np.unpackbits(np.fromfile(out / "learned.bin", np.uint8), bitorder="little")
     ends = np.fromfile(out / "documents.bin", np.uint64).astype(int)
     begins = [0, *ends[:-1]]
