@@ -62,25 +62,33 @@ class Norm(modeling_llama.LlamaRMSNorm):
         return self.weight * (hidden_states * torch.rsqrt(variance + self.variance_epsilon))
 
 
-def rotation(self, x, position_ids):
-    size = self.config.hidden_size // self.config.num_attention_heads
-    frequencies = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
-    angles = position_ids[..., None].double() * frequencies
-    angles = torch.cat((angles, angles), dim=-1)
-    return angles.cos(), angles.sin()
+class Rotation(modeling_llama.LlamaRotaryEmbedding):
+    def forward(self, x, position_ids):
+        size = self.config.hidden_size // self.config.num_attention_heads
+        frequencies = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+        angles = position_ids[..., None].double() * frequencies
+        angles = torch.cat((angles, angles), dim=-1)
+        return angles.cos(), angles.sin()
+
+
+def exact(model):
+    """This model, and no other, computes norms and angles in the type of its weights."""
+    for module in model.modules():
+        for kind in (Norm, Rotation):
+            if type(module) is kind.__base__:
+                module.__class__ = kind
+    return model
 
 
 def models(vocabulary=V):
-    modeling_llama.LlamaRMSNorm = Norm
-    modeling_llama.LlamaRotaryEmbedding.forward = rotation
     sdpa = {"attn_implementation": "sdpa", "use_cache": False}
     yield "gpt2", GPT2LMHeadModel(GPT2Config(
         vocab_size=vocabulary, n_positions=T, n_embd=12, n_layer=2, n_head=3, resid_pdrop=0,
         embd_pdrop=0, attn_pdrop=0, **sdpa))
-    yield "llama", LlamaForCausalLM(LlamaConfig(
+    yield "llama", exact(LlamaForCausalLM(LlamaConfig(
         vocab_size=vocabulary, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=T, rms_norm_eps=1e-5,
-        rope_theta=10000.0, **sdpa))
+        rope_theta=10000.0, **sdpa)))
 
 
 def optimizer_of(model, eps=1e-8):
