@@ -76,6 +76,7 @@ class ConfigFile {
 // and rope_parameters.
 const KnownKeys& gpt2_keys();
 const KnownKeys& llama_keys();
+const KnownKeys& mistral_keys();
 const KnownKeys& qwen2_keys();
 const KnownKeys& rotary_keys();
 const KnownKeys& generation_keys();

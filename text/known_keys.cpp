@@ -182,7 +182,7 @@ constexpr KnownKey keys_of_gpt2[]{
     {"scale_attn_by_inverse_layer_idx", fixed, off},
     {"scale_attn_weights", fixed, "[true]"}};
 
-// Keys of Llama and Qwen2.
+// Keys of Llama, Mistral and Qwen2.
 constexpr KnownKey keys_of_llama[]{
     {"head_dim", read},
     {"hidden_size", read},
@@ -208,6 +208,8 @@ constexpr KnownKey keys_of_llama[]{
 
 constexpr KnownKey keys_of_llama_alone[]{{"sliding_window", fixed, null},
                                          {"use_sliding_window", fixed, off}};
+
+constexpr KnownKey keys_of_mistral[]{{"sliding_window", fixed, null}};
 
 constexpr KnownKey keys_of_qwen2[]{{"use_mrope", fixed, off},
                                    {"use_sliding_window", fixed, off},
@@ -337,6 +339,13 @@ const KnownKeys& gpt2_keys() {
 const KnownKeys& llama_keys() {
   static const KnownKeys keys{
       {keys_of_transformers, keys_of_generation, keys_of_llama, keys_of_llama_alone},
+      UnknownKeys::warned_of};
+  return keys;
+}
+
+const KnownKeys& mistral_keys() {
+  static const KnownKeys keys{
+      {keys_of_transformers, keys_of_generation, keys_of_llama, keys_of_mistral},
       UnknownKeys::warned_of};
   return keys;
 }

@@ -1,6 +1,7 @@
 #include "text/pretrained.h"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -80,13 +81,31 @@ std::string rotary_scaling_of(const ConfigFile& said, int64_t positions) {
                      said.number("original_max_position_embeddings", double(positions)));
 }
 
-PretrainedModel llama_of(const ConfigFile& config, bool is_qwen) {
+// Models that are computed as Llama is, and what transformers takes where nothing is said.
+struct LlamaKind {
+  std::string_view type;
+  const KnownKeys& keys;
+  int64_t positions;
+  bool has_groups, has_window, has_bias = false;
+};
+
+const LlamaKind* llama_kind(std::string_view type) {
+  static const std::array kinds{
+      LlamaKind{"llama", llama_keys(), 2048, false, false},
+      LlamaKind{"mistral", mistral_keys(), 131072, true, true},
+      LlamaKind{"qwen2", qwen2_keys(), 32768, true, false, true},
+  };
+  const auto* const found = std::ranges::find(kinds, type, &LlamaKind::type);
+  return found == kinds.end() ? nullptr : found;
+}
+
+PretrainedModel llama_of(const ConfigFile& config, const LlamaKind& kind) {
   const ConfigFile rotations = rotations_in(config);
   const int64_t heads = config.count("num_attention_heads"), width = config.count("hidden_size"),
-                positions = config.count("max_position_embeddings", is_qwen ? 32768 : 2048);
-  const Json& kinds = config["layer_types"];
-  check(std::ranges::all_of(kinds, [](const Json& kind) { return kind == "full_attention"; }),
-        "{}: layer_types is {}, expected full_attention alone", config.where(), kinds.dump());
+                positions = config.count("max_position_embeddings", kind.positions);
+  const Json& types = config["layer_types"];
+  check(std::ranges::all_of(types, [](const Json& layer) { return layer == "full_attention"; }),
+        "{}: layer_types is {}, expected full_attention alone", config.where(), types.dump());
   return {
       .name = "tinyllama",
       .sizes = {.layers = config.count("num_hidden_layers"),
@@ -94,14 +113,14 @@ PretrainedModel llama_of(const ConfigFile& config, bool is_qwen) {
                 .width = width,
                 .positions = positions,
                 .groups = config.count("num_key_value_heads",
-                                       is_qwen ? std::nullopt : std::optional(heads)),
+                                       kind.has_groups ? std::nullopt : std::optional(heads)),
                 .hidden = config.count("intermediate_size"),
                 .head_size = config.count("head_dim", width / heads),
                 .norm_eps = config.number("rms_norm_eps", 1e-6),
                 .rotary_base = rotations.number("rope_theta", config.number("rope_theta", 10000)),
                 .rotary_scaling = rotary_scaling_of(rotations, positions),
                 .is_tied = config.flag("tie_word_embeddings", false),
-                .has_bias = is_qwen},
+                .has_bias = kind.has_bias},
       .vocabulary = config.count("vocab_size"),
       .context = positions};
 }
@@ -111,17 +130,17 @@ PretrainedModel model_in(const std::string& text, const std::string& where) {
   const Json json = parse_config(text, where);
   check(json.is_object(), "{}: expected an object", where);
   const auto type = json.find("model_type");
-  const std::string kind =
+  const std::string name =
       type != json.end() && type->is_string() ? type->get<std::string>() : "nothing";
-  check(kind == "gpt2" || kind == "llama" || kind == "qwen2",
-        "{}: model_type is {}, expected gpt2, llama or qwen2", where, kind);
-  const ConfigFile config(where, json,
-                          kind == "gpt2"    ? gpt2_keys()
-                          : kind == "llama" ? llama_keys()
-                                            : qwen2_keys());
-  PretrainedModel model = kind == "gpt2" ? gpt2_of(config) : llama_of(config, kind == "qwen2");
-  model.files[config_name] = text;
+  const LlamaKind* const kind = llama_kind(name);
+  check(kind != nullptr || name == "gpt2",
+        "{}: model_type is {}, expected gpt2, llama, mistral or qwen2", where, name);
+  check(kind == nullptr || !kind->has_window || json.contains("sliding_window"),
+        "{}: expected null as sliding_window, which {} has where nothing is said", where, name);
+  const ConfigFile config(where, json, kind != nullptr ? kind->keys : gpt2_keys());
+  PretrainedModel model = kind != nullptr ? llama_of(config, *kind) : gpt2_of(config);
   model.warnings = config.warnings();
+  model.files[config_name] = text;
   return model;
 }
 

@@ -102,6 +102,13 @@ TEST_CASE("a key that is not known is warned of, and one that asks for something
   json qwen2 = with(llama_config(), "model_type", "qwen2");
   qwen2.erase("num_key_value_heads");
   refuse_key(qwen2, "as num_key_value_heads");
+  // Whose window is of 4096 tokens unless it says that there is none.
+  const json mistral = with(llama_config(), "model_type", "mistral");
+  refuse_key(mistral, "expected null as sliding_window");
+  refuse_key(with(mistral, "sliding_window", 4096), "sliding_window is 4096, expected nothing");
+  const auto taken = read(folder, with(mistral, "sliding_window", nullptr));
+  REQUIRE(taken.warnings.empty());
+  REQUIRE_FALSE(*taken.sizes.has_bias);
   // Which of the two transformers takes.
   const json both = with(with(llama_config(), "rope_parameters", {{"rope_theta", 3.0}}),
                          "rope_scaling", {{"rope_type", "linear"}, {"factor", 2}});
@@ -140,8 +147,9 @@ TEST_CASE("what is read stands in the table of keys", "[text]") {
   REQUIRE(config.count("n_embd") == 3);
   REQUIRE_ERROR(config.number("initializer_range", 1), "does not stand in the table");
   REQUIRE_ERROR(config.count("unheard_of", 1), "does not stand in the table");
-  for (const KnownKeys* keys : {&gpt2_keys(), &llama_keys(), &qwen2_keys(), &rotary_keys(),
-                                &generation_keys(), &lora_keys(), &gguf_architecture_keys()})
+  for (const KnownKeys* keys :
+       {&gpt2_keys(), &llama_keys(), &mistral_keys(), &qwen2_keys(), &rotary_keys(),
+        &generation_keys(), &lora_keys(), &gguf_architecture_keys()})
     for (const auto& table : keys->tables)
       for (const KnownKey& key : table) REQUIRE((key.heed == Heed::fixed) == !key.values.empty());
 }

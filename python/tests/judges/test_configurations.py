@@ -18,7 +18,7 @@ IDS = np.array([[3, 5, 7, 11, 13, 2, 4, 6]], np.int32)
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
          "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 8192}
 KINDS = {"gpt2": {"n_positions": 32, "n_embd": 32, "n_layer": 2, "n_head": 2},
-         "llama": SIZES, "qwen2": SIZES}
+         "llama": SIZES, "mistral": {**SIZES, "sliding_window": None}, "qwen2": SIZES}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0,
           "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
 # Transformers computes with these, and so does the program.
@@ -30,6 +30,7 @@ TAKEN = (("gpt2", {}), ("gpt2", {"tie_word_embeddings": False}), ("gpt2", {"n_in
          ("llama", {"pretraining_tp": 2}), ("llama", {"rope_parameters": LLAMA3}),
          ("llama", {"rope_parameters": {"rope_type": "linear", "factor": 3.0,
                                         "rope_theta": 100.0}}),
+         ("mistral", {}), ("mistral", {"head_dim": 24, "rms_norm_eps": 1e-5}),
          ("qwen2", {}), ("qwen2", {"layer_types": ["full_attention"] * 2, "sliding_window": 3}))
 # And with these otherwise.
 REFUSED = (("gpt2", {"scale_attn_weights": False}),
@@ -40,6 +41,7 @@ REFUSED = (("gpt2", {"scale_attn_weights": False}),
            ("llama", {"mlp_bias": True}),
            ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 2.0,
                                           "rope_theta": 100.0}}),
+           ("mistral", {"sliding_window": 4}),
            ("qwen2", {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 0}))
 
 
