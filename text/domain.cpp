@@ -507,8 +507,9 @@ std::vector<std::string> Text::warnings(const std::string& model, const Dataset&
   if (duplicates == Duplicates::ignore || !data.has("texts")) return all;
   if (const int64_t equal = samples_with_equal_positives(data); equal > 0)
     all.push_back(fmt::format(
-        "{} of {} samples have a positive that others have, too, and where two of them meet each "
-        "is learned as a negative of the other: expected --duplicates ignore, or each text once",
+        "{} of {} samples have a positive that is the positive of others, or a negative, too, and "
+        "where they meet it counts as a negative: expected a training with --duplicates ignore, "
+        "or each text once",
         equal, data.size()));
   return all;
 }

@@ -540,16 +540,17 @@ AnswerCounts count_answers(const Corpora& corpora, const RowOptions& options) {
 int64_t samples_with_equal_positives(const Dataset& data) {
   if (!data.has("texts")) return 0;
   const Field& texts = data.field("texts");
-  std::map<std::array<int32_t, 2>, int64_t> times;
+  using Number = std::array<int32_t, 2>;
+  std::vector<Number> positives;
+  std::map<Number, int64_t> times;  // among positives and negatives
   std::vector<int32_t> digits(static_cast<size_t>(texts.values.size(1)));
   for (int64_t n = 0; n < data.size(); ++n) {
     texts.read(std::as_writable_bytes(std::span(digits)), n);
-    ++times[{digits[2], digits[3]}];
+    for (size_t i = 2; i < digits.size(); i += 2) ++times[{digits[i], digits[i + 1]}];
+    positives.push_back({digits[2], digits[3]});
   }
-  int64_t samples = 0;
-  for (const auto& [text, count] : times)
-    if (count > 1 && text != std::array<int32_t, 2>{}) samples += count;
-  return samples;
+  return std::ranges::count_if(
+      positives, [&](const Number& text) { return text != Number{} && times.at(text) > 1; });
 }
 
 Datasets rows_of(const Corpora& corpora, const RowOptions& options) {

@@ -74,7 +74,7 @@ struct AnswerCounts {
 AnswerCounts count_answers(const Corpora& corpora, const RowOptions& options);
 
 inline constexpr int32_t text_digit = 4096;
-// How many samples of texts have a positive that is the positive of another, too.
+// How many samples of texts have a positive that is the positive of another, or a negative, too.
 int64_t samples_with_equal_positives(const Dataset& data);
 
 }  // namespace accrue
