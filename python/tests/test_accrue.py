@@ -462,6 +462,84 @@ class Tokens(unittest.TestCase):
                 run()
 
 
+class Texts(unittest.TestCase):
+    """Lines of JSON, and the tokenizer that weights have learned by."""
+    options = {"context": 24, "micro_batch": 2, "effective_batch": 4, "steps": 2, "threads": 1}
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        random = np.random.default_rng(5)
+        texts = [" ".join(random.choice(["one", "two", "three", "four"], size=9))
+                 for _ in range(60)]
+        cls.lines = cls.write("lines", [{"text": text} for text in texts])
+        cls.pairs = cls.write("pairs", [{"anchor": text, "positive": text[::-1]}
+                                        for text in texts])
+        cls.corpus, cls.other = (cls.folder / name for name in ("corpus", "other"))
+        backwards = cls.write("backwards", [{"text": text[::-1]} for text in texts])
+        for file, corpus_of_it in ((cls.lines, cls.corpus), (backwards, cls.other)):
+            program("text", "prepare", "--text", str(file), "--train-tokenizer", "270", "--out",
+                    str(corpus_of_it))
+
+    @classmethod
+    def write(cls, name, rows):
+        path = cls.folder / f"{name}.jsonl"
+        path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+        return path
+
+    def test_are_of_the_tokenizer_of_the_weights(self):
+        weights = accrue.train("gpt-tiny", self.corpus, layers=1, **self.options).weights
+        path = self.folder / "w.safetensors"
+        weights.save(path)
+        expected = accrue.train(data=self.corpus, init=weights, **self.options)
+        expected_score = accrue.evaluate(weights, data=self.corpus, context=24)["test"]
+        for init in (weights, path):
+            result = accrue.train(data=self.lines, init=init, **self.options)
+            np.testing.assert_array_equal(result.losses, expected.losses)
+            self.assertEqual(accrue.evaluate(init, data=self.lines, context=24),
+                             {"test": expected_score})
+        options = {key: self.options[key] for key in ("context", "effective_batch", "threads")}
+        for run in (lambda data: accrue.train(data=data, init=weights, **self.options),
+                    lambda data: accrue.plan(data=data, init=path, memory="1GiB", **options),
+                    lambda data: accrue.evaluate(weights, data=data, context=24)):
+            with self.assertRaisesRegex(accrue.Error, "tokenizer .*other.* learned by .*corpus"):
+                run(self.other)
+        there, beside_weights = self.corpus / "tokenizer.json", self.folder / "tokenizer.json"
+        there.rename(beside_weights)
+        self.addCleanup(beside_weights.rename, there)
+        self.assertEqual(accrue.evaluate(path, data=self.lines, context=24),
+                         {"test": expected_score})
+        with self.assertRaisesRegex(accrue.Error, "tokenizer"):
+            accrue.evaluate(weights, data=self.lines, context=24)  # which lie nowhere
+
+    def test_are_scored_on_what_is_held_out(self):
+        trainer = accrue.Trainer("gpt-tiny", self.corpus, layers=1, **self.options)
+        weights = trainer.run().weights
+        score = trainer.evaluate()
+        self.assertEqual(accrue.evaluate(weights, data=self.corpus, context=24), {"test": score})
+        both = accrue.evaluate(weights, data=self.corpus, context=24, split="both")
+        self.assertEqual(both["test"], score)
+        self.assertGreater(both["training"]["tokens"], score["tokens"])
+
+    def test_have_embeddings_where_pairs_were_learned(self):
+        trainer = accrue.Trainer("gpt-tiny", self.pairs, layers=1, **self.options)
+        weights = trainer.run().weights
+        documents = [np.arange(3), np.arange(9)[::-1], np.array([7])]
+        vectors = accrue.predict(weights, documents)
+        self.assertEqual(vectors.shape, (3, 128))
+        np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
+        np.testing.assert_array_equal(trainer.predict(documents), vectors)
+        for document, vector in zip(documents, vectors):  # whatever is beside it
+            np.testing.assert_allclose(accrue.predict(weights, [document])[0], vector, atol=1e-6)
+        self.assertEqual(accrue.evaluate(weights, data=self.pairs, context=24),
+                         {"test": trainer.evaluate()})
+        # Other dicts do not say that they embed.
+        logits = accrue.predict(dict(weights), [documents[0]], model="gpt-tiny", layers=1)
+        self.assertEqual(logits.shape, (1, 3, 257))
+
+
 class Callbacks(unittest.TestCase):
     def test_are_told_each_window(self):
         steps = []

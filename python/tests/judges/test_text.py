@@ -163,3 +163,21 @@ def test_adapters(name, tmp_path):
     # Of magnitude 4 at most, by sums of 24 terms at most in two layers.
     np.testing.assert_allclose(accrue.predict(path, rows), adapted.logits.detach(), rtol=0,
                                atol=1e-5)
+
+
+def test_embeddings(tmp_path):
+    """As transformers has them of the exported model, of texts of any lengths."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    pairs, weights = tmp_path / "pairs.jsonl", tmp_path / "weights"
+    pairs.write_text("".join(json.dumps({"anchor": f"{a} {b}", "positive": f"{b} and {a}"}) + "\n"
+                             for a in NOUNS for b in NOUNS), "utf-8")
+    accrue.train("llama-tiny", pairs, layers=1, lr=0.01, context=64, micro_batch=4,
+                 effective_batch=8).weights.save(weights)
+    documents = [np.arange(5, 5 + n) for n in (1, 9, 4)]
+    ours = accrue.predict(weights, documents)
+    program("text", "export", "--weights", weights, "--out", tmp_path / "there")
+    model = transformers.AutoModel.from_pretrained(tmp_path / "there").eval()
+    for document, embedding in zip(documents, ours, strict=True):
+        with torch.no_grad():
+            mean = model(torch.tensor(document[None])).last_hidden_state.mean(1)[0]
+        np.testing.assert_allclose(embedding, mean / mean.norm(), rtol=0, atol=1e-6)
