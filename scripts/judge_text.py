@@ -3,14 +3,17 @@
 
     python3 scripts/judge_text.py llama.cpp/models [FILE.gguf ...] > table.md
 
-The first folder is that of llama.cpp's source: the vocabularies ggml-vocab-*.gguf and the templates
-of chats are those that GPT-2, Llama, Qwen2.5 and Mistral have. Their models are drawn at random, with
-every key of the config.json and generation_config.json that lie on the hub, and smaller: heads are
-as many, of 8 channels, in 2 layers. Each FILE.gguf is a real Llama or Qwen2, tokenizer included. The
-module accrue is the one on the PYTHONPATH. A cell says "equal", with the largest difference by the
-largest number, "refused" with the words, or "DIFFERS", and then the program ends with 1.
+The first folder is that of llama.cpp's source: the vocabularies ggml-vocab-*.gguf and the
+templates of chats are those that GPT-2, Llama, Qwen2.5 and Mistral have. Their models are drawn at
+random, with the keys of the configurations on the hub (hub_configurations.py), and smaller: heads
+are as many, of 8 channels, in 2 layers. Each FILE.gguf is a real Llama or Qwen2, tokenizer included;
+the tokenizer of the first is that of the small SmolLM2, too. The module accrue is the one on the
+PYTHONPATH, and computes in float32; the others do so in float64. A cell says "equal", with the
+largest difference by the largest number, "refused" with the words, or "DIFFERS", and then the
+program ends with 1.
 """
 
+import argparse
 import copy
 import json
 import pathlib
@@ -18,94 +21,26 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import unicodedata
 
 import accrue
 import gguf
 import numpy as np
 import peft
+import tokenizers
 import torch
 import transformers
-from tokenizers import Tokenizer
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python/tests/judges"))
 import test_chats  # noqa: E402
+from hub_configurations import CONFIGURATIONS  # noqa: E402
 
 HEAD = 8
-# Every key that their config.json has; sizes are made small by small().
-CONFIGURATIONS = {
-    "GPT-2": ("gpt-2", None, {
-        "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
-        "bos_token_id": 50256, "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02,
-        "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768,
-        "n_head": 12, "n_layer": 12, "n_positions": 1024, "resid_pdrop": 0.1,
-        "summary_activation": None, "summary_first_dropout": 0.1, "summary_proj_to_labels": True,
-        "summary_type": "cls_index", "summary_use_proj": True,
-        "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
-        "vocab_size": 50257}, {"bos_token_id": 50256, "eos_token_id": 50256,
-                               "_from_model_config": True, "transformers_version": "4.26.0.dev0"}),
-    "Llama 2 (TinyLlama)": ("llama-spm", test_chats.ZEPHYR, {
-        "architectures": ["LlamaForCausalLM"], "attention_bias": False, "bos_token_id": 1,
-        "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
-        "intermediate_size": 5632, "max_position_embeddings": 2048, "model_type": "llama",
-        "num_attention_heads": 32, "num_hidden_layers": 22, "num_key_value_heads": 4,
-        "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": None, "rope_theta": 10000.0,
-        "tie_word_embeddings": False, "torch_dtype": "bfloat16", "transformers_version": "4.35.0",
-        "use_cache": True, "vocab_size": 32000}, {
-        "bos_token_id": 1, "eos_token_id": 2, "max_length": 2048, "pad_token_id": 0,
-        "transformers_version": "4.35.0"}),
-    "Llama 3.2": ("llama-bpe", "meta-llama-Llama-3.2-3B-Instruct.jinja", {
-        "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
-        "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009], "head_dim": 64,
-        "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
-        "intermediate_size": 8192, "max_position_embeddings": 131072, "mlp_bias": False,
-        "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 16,
-        "num_key_value_heads": 8, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
-        "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
-                         "original_max_position_embeddings": 8192, "rope_type": "llama3"},
-        "rope_theta": 500000.0, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
-        "transformers_version": "4.45.0.dev0", "use_cache": True, "vocab_size": 128256}, {
-        "bos_token_id": 128000, "do_sample": True, "eos_token_id": [128001, 128008, 128009],
-        "temperature": 0.6, "top_p": 0.9, "transformers_version": "4.45.0.dev0"}),
-    "Qwen2.5": ("qwen2", "Qwen-Qwen2.5-7B-Instruct.jinja", {
-        "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643,
-        "eos_token_id": 151645, "hidden_act": "silu", "hidden_size": 896,
-        "initializer_range": 0.02, "intermediate_size": 4864, "max_position_embeddings": 32768,
-        "max_window_layers": 21, "model_type": "qwen2", "num_attention_heads": 14,
-        "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
-        "rope_theta": 1000000.0, "sliding_window": 32768, "tie_word_embeddings": True,
-        "torch_dtype": "bfloat16", "transformers_version": "4.43.1", "use_cache": True,
-        "use_sliding_window": False, "vocab_size": 151936}, {
-        "bos_token_id": 151643, "pad_token_id": 151643, "do_sample": True,
-        "eos_token_id": [151645, 151643], "repetition_penalty": 1.1, "temperature": 0.7,
-        "top_p": 0.8, "top_k": 20, "transformers_version": "4.37.0"}),
-    "Mistral 0.2": ("llama-spm", None, {
-        "architectures": ["MistralForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1,
-        "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
-        "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mistral",
-        "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
-        "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "sliding_window": None,
-        "tie_word_embeddings": False, "torch_dtype": "bfloat16", "transformers_version": "4.36.0",
-        "use_cache": True, "vocab_size": 32000}, {
-        "bos_token_id": 1, "eos_token_id": 2, "transformers_version": "4.36.0"}),
-    "SmolLM2": (None, None, {
-        "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
-        "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 576,
-        "initializer_range": 0.041666666666666664, "intermediate_size": 1536,
-        "is_llama_config": True, "max_position_embeddings": 8192, "mlp_bias": False,
-        "model_type": "llama", "num_attention_heads": 9, "num_hidden_layers": 30,
-        "num_key_value_heads": 3, "pad_token_id": 2, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
-        "rope_interleaved": False, "rope_scaling": None, "rope_theta": 100000,
-        "tie_word_embeddings": True, "torch_dtype": "bfloat16",
-        "transformers_version": "4.42.3", "use_cache": True, "vocab_size": 49152,
-        "transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16", "fp16": "float16"}}}, {
-        "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2,
-        "transformers_version": "4.42.3"})}
-MISTRAL = (
-    "{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') != "
-    "(loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate') }}"
-    "{% endif %}{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}"
-    "{% elif message['role'] == 'assistant' %}{{ message['content'] + eos_token}}{% endif %}"
-    "{% endfor %}")
+SPLITS = {name: (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|" + digits +
+                 r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+          for name, digits in (("llama-bpe", r"\p{N}{1,3}"), ("qwen2", r"\p{N}"))}
+# The end of an answer, which the tokenizers of instruct models have as eos_token.
+ENDS = {"llama-bpe": "<|eot_id|>", "qwen2": "<|im_end|>"}
 TEXTS = ["The gradient of a window is the sum.", "  two spaces,\n\n\ttabs and 1234567 digits's",
          "größe 你好 🙂👍🏽 é e\u0301", "def f(x):\n    return {'a': x ** 2}  # done\r\n", " x", "\n"]
 
@@ -127,6 +62,11 @@ def by_accrue(function, *arguments, **options):
         return function(*arguments, **options)
     except accrue.Error as error:
         raise Refused(str(error)) from None
+
+
+def loaded(where, **options):
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        where, dtype=torch.float32, **options).eval().double()
 
 
 def difference(ours, theirs):
@@ -154,24 +94,68 @@ def small(config):
     return made
 
 
-def make_tokenizer(folder, vocabulary, template):
-    """As on the hub, of which a GGUF file has lost what stands here."""
-    theirs = transformers.AutoTokenizer.from_pretrained(vocabulary.parent, gguf_file=vocabulary.name)
+def byte_level(fields, name):
+    """The BPE of a tokenizer.json."""
+    kinds = fields["tokenizer.ggml.token_type"].contents()
+    pieces = [piece for piece, kind in zip(fields["tokenizer.ggml.tokens"].contents(), kinds)
+              if not piece.startswith("[PAD")]
+    special = [piece for piece, kind in zip(pieces, kinds) if kind == gguf.TokenType.CONTROL]
+    before = tokenizers.pre_tokenizers
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(
+        {piece: i for i, piece in enumerate(pieces)},
+        [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"].contents()],
+        ignore_merges="llama" in name))
+    if name in SPLITS:
+        made.pre_tokenizer = before.Sequence([
+            before.Split(tokenizers.Regex(SPLITS[name]), "isolated"),
+            before.ByteLevel(add_prefix_space=False, use_regex=False)])
+    else:
+        made.pre_tokenizer = before.ByteLevel(add_prefix_space=False)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    made.add_special_tokens(special)
+    if "qwen" in name:
+        made.normalizer = tokenizers.normalizers.NFC()
+    if "llama" in name:
+        begin = pieces[fields["tokenizer.ggml.bos_token_id"].contents()]
+        made.post_processor = tokenizers.processors.TemplateProcessing(
+            single=f"{begin} $A", special_tokens=[(begin, pieces.index(begin))])
+    return made
+
+
+def make_tokenizer(folder, vocabulary, name, template, end):
+    """As on the hub, from a GGUF file, which has lost some of it."""
+    fields = gguf.GGUFReader(vocabulary).fields
+    if fields["tokenizer.ggml.model"].contents() == "gpt2" and name:
+        pieces = fields["tokenizer.ggml.tokens"].contents()
+        theirs = transformers.PreTrainedTokenizerFast(
+            tokenizer_object=byte_level(fields, name),
+            bos_token=pieces[fields["tokenizer.ggml.bos_token_id"].contents()],
+            eos_token=end or pieces[fields["tokenizer.ggml.eos_token_id"].contents()])
+    else:
+        theirs = transformers.AutoTokenizer.from_pretrained(vocabulary.parent,
+                                                            gguf_file=vocabulary.name)
+        if fields["tokenizer.ggml.model"].contents() == "llama":
+            theirs.backend_tokenizer.pre_tokenizer = None
+            theirs.backend_tokenizer.normalizer = tokenizers.normalizers.Sequence([
+                tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")])
     theirs.chat_template = template or theirs.chat_template
     theirs.save_pretrained(folder)
-    path = folder / "tokenizer.json"
-    file = json.loads(path.read_text("utf-8"))
-    if "llama-bpe" in vocabulary.name:
-        file["model"]["ignore_merges"] = True
-        begin = {"id": "<|begin_of_text|>", "ids": [128000], "tokens": ["<|begin_of_text|>"]}
-        file["post_processor"] = {
-            "type": "TemplateProcessing", "special_tokens": {begin["id"]: begin},
-            **{kind: [{"SpecialToken": {"id": begin["id"], "type_id": 0}},
-                      *({"Sequence": {"id": side, "type_id": 0}} for side in sides)]
-               for kind, sides in (("single", "A"), ("pair", "AB"))}}
-    elif "qwen2" in vocabulary.name:
-        file["normalizer"] = {"type": "NFC"}
-    path.write_text(json.dumps(file))
+
+
+def with_template(vocabulary, template, path):
+    """The same tokenizer with a template for chats."""
+    reader = gguf.GGUFReader(vocabulary)
+    writer = gguf.GGUFWriter(path, reader.fields["general.architecture"].contents())
+    for key, field in reader.fields.items():
+        if key.startswith("tokenizer.") and key != "tokenizer.chat_template":
+            of = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(key, field.contents(), field.types[0], of)
+    if template:
+        writer.add_chat_template(template)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return path
 
 
 def make_model(folder, config, generation):
@@ -201,16 +185,17 @@ class Model:
         else:
             where, more = source.parent, {"gguf_file": source.name}
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(where, **more)
-        self.theirs = transformers.AutoModelForCausalLM.from_pretrained(
-            where, dtype=torch.float32, attn_implementation="eager", **more).eval()
+        self.theirs = loaded(where, **more)
         draw = np.random.default_rng(0)
         ids = draw.integers(3, len(self.tokenizer) - 3, size=(4, 24))
         self.ids, self.learned = ids, draw.random(ids.shape) < 0.6
-        self.weights = work / "weights.safetensors"
+        self.weights, self.more = work / "weights.safetensors", ()
 
     def imported(self):
         if not self.weights.exists():
-            program("text", "import", "--from", self.source, "--out", self.weights)
+            said = program("text", "import", "--from", self.source, "--out", self.weights)
+            if "which tokenizer they learned by" in said:
+                self.more = ("--tokenizer", self.vocabulary)
         return self.weights
 
     def logits(self, model=None):
@@ -224,7 +209,8 @@ class Model:
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
     def prepared(self, lines):
-        """The tokens of each line, and which are learned; of the vocabulary if that is all it takes."""
+        """The tokens of each line, and which are learned; by the vocabulary if the directory's
+        tokenizer is refused."""
         path, out = self.work / "lines.jsonl", self.work / "corpus"
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         for tokenizer in filter(None, (self.source, self.vocabulary)):
@@ -234,7 +220,7 @@ class Model:
                 break
             except Refused as error:
                 refused = error
-                self.note = f"; of the GGUF file (of the tokenizer.json refused: {error})"
+                self.note = f", from GGUF; tokenizer.json refused: {error}"
         else:
             raise refused
         many = json.loads((out / "corpus.json").read_text())["vocabulary"] > 65536
@@ -265,12 +251,10 @@ class Model:
         """With adapters that have learned."""
         path = self.work / "adapted.safetensors"
         if not path.exists():
-            of_gguf = self.source.is_file()
-            model = self.source if of_gguf else self.source / "config.json"
-            more = {} if of_gguf else {"init": self.imported()}
-            by_accrue(accrue.train, model, (self.ids, self.learned), lora=4, lora_alpha=6,
+            below = {"init": self.imported()} if self.source.is_dir() else {"model": self.source}
+            by_accrue(accrue.train, data=(self.ids, self.learned), lora=4, lora_alpha=6,
                       lora_targets="all", lr=0.02, steps=4, epochs=4, micro_batch=1,
-                      effective_batch=4, **more).weights.save(path)
+                      effective_batch=4, **below).weights.save(path)
         return path
 
 
@@ -305,9 +289,8 @@ def gradient(m):
     """Of all weights over one window of four micro-batches: a step of SGD of the rate 1, by the
     largest number of each tensor's gradient."""
     before = accrue.Weights.load(m.imported())
-    after = by_accrue(accrue.train, m.source / "config.json" if m.source.is_dir() else
-                      "llama-tiny", (m.ids, m.learned), init=before, optimizer="sgd", momentum=0,
-                      lr=1, steps=1, micro_batch=1, effective_batch=4).weights
+    after = by_accrue(accrue.train, data=(m.ids, m.learned), init=before, optimizer="sgd",
+                      momentum=0, lr=1, steps=1, micro_batch=1, effective_batch=4).weights
     model = copy.deepcopy(m.theirs)
     m.loss(model).backward()
     named = dict(model.named_parameters())
@@ -328,10 +311,13 @@ def configuration(m):
             for key in ("dtype", "torch_dtype"):
                 ours.pop(key, None), theirs.pop(key, None)
             same(ours, theirs, name + ": ")
-    again = transformers.AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
-    same([tokenizer(t).input_ids for t in TEXTS], [m.tokenizer(t).input_ids for t in TEXTS])
-    same(tokenizer.chat_template, m.tokenizer.chat_template)
+    again = loaded(out)
+    if m.more:
+        m.note = ", without the tokenizer"
+    else:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+        same([tokenizer(t).input_ids for t in TEXTS], [m.tokenizer(t).input_ids for t in TEXTS])
+        same(tokenizer.chat_template, m.tokenizer.chat_template)
     return difference(m.logits(again), m.logits())
 
 
@@ -341,15 +327,14 @@ def adapted(m):
     if not out.exists():
         program("text", "export", "--adapter", "--base", m.source if m.source.is_dir() else "NAME",
                 "--weights", m.trained(), "--out", out)
-    return peft.PeftModel.from_pretrained(copy.deepcopy(m.theirs), out).eval()
+    return peft.PeftModel.from_pretrained(copy.deepcopy(m.theirs), out).eval().double()
 
 
 def merged(m):
     path = m.work / "merged.safetensors"
     program("text", "merge", "--weights", m.trained(), "--out", path)
     out = m.exported(path, "merged")
-    model = transformers.AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval()
-    return difference(m.logits(model), m.logits(adapted(m).merge_and_unload()))
+    return difference(m.logits(loaded(out)), m.logits(adapted(m).merge_and_unload()))
 
 
 def of_peft(m):
@@ -360,7 +345,7 @@ def of_peft(m):
     out = difference(by_accrue(accrue.predict, m.trained(), m.ids), theirs)
     if m.source.is_file():
         return out
-    model.save_pretrained(m.work / "of-peft")
+    model.float().save_pretrained(m.work / "of-peft")
     again = m.work / "again.safetensors"
     program("text", "import", "--from", m.work / "of-peft", "--base", m.imported(), "--out", again)
     return max(out, difference(by_accrue(accrue.predict, again, m.ids), theirs))
@@ -369,13 +354,20 @@ def of_peft(m):
 def into_gguf(m):
     """Merged, as transformers reads it."""
     name = "merged.gguf"
-    m.exported(m.trained(), name, "--gguf-type", "F32")
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        m.work, gguf_file=name, dtype=torch.float32).eval()
+    m.exported(m.trained(), name, "--gguf-type", "F32", *m.more)
+    model = loaded(m.work, gguf_file=name)
     tokenizer = transformers.AutoTokenizer.from_pretrained(m.work, gguf_file=name)
-    plain = {"add_special_tokens": False}  # which transformers does not read
-    same([tokenizer(t, **plain).input_ids for t in TEXTS],
-         [m.tokenizer(t, **plain).input_ids for t in TEXTS])
+
+    theirs = m.tokenizer
+    if m.more:  # of whose file transformers makes another tokenizer
+        theirs = transformers.AutoTokenizer.from_pretrained(m.work, gguf_file=m.vocabulary.name)
+
+    # A GGUF file says nothing of NFC, and transformers leaves out what begins a text.
+    def ids(of):
+        return [of(unicodedata.normalize("NFC", text), add_special_tokens=False).input_ids
+                for text in TEXTS]
+
+    same(ids(tokenizer), ids(theirs))
     fields = gguf.GGUFReader(m.work / name).fields
     written = fields.get("tokenizer.chat_template")
     same(written and written.contents(), m.tokenizer.chat_template)
@@ -384,32 +376,35 @@ def into_gguf(m):
 
 COLUMNS = {"tokens": (tokens, 0), "template": (template, 0), "learned mask": (mask, 0),
            "logits": (logits, 2e-5), "loss": (loss, 2e-6), "gradient": (gradient, 2e-4),
-           "exported": (configuration, 0), "merged": (merged, 2e-5), "PEFT": (of_peft, 2e-5),
+           "exported": (configuration, 1e-6), "merged": (merged, 2e-5), "PEFT": (of_peft, 2e-5),
            "GGUF out": (into_gguf, 2e-5)}
 
 
-def models(folder, real, work):
+def models(folder, real, only, work):
     for name, (vocabulary, chat, config, generation) in CONFIGURATIONS.items():
+        if only not in name or not (vocabulary or real):
+            continue
         here = work / name.replace(" ", "-")
         there = here / "there"
         there.mkdir(parents=True)
-        if vocabulary:
-            file = folder / f"ggml-vocab-{vocabulary}.gguf"
-        elif real:
-            file = real[0]
-        else:
-            continue
+        file = folder / f"ggml-vocab-{vocabulary}.gguf" if vocabulary else real[0]
         if chat and chat.endswith(".jinja"):
             chat = (folder / "templates" / chat).read_text("utf-8")
-        make_tokenizer(there, file, MISTRAL if name.startswith("Mistral") else chat)
+        make_tokenizer(there, file, vocabulary, chat, ENDS.get(vocabulary))
         make_model(there, small(config), generation)
-        yield name, Model(there, here, file)
+        yield name, Model(there, here, with_template(file, chat, here / "vocabulary.gguf"))
         shutil.rmtree(here)
     for file in real:
+        if only not in file.name:
+            continue
         here = work / file.stem
         here.mkdir()
         yield f"{file.stem} (real)", Model(file, here)
         shutil.rmtree(here)
+
+
+def plain(words, m):
+    return words.replace(str(m.work) + "/", "").replace("|", "\\|").replace("\n", " ")
 
 
 def cell(m, column):
@@ -418,23 +413,28 @@ def cell(m, column):
     try:
         found = function(m)
     except Refused as error:
-        return f"refused: {error}".replace(str(m.work) + "/", "").replace("|", "\\|")
+        return plain(f"refused: {error}", m)
     except Exception as error:  # of transformers, too
         said = str(error) if isinstance(error, AssertionError) else f"DIFFERS: {error!r}"
-        return said.replace("|", "\\|").replace("\n", " ")[:300]
+        return plain(said, m)[:300]
     if found > most:
         return f"DIFFERS by {found:.1e}"
-    return ("equal" if found == 0 else f"{found:.1e}") + m.note
+    return "equal" + (f" ({found:.1e})" if found else "") + plain(m.note, m)
 
 
 def main():
-    folder, *real = map(pathlib.Path, sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("real", type=pathlib.Path, nargs="*")
+    parser.add_argument("--only", default="", help="the models whose names have this in them")
+    given = parser.parse_args()
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     rows = []
     with tempfile.TemporaryDirectory() as work:
-        for name, model in models(folder, real, pathlib.Path(work)):
+        for name, model in models(given.folder, given.real, given.only, pathlib.Path(work)):
             rows.append([name])
             for column in COLUMNS:
                 rows[-1].append(cell(model, column))
