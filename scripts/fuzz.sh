@@ -37,19 +37,14 @@ fi
 $available && exit
 
 # Three sources that include the others, so that headers are read once.
-data=(data/{atomic_file,byte_stream,checkpoint,csv_reader,filter,gguf,idx,image_size,lines,mapped_file}.cpp
-      data/{new_directory,png,safetensors,strict_json,table}.cpp
-      images/{cifar,folder_tree,image_columns,image_file}.cpp
-      images/{image_folder,image_survey,jpeg,mask_layout,mask_values,run_lengths,table_layout}.cpp
-      fonts/postscript.cpp kernels/{backend,parallel,rotary}.cpp
-      tests/fuzz/parsers.cpp)
-text=(text/{added_tokens,bpe,bpe_reader,bpe_training,byte_alphabet,chat_template,chats}.cpp
-      text/{config_file,corpora,corpus,corpus_files}.cpp
-      text/{gguf_model,gguf_tokenizer,known_keys,merges,normalization,regex,regex_syntax,sentencepiece,sentencepiece_model,special_tokens,text_files,tokenizer,tokenizer_file,tokenizer_json,utf8,word_splitter}.cpp)
-mapfile -t core < <(find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue.cpp | sort)
-printf '#include "%s"\n' "${data[@]}" >build/fuzz/data.cpp
-printf '#include "%s"\n' "${core[@]}" >build/fuzz/core.cpp
-printf '#include "%s"\n' "${text[@]}" >build/fuzz/text.cpp
+sources_of() { for folder in "$@"; do python3 scripts/fuzz_sources.py "$folder"; done; }
+include() { sed 's/.*/#include "&"/'; }
+(
+  sources_of data images fonts
+  printf '%s\n' kernels/{backend,parallel,rotary}.cpp tests/fuzz/parsers.cpp
+) | include >build/fuzz/data.cpp
+sources_of text | include >build/fuzz/text.cpp
+find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue.cpp | sort | include >build/fuzz/core.cpp
 # No template is rendered here.
 echo 'const std::string_view accrue::embedded::chat_template_py;' >>build/fuzz/text.cpp
 # Optimised where that takes less time than it saves.
