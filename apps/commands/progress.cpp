@@ -1,9 +1,11 @@
 #include "apps/commands/progress.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "apps/cli/averages.h"
 #include "apps/cli/messages.h"
@@ -37,6 +39,13 @@ std::string loss_of(const WindowReport& report) {
     text +=
         fmt::format("{}{} {:.3g}", i == 0 ? " (" : ", ", report.term_names.at(i), report.terms[i]);
   return report.terms.empty() ? text : text + ")";
+}
+
+// "50 s", "14 min", "2.5 h"
+std::string describe_seconds(double seconds) {
+  if (seconds < 120) return fmt::format("{:.0f} s", seconds);
+  return seconds < 7200 ? fmt::format("{:.0f} min", seconds / 60)
+                        : fmt::format("{:.1f} h", seconds / 3600);
 }
 
 }  // namespace
@@ -122,7 +131,7 @@ void Progress::on_step(const WindowReport& report) {
   epoch_.loss_sum += report.loss * report.weight;
   windows_weight_.seen += report.weight;
   ++windows_weight_.windows;
-  if (terminal_) draw_bar(report, double(samples_) / (report.seconds - seconds_before_));
+  if (terminal_) draw_bar(report);
   else if (report.step % options_.log_every == 0 || report.step == total_steps_) print_line(report);
 }
 
@@ -167,19 +176,34 @@ std::string Progress::rate(double samples_per_s) const {
   return fmt::format("{:.0f} {}/s", pieces_of_sample_ * samples_per_s, pieces_);
 }
 
-void Progress::draw_bar(const WindowReport& report, double samples_per_s) {
+// What a bar and a line have beside the step and its loss, the most important first.
+std::vector<std::string> Progress::facts_of(const WindowReport& report) const {
+  std::vector<std::string> facts;
+  if (is_counted(report)) {
+    const double for_each = seconds_since(start_) / double(steps_);
+    facts = {describe_seconds(for_each * double(total_steps_ - report.step)) + " left",
+             rate(double(samples_) / (report.seconds - seconds_before_))};
+  }
+  if (!std::isnan(report.grad_norm)) facts.push_back(fmt::format("norm {:.3g}", report.grad_norm));
+  facts.push_back(fmt::format("lr {:.3g}", report.lr));
+  facts.push_back(fmt::format("eff. batch {}", trainer_.training().batches().describe()));
+  const size_t peak = ledger(trainer_.training().device()).peak().total();
+  facts.push_back(fmt::format("peak {}", format_bytes(peak)));
+  return facts;
+}
+
+void Progress::draw_bar(const WindowReport& report) {
   const bool last = report.step == total_steps_;
   if (!last && seconds_since(last_bar_) < 0.1) return;
   last_bar_ = Clock::now();
-  const double left = seconds_since(start_) / double(steps_) * double(total_steps_ - report.step);
+  std::vector<std::string> parts{fmt::format("step {}/{}", report.step, total_steps_),
+                                 report.player.empty() ? fmt::format("loss {:.3f}", report.loss)
+                                                       : fmt::format("{} {:.3f}  {}", report.player,
+                                                                     report.loss, other_losses_)};
+  std::ranges::move(facts_of(report), std::back_inserter(parts));
+  parts.insert(parts.begin() + 3, fmt::format("epoch {}", report.epoch + 1));
   say("\r\033[K{}",
-      progress_line({fmt::format("step {}/{}", report.step, total_steps_),
-                     report.player.empty()
-                         ? fmt::format("loss {:.3f}", report.loss)
-                         : fmt::format("{} {:.3f}  {}", report.player, report.loss, other_losses_),
-                     fmt::format("ETA {:.0f} s", left), fmt::format("epoch {}", report.epoch + 1),
-                     rate(samples_per_s), fmt::format("lr {:.2g}", report.lr)},
-                    double(report.step) / double(std::max<int64_t>(1, total_steps_)),
+      progress_line(parts, double(report.step) / double(std::max<int64_t>(1, total_steps_)),
                     terminal_columns()));
 }
 
@@ -191,12 +215,9 @@ void Progress::print_epoch() {
 }
 
 void Progress::print_line(const WindowReport& report) {
-  const size_t peak = ledger(trainer_.training().device()).peak().total();
-  const std::string norm =
-      report.player.empty() ? "" : fmt::format(" | norm {:.3g}", report.grad_norm);
-  say("[Epoch {}][Step {}] {} | lr {:.3g}{} | eff. batch {} | peak {}\n", report.epoch + 1,
-      report.step, loss_of(report), report.lr, norm, trainer_.training().batches().describe(),
-      format_bytes(peak));
+  const std::string of = is_counted(report) ? fmt::format("/{}", total_steps_) : "";
+  say("[Epoch {}][Step {}{}] {} | {}\n", report.epoch + 1, report.step, of, loss_of(report),
+      fmt::join(facts_of(report), " | "));
 }
 
 void Progress::finish(bool interrupted, double waited_seconds) {

@@ -33,7 +33,8 @@ class Progress : public Observer {
  private:
   void print_epoch();
   void print_overflow(const WindowReport& report);
-  void draw_bar(const WindowReport& report, double samples_per_s);
+  std::vector<std::string> facts_of(const WindowReport& report) const;
+  void draw_bar(const WindowReport& report);
   void print_line(const WindowReport& report);
   bool is_counted(const WindowReport& report) const;
   void count_skipped(const WindowReport& report);
