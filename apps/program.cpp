@@ -41,9 +41,6 @@ Settings settings_of_eval(const CommandLine& line) {
 void add_network_commands(CommandLine& line, Asked& asked) {
   Options& options = line.options();
   const Settings& all = line.all();
-  const Settings of_model = line.settings_of_networks();
-  const Settings of_optimizer = all.in({"Optimizer", "Loss scale"});
-  const Settings of_batches = all.in({"Batches"}).without({"on-oom"});
   line.add(line.program(),
            {.name = "train",
             .description = "Train a network from micro-batches",
@@ -72,25 +69,20 @@ void add_network_commands(CommandLine& line, Asked& asked) {
             .needed = {"--weights", "--out"}},
            options);
   line.add(line.program(),
-           {.name = "plan",
-            .description = "The largest micro-batch that fits, and what else would",
-            .settings = of_model.without({"memory-limit"})
-                            .append(of_batches.without({"micro-batch", "accum"}))
-                            .append(of_optimizer)
-                            .append(all.only({"shard-optimizer", "rank-exchange"}))
-                            .append(settings_of(asked.plan, options))
-                            .trying("batch-norm-by"),
-            .work = [&] { plan(options, asked.plan); },
-            .needed = {"--memory"}},
+           Command{.name = "plan",
+                   .description = "The largest micro-batch that fits, and what else would",
+                   .settings = all.where(plan_heeds)
+                                   .append(settings_of(asked.plan, options))
+                                   .trying("batch-norm-by"),
+                   .work = [&] { plan(options, asked.plan); }}
+               .taking_all_of(all),
            options);
   line.add(line.program(),
-           {.name = "info",
-            .description = "The build, the machine and a model's layers",
-            .settings = Settings(of_model)
-                            .append(all.in({"Optimizer"}))
-                            .append(all.only({"micro-batch", "effective-batch"}))
-                            .append(settings_of(asked.info, options)),
-            .work = [&] { info(options, asked.info); }},
+           Command{.name = "info",
+                   .description = "The build, the machine and a model's layers",
+                   .settings = all.where(info_heeds).append(settings_of(asked.info, options)),
+                   .work = [&] { info(options, asked.info); }}
+               .taking_all_of(all),
            options);
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <tuple>
 
 #include "accumulate/ranks.h"
 #include "core/ceil_div.h"
@@ -92,7 +93,7 @@ class Candidate {
     return alternative(least);
   }
 
-  // In whole samples.
+  // In whole samples, or in the pieces that are asked for.
   Alternative alternative(int64_t micro) { return alternative({micro, piece_}); }
 
  private:
@@ -188,6 +189,14 @@ TrainingOptions in_this_way(TrainingOptions options, const Alternative& a) {
   return options;
 }
 
+bool Alternative::is_as(const Alternative& other) const {
+  const auto way = [](const Alternative& a) {
+    return std::tuple(a.batches.micro, a.batches.effective, a.batches.piece, a.strategy,
+                      a.recompute, a.batch_norm_by);
+  };
+  return way(*this) == way(other);
+}
+
 SearchSpace only_choice(const TrainingOptions& options) {
   return {{options.strategy}, {options.recompute}, {options.batch_norm_by}};
 }
@@ -263,6 +272,11 @@ Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Devic
   check(!plan.alternatives.empty(), "{}", fmt::join(plan.refused, "\n"));
   std::ranges::stable_sort(plan.alternatives, better);
   return plan;
+}
+
+Alternative as_asked(const TrainingOptions& options, const Datasets& planned, Device device,
+                     size_t memory) {
+  return Candidate(options, planned, device, memory).alternative(options.batches.micro);
 }
 
 }  // namespace accrue

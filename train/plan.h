@@ -19,6 +19,8 @@ struct Alternative {
   bool fits;
 
   int64_t remainder() const { return batches.effective % batches.micro; }
+  // True if the windows of both are the same.
+  bool is_as(const Alternative& other) const;
 };
 
 // `options` with the windows of an alternative.
@@ -67,5 +69,8 @@ struct Plan {
 // needed. Throws Error for options that contradict themselves or the data.
 Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Device device,
                   size_t memory, const SearchSpace& space);
+// The windows as the options have them, whether they fit or not. Throws Error as above.
+Alternative as_asked(const TrainingOptions& options, const Datasets& planned, Device device,
+                     size_t memory);
 
 }  // namespace accrue

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "apps/cli/declare.h"
+#include "apps/cli/help.h"
 #include "apps/cli/load_data.h"
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
@@ -58,7 +59,33 @@ class AdvisedOutOfMemory : public OutOfMemory {
   }
 }
 
+// The settings of a command with which it does something.
+Settings heeded_by(const Command& command) {
+  return command.settings.where(
+      [&](const Setting& setting) { return !command.passed_over.contains(setting.about.name); });
+}
+
+void say_what_is_passed_over(const Command& command, const std::set<std::string>& given) {
+  std::string names;
+  for (const Setting& setting : command.settings)
+    if (const std::string& name = setting.about.name;
+        command.passed_over.contains(name) && given.contains(name))
+      names += (names.empty() ? "--" : ", --") + name;
+  if (!names.empty()) say("{} does nothing with {}\n", command.name, names);
+}
+
 }  // namespace
+
+Command Command::taking_all_of(const Settings& other) const {
+  Command result = *this;
+  std::set<std::string> known;
+  for (const Setting& setting : settings) known.insert({setting.about.name, setting.about.alias});
+  const Settings rest =
+      other.where([&](const Setting& setting) { return !known.contains(setting.about.name); });
+  for (const Setting& setting : rest) result.passed_over.insert(setting.about.name);
+  result.settings.append(rest);
+  return result;
+}
 
 CommandLine::CommandLine(CLI::App& program, Options& options, Reads reads)
     : known(settings_of(options)),
@@ -78,6 +105,8 @@ CLI::App& CommandLine::add(CLI::App& parent, const Command& command, Options& op
   if (&parent == &program_) commands_.emplace(command.name, command);
   if (reads_ == Reads::nothing) return *parser;
   declare(*parser, command.settings);
+  for (const std::string& name : command.passed_over)
+    parser->get_option("--" + name)->group(without_effect);
   parser->add_option("--config", "Read settings from this file; these options come before it")
       ->type_name("FILE.toml");
   const auto quiet = std::make_shared<bool>(false);
@@ -117,11 +146,13 @@ void CommandLine::perform(const Command& command, Options& options, Paths paths,
         command.name, launched().count);
   options = with_what_is_not_given(command, options);
   check_given(options.given, command.settings);
-  check_machine(options, command.settings);
-  add_paths(paths, command.settings, options.domains);
+  const Settings heeded = heeded_by(command);
+  check_machine(options, heeded);
+  add_paths(paths, heeded, options.domains);
   paths.refuse_overwriting();
-  for (const Setting& setting : command.settings)
+  for (const Setting& setting : heeded)
     if (setting.text() == "-") write_to_standard_output(setting);
+  say_what_is_passed_over(command, options.given);
   MpiRanks* const ranks = command.is_shared ? start_ranks(options) : nullptr;
   try {
     work();

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,12 @@ struct Command {
   // What may help where memory runs out, for the end of the error's message.
   std::function<std::string()> advice{};
   bool is_shared = false;  // by the launcher's ranks, if there are several
+  // The settings that it takes, and with which it does nothing. It says so.
+  std::set<std::string> passed_over{};
+
+  // Takes all settings of another command, so that only the word has to be changed in one that
+  // somebody has written: those that it does not have are passed over.
+  Command taking_all_of(const Settings& other) const;
 };
 
 // Whether the parser is to read words; if not, it knows the commands alone, which takes less time.

@@ -87,7 +87,9 @@ void shorten_help(CLI::App& command, HelpDetail detail) {
   const auto options = command.get_options();
   if (detail != HelpDetail::most_needed || options.size() < many) return;
   for (CLI::Option* option : options)
-    if (std::ranges::find(most_needed, option->get_name()) == most_needed.end()) option->group("");
+    if (option->get_group() == without_effect ||
+        std::ranges::find(most_needed, option->get_name()) == most_needed.end())
+      option->group("");
   command.footer(fmt::format("\n--help-all shows all {} options.", options.size()));
 }
 

@@ -9,6 +9,9 @@ class App;
 
 namespace accrue::app {
 
+// The heading of options that a command takes from others and does nothing with.
+inline constexpr const char* without_effect = "Of train, and without effect here";
+
 // No help is asked for; that of the options that most runs need; that of every option.
 enum class HelpDetail { none, most_needed, all };
 

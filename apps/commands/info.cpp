@@ -101,6 +101,19 @@ ModelOptions shown_network(const Options& options) {
 
 }  // namespace
 
+bool info_heeds(const Setting& setting) {
+  // Beside what weights are saved with.
+  static const std::set<std::string> heeded{
+      "accum",    "beta2-half-life", "classes",         "crop",      "data",        "data-dir",
+      "device",   "dropout",         "effective-batch", "ema",       "ignore-mask", "image-size",
+      "init",     "memory-limit",    "micro-batch",     "new-head",  "noise-scale", "precision",
+      "schedule", "skip-bad",        "threads",         "tokenizer", "warmup-steps"};
+  const About& about = setting.about;
+  const bool is_of_schedule =
+      about.name == "lr" || (about.name.starts_with("lr-") && about.name != "lr-d");
+  return about.saved == Saved::with_weights || is_of_schedule || heeded.contains(about.name);
+}
+
 Settings settings_of(InfoOptions& asked, Options& options) {
   constexpr Decides no_result = Decides::no_result;
   Settings s;
@@ -145,7 +158,9 @@ std::string info(const Options& options, const InfoOptions& asked) {
   }
   say("\nlearning rate: {}\n", Schedule(options.schedule).describe());
   TrainingOptions training = options;
-  training.batches.effective = options.effective_batch.value_or(default_effective_batch);
+  const int64_t micro = options.micro_batch;
+  training.batches.effective = options.effective_batch.value_or(
+      micro == auto_micro_batch ? default_effective_batch : micro * options.accum.value_or(4));
   for (const std::string& line : describe_averages(training)) say("{}\n", line);
   std::string json = to_json(options, *model, parameters, flops, convolutions);
   if (!options.json.empty()) write_output(options.json, json);

@@ -11,6 +11,9 @@ struct InfoOptions {
 // The settings of info beside those of a training.
 Settings settings_of(InfoOptions& asked, Options& options);
 
+// True for the settings of a training that have to do with what info prints.
+bool info_heeds(const Setting& setting);
+
 // `accrue info`: prints the build, the machine and what a model consists of, and returns this as
 // JSON.
 std::string info(const Options& options, const InfoOptions& asked);

@@ -8,16 +8,12 @@
 #include "train/score.h"
 
 namespace accrue::app {
-namespace {
 
-// The memory for a whole run, including what is alive.
 std::optional<size_t> memory_for_a_run(const Options& options, Device device) {
   if (!options.memory_limit.empty()) return parse_bytes(options.memory_limit);
   if (device != Device::cuda) return std::nullopt;
   return cuda::free_memory() / 10 * 9 + ledger(device).current().total();
 }
-
-}  // namespace
 
 Options with_micro_batch_chosen(const Options& options, const Datasets& data, Device device) {
   if (options.micro_batch != auto_micro_batch) return options;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "apps/cli/options.h"
@@ -7,10 +8,13 @@
 
 namespace accrue::app {
 
+// The memory for a whole run, including what is alive: --memory-limit, or on cuda nine tenths of
+// what the device has left. Nothing on the cpu without a limit.
+std::optional<size_t> memory_for_a_run(const Options& options, Device device);
+
 // The options with --micro-batch auto replaced by the largest micro-batch that fits (said in one
-// line) in --memory-limit, on cuda by default in nine tenths of what the device has left: the rest
-// is for the libraries' handles and the allocator's segments. Throws Error if none fits, or on the
-// cpu without a limit.
+// line) in memory_for_a_run(). What that leaves of a GPU is for the libraries' handles and the
+// allocator's segments. Throws Error if none fits, or on the cpu without a limit.
 Options with_micro_batch_chosen(const Options& options, const Datasets& data, Device device);
 
 // Advice after a training ran out of memory, by a plan: "try: --micro-batch 12

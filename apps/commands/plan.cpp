@@ -1,5 +1,7 @@
 #include "apps/commands/plan.h"
 
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/environment.h"
@@ -7,6 +9,8 @@
 #include "apps/cli/messages.h"
 #include "apps/cli/nccl.h"
 #include "apps/cli/output.h"
+#include "apps/commands/memory_advice.h"
+#include "core/cuda.h"
 #include "train/json.h"
 #include "train/process.h"
 
@@ -38,23 +42,30 @@ std::string micro_batch_of(const Alternative& a) {
                              : fmt::format("{}", a.batches.micro);
 }
 
-Json to_json(const Plan& plan) {
-  Json result{{"recommended", row_of(*plan.recommended())}, {"alternatives", Json::array()}};
-  for (const Alternative& a : plan.alternatives) {
-    Json row = row_of(a);
-    row["peak_by_category"] = by_category(a.peak);
-    row["relative_cost"] = a.relative_cost;
-    row["fits"] = a.fits;
-    if (a.batch_norm_by == BatchNormBy::offload) row["host_bytes"] = a.on_host;
-    result["alternatives"].push_back(std::move(row));
-  }
+Json to_json(const Alternative& a) {
+  Json row = row_of(a);
+  row["peak_by_category"] = by_category(a.peak);
+  row["relative_cost"] = a.relative_cost;
+  row["fits"] = a.fits;
+  if (a.batch_norm_by == BatchNormBy::offload) row["host_bytes"] = a.on_host;
+  return row;
+}
+
+Json to_json(const Plan& plan, const std::optional<Alternative>& yours) {
+  Json result{{"recommended", row_of(*plan.recommended())}};
+  if (yours) result["yours"] = to_json(*yours);
+  result["alternatives"] = Json::array();
+  for (const Alternative& a : plan.alternatives) result["alternatives"].push_back(to_json(a));
   return result;
 }
 
-std::vector<std::reference_wrapper<const Alternative>> recommended_first(const Plan& plan) {
+// The recommended one first, then what was asked for.
+std::vector<std::reference_wrapper<const Alternative>> in_order(
+    const Plan& plan, const std::optional<Alternative>& yours) {
   std::vector<std::reference_wrapper<const Alternative>> all{*plan.recommended()};
+  if (yours && !yours->is_as(*plan.recommended())) all.emplace_back(*yours);
   for (const Alternative& a : plan.alternatives)
-    if (&a != plan.recommended()) all.emplace_back(a);
+    if (&a != plan.recommended() && !(yours && yours->is_as(a))) all.emplace_back(a);
   return all;
 }
 
@@ -109,8 +120,28 @@ std::string describe(const MemoryShortage& deciding) {
   return text;
 }
 
-void print(const Plan& plan, const Options& options, const MemoryShortage& deciding,
-           Device device) {
+// The memory that a run may use, and whose it is where nobody has said how much.
+struct Budget {
+  size_t bytes;
+  std::string whose{};
+};
+
+Budget budget_of(const PlanOptions& asked, const Options& options, Device device) {
+  if (!asked.memory.empty()) return {parse_bytes(asked.memory)};
+  check(asked.ranks == 1, "--ranks {} without --memory: expected what each of them may use",
+        asked.ranks);
+  if (device == Device::cpu)
+    return {
+        static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE)),
+        ", all that this machine has"};
+  const std::string reason = cuda::unavailable_reason();
+  check(reason.empty(), "--memory is needed to plan for a GPU that cannot be asked what it has: {}",
+        reason);
+  return {memory_for_a_run(options, device).value(), ", nine tenths of what the GPU has left"};
+}
+
+void print(const Plan& plan, const std::optional<Alternative>& yours, const Budget& budget,
+           const Options& options, const MemoryShortage& deciding, Device device) {
   constexpr size_t wide_columns = 150;
   const bool wide = terminal_columns() >= wide_columns;
   const bool narrow = terminal_columns() < 70;
@@ -118,20 +149,22 @@ void print(const Plan& plan, const Options& options, const MemoryShortage& decid
             cost_width = narrow ? 4 : 5;
   const std::string each =
       options.ranks ? fmt::format(" for each of {} ranks", options.ranks->count()) : "";
-  say("{} on {} in {}{}\n\n   {:>{}} {:>{}} {:<10}{:<17}", options.model_name, name(device),
-      format_bytes(plan.memory), each, narrow ? "micro" : "micro-batch", micro_width, "K", k_width,
-      "recompute", "strategy");
+  say("{} on {} in {}{}{}\n\n   {:>{}} {:>{}} {:<10}{:<17}", options.model_name, name(device),
+      format_bytes(budget.bytes), budget.whose, each, narrow ? "micro" : "micro-batch", micro_width,
+      "K", k_width, "recompute", "strategy");
   if (wide)
     for (Category c : all_categories) say(" {:>11}", name(c));
   say("{:>{}} {:>4} {:>{}}\n", "total", total_width, "fits", "cost", cost_width);
-  for (const Alternative& a : recommended_first(plan)) {
-    say("{:<2} {:>{}} {:>{}} {:<10}{:<17}", &a == plan.recommended() ? "->" : "", micro_batch_of(a),
-        micro_width, a.batches.accumulation_steps(), k_width,
-        name_in(recompute_names(), a.recompute), strategy_of(a));
+  for (const Alternative& a : in_order(plan, yours)) {
+    const bool is_yours = yours && yours->is_as(a);
+    const char* const mark = &a == plan.recommended() ? "->" : is_yours && narrow ? "y" : "";
+    say("{:<2} {:>{}} {:>{}} {:<10}{:<17}", mark, micro_batch_of(a), micro_width,
+        a.batches.accumulation_steps(), k_width, name_in(recompute_names(), a.recompute),
+        strategy_of(a));
     if (wide)
       for (Category c : all_categories) say(" {:>11}", format_bytes(a.peak[c]));
-    say("{:>{}} {:>4} {:>{}.2f}\n", format_bytes(a.peak.total()), total_width,
-        a.fits ? "yes" : "no", a.relative_cost, cost_width);
+    say("{:>{}} {:>4} {:>{}.2f}{}\n", format_bytes(a.peak.total()), total_width,
+        a.fits ? "yes" : "no", a.relative_cost, cost_width, is_yours && !narrow ? " yours" : "");
   }
   if (!wide) say("(--json has each category)\n");
   for (const std::string& reason : plan.refused) say("not possible: {}\n", reason);
@@ -139,6 +172,8 @@ void print(const Plan& plan, const Options& options, const MemoryShortage& decid
   const Alternative& best = *plan.recommended();
   if (std::ranges::any_of(plan.alternatives, [](const auto& a) { return a.batches.piece > 0; }))
     say("1/512: a micro-batch of one row, in pieces of 512 tokens\n");
+  if (yours)
+    say("yours{}: what was asked for, {}\n", narrow ? " (y)" : "", yours->batches.describe());
   say("\ncost: estimated time, 1.00 is the whole batch at once\n");
   say("recommended: effective batch {}\n  {}\n", best.batches.describe(),
       command_to_train(best, options));
@@ -147,6 +182,12 @@ void print(const Plan& plan, const Options& options, const MemoryShortage& decid
     say("up to {} of it lie on the host while others run\n", format_bytes(best.on_host));
   if (const Alternative& least = plan.smallest(); least.peak.total() < best.peak.total())
     say("least memory: {} with\n  {}\n", format_bytes(least.peak.total()), flags(least, options));
+}
+
+// True if it is said how the windows are to be cut, and not left to the plan.
+bool asks_for_batches(const Options& options) {
+  return options.micro_batch != auto_micro_batch &&
+         (options.given.contains("micro-batch") || options.given.contains("accum"));
 }
 
 // The nearest that would fit instead, or the least memory that would do.
@@ -188,10 +229,43 @@ std::string flags(const Alternative& a, const Options& options) {
   return text;
 }
 
+bool plan_heeds(const Setting& setting) {
+  // All of the others' headings.
+  static const std::map<std::string, std::set<std::string>> heeded{
+      {"Optimizer", {"optimizer", "momentum", "clip-norm", "ema", "noise-scale", "freeze"}},
+      {"Loss scale", {"loss-scale", "on-overflow"}},
+      {"Evaluation", {"eval-every"}},
+      {"Checkpoints", {"checkpoint-dir", "resume"}},
+      {"Several processes", {"shard-optimizer", "rank-exchange", "rank-overlap"}},
+      {"Output", {}}};
+  // These, which change what is computed with as much work.
+  static const std::set<std::string> not_heeded{"adversarial-weight",
+                                                "category-weight",
+                                                "constancy-weight",
+                                                "init-scheme",
+                                                "l1-weight",
+                                                "lr-d",
+                                                "max-minutes",
+                                                "memory-limit",
+                                                "no-shuffle",
+                                                "on-oom",
+                                                "seed",
+                                                "similarity-scale",
+                                                "temperature"};
+  const std::string& name = setting.about.name;
+  const auto of_heading = heeded.find(setting.group);
+  return of_heading != heeded.end() ? of_heading->second.contains(name)
+                                    : !not_heeded.contains(name);
+}
+
 Settings settings_of(PlanOptions& asked, Options& options) {
   Settings s;
-  s.group("Machine").add(asked.memory,
-                         {"memory", Decides::no_result, "What a run may use", "4GiB"});
+  s.group("Machine").add(asked.memory, {.name = "memory",
+                                        .decides = Decides::no_result,
+                                        .help = "What a run may use",
+                                        .takes = "4GiB",
+                                        .unset = "all that is there",
+                                        .alias = "memory-limit"});
   s.group("Several processes")
       .add(asked.ranks,
            {.name = "ranks",
@@ -205,15 +279,23 @@ Settings settings_of(PlanOptions& asked, Options& options) {
 }
 
 std::string plan(Options options, const PlanOptions& asked) {
-  options.micro_batch = auto_micro_batch;
   options.memory_limit = asked.memory;
   apply_threads(options);
   const Device device = wanted_device(options);
   cuda::allow_tf32(options.precision == Precision::tf32 && device == Device::cuda);
   PlannedRanks ranks(asked.ranks, options.rank_exchange);
   if (asked.ranks > 1) options.ranks = &ranks;
-  const size_t memory = parse_bytes(asked.memory);
+  const Budget budget = budget_of(asked, options, device);
+  const size_t memory = budget.bytes;
   const Datasets planned = plan_data(load_data(options), device, memory);
+  std::optional<Alternative> yours;
+  if (asks_for_batches(options)) {
+    const TrainingOptions training = options.training(planned.train);
+    yours = as_asked(training, planned, device, memory);
+    options.effective_batch = training.batches.effective;
+    options.accum.reset();
+  }
+  options.micro_batch = auto_micro_batch;
   const TrainingOptions wanted = options.to_plan(planned.train);
   SearchSpace space = all_choices(wanted, device);
   if (options.given.contains("strategy")) space.strategies = {options.strategy};
@@ -234,8 +316,8 @@ std::string plan(Options options, const PlanOptions& asked) {
         nearest(options, planned, device, plan),
         plan.too_many_walks.empty() ? "" : "\nnot tried: " + plan.too_many_walks);
   }
-  print(plan, options, deciding(*plan.recommended()), device);
-  std::string json = to_json(plan).dump(2) + "\n";
+  print(plan, yours, budget, options, deciding(*plan.recommended()), device);
+  std::string json = to_json(plan, yours).dump(2) + "\n";
   if (!options.json.empty()) write_output(options.json, json);
   return json;
 }

@@ -8,10 +8,12 @@ namespace accrue::app {
 // `accrue plan`: the largest micro-batch that fits a budget of memory, what else would fit, and
 // what each costs.
 struct PlanOptions {
-  std::string memory;
+  std::string memory;  // empty: the machine's, or what its GPU has left
   int64_t ranks = 1;
 };
 Settings settings_of(PlanOptions& asked, Options& options);
+// True for the settings of a training that have to do with its memory, or with how long it takes.
+bool plan_heeds(const Setting& setting);
 // Prints the plan, and returns it as JSON. Throws Error if nothing fits: what is missing, and the
 // nearest that would fit.
 std::string plan(Options options, const PlanOptions& asked);

@@ -149,10 +149,41 @@ TEST_CASE("plan's choice runs within its memory, and one sample more does not", 
   }
 }
 
+TEST_CASE("a plan has a row for the windows that were asked for", "[cli][memory]") {
+  const Folder folder;
+  const std::string plan = "plan --model mlp-small --json " + (folder / "plan");
+  const auto yours = [&](const std::string& asked) {
+    const std::string text = succeed(plan + asked);
+    INFO(text);
+    const auto written = nlohmann::json::parse(file_bytes(folder / "plan"));
+    REQUIRE(written.contains("yours") == (text.find(" yours\n") != text.npos));
+    return written.value("yours", nlohmann::json());
+  };
+  const std::string way = " --micro-batch 5 --accum 3 --steps 2 --memory-limit 1GiB ";
+  const auto row = yours(way + "--strategy fused --recompute none");
+  succeed("train --model mlp-small --log-dir " + (folder / "log") + way);
+  const auto summary = nlohmann::json::parse(file_bytes(folder / "log/summary.json"));
+  REQUIRE(row["micro_batch"] == 5);
+  REQUIRE(row["accum"] == 3);
+  REQUIRE(row["fits"] == true);
+  REQUIRE(row["peak_bytes"] == summary["peak_bytes"]["total"]);
+  // Alone, with the other option as train has it; where the plan has the row already; or nowhere.
+  REQUIRE(yours(" --micro-batch 3 --memory 1GiB")["accum"] == 4);
+  REQUIRE(yours(" --accum 2 --memory 1GiB")["micro_batch"] == 16);
+  REQUIRE(yours(" --micro-batch 12 --accum 1 --memory 1GiB")["relative_cost"] == 1);
+  REQUIRE(yours(" --micro-batch auto --memory 1GiB").is_null());
+  REQUIRE(yours(" --effective-batch 6 --memory 1GiB").is_null());
+  if (test_device() == Device::cpu)
+    REQUIRE_THAT(succeed("plan --model mlp-small --strategy fused --recompute none"),
+                 ContainsSubstring(", all that this machine has\n"));
+  refuse(plan + " --micro-batch 5 --accum 3 --effective-batch 16 --memory 1GiB",
+         "--micro-batch 5 x --accum 3 is 15, but --effective-batch is 16");
+}
+
 TEST_CASE("a plan that cannot be says what is missing", "[cli][memory][full]") {
   refuse("plan --model mlp --memory 1MiB", "which is");
   refuse("plan --model mlp --memory 1MiB", "it would fit with --memory");
-  refuse("plan --model mlp", "--memory is required");
+  refuse("plan --model mlp --ranks 2", "--ranks 2 without --memory: expected what each of them");
   refuse("plan --model mlp --memory 1GiB --effective-batch 1000000", "larger than the data");
   refuse("train --micro-batch auto --accum 3 --memory-limit 1GiB", "instead of --accum 3");
   refuse("train --micro-batch auto --memory-limit 10MiB", "nothing fits in 10.0 MiB");

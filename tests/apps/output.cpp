@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "apps/commands/progress.h"
+#include "apps/program.h"
 #include "tests/support/child.h"
 #include "tests/support/cli.h"
 #include "tests/support/skipped.h"
@@ -311,7 +312,7 @@ TEST_CASE("an option that is wrong is named, with what was expected", "[output]"
         {"font train --loss dice", "accrue font train has no option --loss, which is for train"},
         {"font train --hold-out 0.2", "accrue font train has no option --hold-out"},
         {"train --lr fast", "--lr is fast: expected a number"},
-        {"plan", "--memory is required"}}) {
+        {"export", "--weights is required"}}) {
     const Output output = shell(program_path + " " + command);
     INFO(command << "\n" << output.text);
     REQUIRE(output.status == 2);
@@ -320,6 +321,56 @@ TEST_CASE("an option that is wrong is named, with what was expected", "[output]"
   }
   const Folder folder;
   refuse("train --config " + folder.path().string(), "it is a directory");
+}
+
+TEST_CASE("train's command is one of plan and info, which name what they do nothing with",
+          "[output]") {
+  app::Asked asked;
+  const auto commands = app::settings_of_commands(asked);
+  for (const Setting& setting : commands.at("train")) {
+    INFO(setting.about.name);
+    REQUIRE(commands.at("info").has(setting.about.name));
+    REQUIRE((setting.about.name == "memory-limit" || commands.at("plan").has(setting.about.name)));
+  }
+  const Folder folder;
+  const std::string of_both =
+      " --on-oom split --no-shuffle --max-minutes 3 --init-scheme lecun --seed 3 --beta1 0.8 --eps "
+      "1e-6 --weight-decay 0.1 --loss-scale-init 8 --max-skipped 3 --patience 2 --keep-best "
+      "--checkpoint-every 7 --keep-last 4 --rank-timeout 5 --save " +
+      (folder / "w") + " --log-dir " + (folder / "log") + " --log-histograms 2 --memory-trace " +
+      (folder / "trace") + " --memory-trace-windows 3 --profile " + (folder / "profile") +
+      " --profile-windows 3 --log-every 2 --measure-baseline";
+  const std::string of_schedule = " --lr 0.1 --schedule step --warmup-steps 3 --lr-gamma 0.5";
+  const std::string heeded_by_one = " --eval-every 4 --checkpoint-dir " + (folder / "kept") +
+                                    " --loss-scale dynamic --micro-batch 4 --accum 2";
+  const auto names_in = [](const std::string& text) {
+    std::vector<std::string> names;
+    std::istringstream words(text);
+    for (std::string word; words >> word;)
+      if (word.starts_with("--")) names.push_back(word.substr(0, word.find(',')));
+    std::ranges::sort(names);
+    return names;
+  };
+  const auto answer = [&](const std::string& command, const std::string& passed_over) {
+    const Output output = accrue_run(command + passed_over + " --json " + (folder / "answer"));
+    INFO(output.text);
+    REQUIRE(output.status == 0);
+    const std::string said = command.substr(0, 4) + " does nothing with ";
+    REQUIRE(output.text.starts_with(said) == !passed_over.empty());
+    if (!passed_over.empty())
+      REQUIRE(names_in(output.text.substr(0, output.text.find('\n'))) == names_in(passed_over));
+    return file_bytes(folder / "answer");
+  };
+  const std::string plan =
+      "plan --model mlp-small --strategy fused --recompute none --memory 1GiB" + heeded_by_one;
+  REQUIRE(answer(plan, of_both + of_schedule) == answer(plan, ""));
+  const std::string info = "info --model mlp-small" + of_schedule;
+  REQUIRE(answer(info + " --micro-batch 4 --accum 2",
+                 of_both + " --eval-every 4 --loss-scale dynamic --checkpoint-dir " +
+                     (folder / "kept")) == answer(info, ""));
+  REQUIRE_FALSE(fs::exists(folder / "kept"));
+  REQUIRE_THAT(succeed(info + " --micro-batch 4 --accum 2 --beta2-half-life 100"),
+               ContainsSubstring("at an effective batch of 8:"));
 }
 
 TEST_CASE("options that do nothing are refused", "[output]") {
