@@ -45,7 +45,8 @@ std::vector<PeakOfRun> peaks_of_run(const TrainingOptions& options, Baseline run
   return peaks;
 }
 
-void print_memory_table(const std::vector<PeakOfRun>& peaks, Batches batches, Device device) {
+void print_memory_table(const std::vector<PeakOfRun>& peaks, const Resident& process,
+                        Batches batches, Device device) {
   say("\npeak memory on {}, effective batch {}\n{:<14}", name(device), batches.describe(), "");
   const auto cell = [](std::string_view title, std::string_view text) {
     say("  {:>{}}", text, std::max<size_t>(title.size(), 10));
@@ -66,6 +67,9 @@ void print_memory_table(const std::vector<PeakOfRun>& peaks, Batches batches, De
   const Usage &measured = peaks[0].peak, &predicted = peaks[1].peak, &baseline = peaks[2].peak;
   say("{}\n", predicted.bytes == measured.bytes ? "predicted to the byte"
                                                 : "the prediction is off: please report this run");
+  say("the process took {}{} at its peak, {} of them before it read the data\n",
+      format_bytes(process.peak), device == Device::cuda ? " of the host" : "",
+      format_bytes(process.before));
   if (device == Device::cuda) {
     const Reserve reserve = cuda::blocks().statistics();
     say("the device's memory: {} reserved in {} segments, {} of it allocated,\n"

@@ -21,7 +21,12 @@ std::vector<PeakOfRun> peaks_of_run(const TrainingOptions& options, Baseline run
                                     const Datasets& data, const Usage& measured,
                                     const Usage& beside, const WindowRange& part, Device device);
 
+// What the system counts as the process's: at its peak, and before the data was loaded.
+struct Resident {
+  size_t peak, before;
+};
 // Prints these.
-void print_memory_table(const std::vector<PeakOfRun>& peaks, Batches batches, Device device);
+void print_memory_table(const std::vector<PeakOfRun>& peaks, const Resident& process,
+                        Batches batches, Device device);
 
 }  // namespace accrue::app

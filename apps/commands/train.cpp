@@ -284,10 +284,11 @@ void TrainingRun::run(const StopRequest& stop, Observer* beside, WhenStopped the
     TrainingOptions ran = asked_;
     ran.batches = training.batches();
     ran.share_unit = asked_.batches.micro;
+    const Resident process{peak_resident_bytes(), resident_before_};
     peaks_ = peaks_of_run(ran, options_.measure_baseline ? Baseline::measured : Baseline::predicted,
                           data_, peak, watcher_ ? watcher_->held_on(device_) : Usage{},
                           {windows_before, trainer_->windows()}, device_);
-    print_memory_table(peaks_, ran.batches, device_);
+    print_memory_table(peaks_, process, ran.batches, device_);
   }
   log_->finish(summary(given_, *progress_, device_));
   if (profile) report_profile(*profile, options_, training.batches());
