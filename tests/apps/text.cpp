@@ -165,9 +165,9 @@ TEST_CASE("a text beyond what a model was trained at is warned of", "[text]") {
   const Folder folder;
   const std::string weights = folder / "w.safetensors";
   succeed(
-      "train --model llama-tiny --layers 1 --context 16 --steps 1 --micro-batch 2 "
-      "--effective-batch 2 --positions 16 --data grammar --save " +
-      weights);
+      "train --model llama-tiny --layers 1 --hidden-size 16 --heads 2 --groups 1 --steps 1 "
+      "--micro-batch 2 --effective-batch 2 --positions 16 --save " +
+      weights + small_corpus(folder));
   const std::string write = "text write --prompt The --weights " + weights + " --tokens ";
   REQUIRE_THAT(succeed(write + "20"), ContainsSubstring("3 tokens and --tokens 20 are 23, but " +
                                                         weights + " is made for 16"));

@@ -125,15 +125,21 @@ std::vector<WindowOutcome> run_by_ranks(int count, const std::string& name,
 
 TEST_CASE("pairs of texts are transformers' over the whole window, for every split", "[golden]") {
   for (const std::string name : {"gpt2", "llama"}) {
-    for (const MicroBatchSizes& split : golden_splits)
+    const bool is_first = name == "gpt2";
+    for (size_t i = 0; i < golden_splits.size(); ++i)
       for (const Strategy strategy :
            {Strategy::fused, Strategy::separate, Strategy::step_in_backward}) {
+        const MicroBatchSizes& split = golden_splits[i];
         if (strategy == Strategy::step_in_backward && split.size() > 1) continue;
+        // Each split once; that a window has two buffers is no matter of its network (strategies).
+        if (reduced() && (is_first != (i % 2 == 0) || strategy == Strategy::separate)) continue;
         INFO(name << " in " << split.size() << " micro-batches, strategy " << int(strategy));
         REQUIRE(difference(run(name, split, strategy), name) <= 1e-12);
       }
     const MicroBatchSizes split{5, 4, 3};
-    REQUIRE(difference(run(name, split, Strategy::fused, 0, LossWay::unweighted), name) > 1e-4);
+    if (!reduced() || is_first)
+      REQUIRE(difference(run(name, split, Strategy::fused, 0, LossWay::unweighted), name) > 1e-4);
+    if (reduced() && is_first) continue;
     REQUIRE(
         difference(run(name, split, Strategy::fused, 0, LossWay::walks, nullptr, Padding::counts),
                    name) > 1e-4);

@@ -271,6 +271,14 @@ std::vector<Change> ways_to_run(const Task& task, Ranks& ranks) {
   return all;
 }
 
+// Where tests are reduced(): every task as it is, and each way to run and to score with some of
+// them, with others each. That both are refused in the same places has nothing to do with the
+// device.
+bool is_taken(size_t task, size_t way, size_t scoring) {
+  if (scoring > 0) return way == 0 && (task + scoring) % 4 == 0;
+  return way == 0 || (task + way) % 4 == 0;
+}
+
 // A run of these options, or the error that refuses them.
 std::optional<std::string> refusal(const std::function<void()>& work) {
   try {
@@ -371,10 +379,13 @@ TEST_CASE("whatever scores is predicted and planned without reading", "[plan][me
   PlannedRanks ranks;
   std::vector<Task> tasks = all_tasks();
   int64_t combinations = 0;
-  for (const Task& each : tasks)
-    for (const Change& way : ways_to_run(each, ranks))
-      for (const Change& scoring : ways_to_score()) {
-        if (reduced() && &scoring != &ways_to_score().front() && way.name != "as it is") continue;
+  for (size_t t = 0; t < tasks.size(); ++t) {
+    const Task& each = tasks[t];
+    const std::vector<Change> ways = ways_to_run(each, ranks);
+    for (size_t w = 0; w < ways.size(); ++w)
+      for (size_t s = 0; s < ways_to_score().size(); ++s) {
+        const Change &way = ways[w], &scoring = ways_to_score()[s];
+        if (reduced() && !is_taken(t, w, s) && (s > 0 || way.name != "pieces")) continue;
         INFO(each.name << ", " << way.name << ", " << scoring.name);
         TrainingOptions options = each.options;
         way.make(options);
@@ -382,8 +393,10 @@ TEST_CASE("whatever scores is predicted and planned without reading", "[plan][me
         compare(each, options);
         ++combinations;
       }
+  }
   const Task glyphs = drawing_task();
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    if (reduced() && precision == Precision::bf16) continue;
     TrainingOptions options = glyphs.options;
     options.precision = precision;
     ways_to_score().front().make(options);
@@ -391,7 +404,7 @@ TEST_CASE("whatever scores is predicted and planned without reading", "[plan][me
     compare(glyphs, options);
     ++combinations;
   }
-  REQUIRE(combinations == (reduced() ? 124 : 382));
+  REQUIRE(combinations == (reduced() ? 34 : 382));
 }
 
 namespace {
