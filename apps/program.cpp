@@ -157,7 +157,8 @@ void add_completion_command(CLI::App& app, Asked& asked) {
 
 // The program's parser with all of its commands.
 struct Parser {
-  explicit Parser(Asked& asked, Reads reads = Reads::words) : line(app, asked.options, reads) {
+  explicit Parser(Asked& asked, Reads reads = Reads::words())
+      : line(app, asked.options, std::move(reads)) {
     app.set_version_flag("--version", version());
     app.require_subcommand(1);
     wrap_help(app);
@@ -187,10 +188,35 @@ struct Parser {
   CommandLine line;
 };
 
+namespace {
+
+// Does what the arguments say by the parser of its command alone. False, with nothing done, if they
+// are not understood, or ask for something about the commands.
+bool is_run_alone(const std::vector<std::string>& arguments) {
+  std::string path;
+  for (const std::string& word : arguments) {
+    if (word.starts_with("-")) break;
+    path += (path.empty() ? "" : " ") + word;
+  }
+  Asked asked;
+  Parser parser(asked, Reads::one(path));
+  if (!parser.line.knows_options()) return false;
+  try {
+    parser.parse(arguments);
+  } catch (const CLI::ParseError&) {
+    return false;
+  }
+  parser.line.perform();
+  return true;
+}
+
+}  // namespace
+
 int run_program(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (is_run_alone(arguments)) return 0;
   Asked asked;
   Parser parser(asked);
-  std::vector<std::string> arguments(argv + 1, argv + argc);
   const HelpDetail detail = rewrite_help(arguments);
   for (CLI::App* parent : parser.line.groups())
     for (CLI::App* command : parent->get_subcommands([](CLI::App*) { return true; }))
@@ -207,7 +233,7 @@ int run_program(int argc, char** argv) {
 }
 
 std::map<std::string, Settings> settings_of_commands(Asked& asked) {
-  const Parser parser(asked, Reads::nothing);
+  const Parser parser(asked, Reads::nothing());
   std::map<std::string, Settings> all;
   for (const auto& [name, command] : parser.line.commands()) all.emplace(name, command.settings);
   return all;
@@ -215,7 +241,7 @@ std::map<std::string, Settings> settings_of_commands(Asked& asked) {
 
 struct Request::Parts {
   Parts(Asked& a, const std::string& name)
-      : asked(a), parser(a, Reads::nothing), command(parser.line.commands().at(name)) {}
+      : asked(a), parser(a, Reads::nothing()), command(parser.line.commands().at(name)) {}
 
   Asked& asked;
   Parser parser;

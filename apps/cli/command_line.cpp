@@ -91,7 +91,7 @@ CommandLine::CommandLine(CLI::App& program, Options& options, Reads reads)
     : known(settings_of(options)),
       program_(program),
       options_(options),
-      reads_(reads),
+      reads_(std::move(reads)),
       all_(known),
       groups_{&program} {}
 
@@ -103,7 +103,9 @@ CLI::App& CommandLine::add_group(const std::string& name, const std::string& des
 CLI::App& CommandLine::add(CLI::App& parent, const Command& command, Options& options) {
   CLI::App* const parser = parent.add_subcommand(command.name, command.description);
   if (&parent == &program_) commands_.emplace(command.name, command);
-  if (reads_ == Reads::nothing) return *parser;
+  const std::string path = (&parent == &program_ ? "" : parent.get_name() + " ") + command.name;
+  if (!reads_.all && reads_.path != path) return *parser;
+  knows_options_ = true;
   declare(*parser, command.settings);
   for (const std::string& name : command.passed_over)
     parser->get_option("--" + name)->group(without_effect);

@@ -33,17 +33,27 @@ struct Command {
   Command taking_all_of(const Settings& other) const;
 };
 
-// Whether the parser is to read words; if not, it knows the commands alone, which takes less time.
-enum class Reads { words, nothing };
+// The commands whose options the parser knows: all, or none but the one of this path ("bench
+// train"). To declare the options of all takes longer than many a command.
+struct Reads {
+  static Reads words() { return {.all = true}; }
+  static Reads nothing() { return {.all = false}; }
+  static Reads one(std::string path) { return {.all = false, .path = std::move(path)}; }
+
+  bool all;
+  std::string path{};
+};
 
 // The commands of the program, as they are added to its parser.
 class CommandLine {
  public:
   // The options are those of the commands that make a network or have a trained one.
-  CommandLine(CLI::App& program, Options& options, Reads reads = Reads::words);
+  CommandLine(CLI::App& program, Options& options, Reads reads = Reads::words());
 
   // Adds a command that works by these options. The parser notes it as the one that is chosen.
   CLI::App& add(CLI::App& parent, const Command& command, Options& options);
+  // False if no command is the one that Reads::one() names.
+  bool knows_options() const { return knows_options_; }
   // The commands that stand at the program's top, by their names.
   const std::map<std::string, Command>& commands() const { return commands_; }
   // Does `work` by the options as they are, Options::given among them: checks what was given, and
@@ -82,6 +92,7 @@ class CommandLine {
   std::vector<CLI::App*> groups_;
   std::map<std::string, Command> commands_;
   std::optional<Chosen> chosen_;
+  bool knows_options_ = false;
 };
 
 }  // namespace accrue::app
