@@ -1,12 +1,16 @@
 #include "tests/support/allocation_failure.h"
 
+#include <dlfcn.h>
+
 #include <atomic>
 
 #include "core/limit_scope.h"
 #include "core/tensor.h"
 #include "tests/support/device.h"
 
-// The linker's --wrap (tests/CMakeLists.txt) takes symbols as the compiler names them.
+// The linker's --wrap (tests/CMakeLists.txt) takes symbols as the compiler names them. In a build
+// of shared libraries it does so in the tests alone; but there libraries call by name what the
+// program has, and find these.
 #define TENSOR_EMPTY "_ZN6accrue6Tensor5emptyERKNS_5ShapeENS_5DTypeENS_6DeviceENS_8CategoryE"
 #define TENSOR_FULL "_ZN6accrue6Tensor4fullERKNS_5ShapeEdNS_5DTypeENS_6DeviceENS_8CategoryE"
 
@@ -18,11 +22,21 @@ std::atomic<int64_t> count{0}, failing_from{0};
 std::atomic<Failing> how{Failing::once};
 std::atomic<bool> failed{false};
 
+// full() calls empty(), which is not another allocation.
+thread_local bool is_within = false;
+struct Within {
+  Within() { is_within = true; }
+  Within(const Within&) = delete;
+  Within& operator=(const Within&) = delete;
+  ~Within() { is_within = false; }
+};
+
 template <class Allocate>
 Tensor counted(const Shape& shape, Device device, Allocate&& allocate) {
-  if (is_meta(device)) return allocate();
+  if (is_meta(device) || is_within || shape.numel() == 0) return allocate();
+  const Within within;
   const int64_t number = ++count;
-  if (failing_from == 0 || number < failing_from || shape.numel() == 0) return allocate();
+  if (failing_from == 0 || number < failing_from) return allocate();
   if (how != Failing::on && failed.exchange(true)) return allocate();
   failed = true;
   if (how == Failing::on_full_device) {
@@ -50,13 +64,28 @@ Tensor counted_empty(const Shape&, DType, Device, Category) asm("__wrap_" TENSOR
 Tensor real_full(const Shape&, double, DType, Device, Category) asm("__real_" TENSOR_FULL);
 Tensor counted_full(const Shape&, double, DType, Device, Category) asm("__wrap_" TENSOR_FULL);
 
+// Weaker than a static library's own.
+Tensor shared_empty(const Shape&, DType, Device, Category) asm(TENSOR_EMPTY)
+    __attribute__((weak, alias("__wrap_" TENSOR_EMPTY)));
+Tensor shared_full(const Shape&, double, DType, Device, Category) asm(TENSOR_FULL)
+    __attribute__((weak, alias("__wrap_" TENSOR_FULL)));
+
+// The shared library's, or else what the linker has set aside.
+template <class Function>
+Function* real(const char* symbol, Function* set_aside) {
+  void* const found = dlsym(RTLD_NEXT, symbol);
+  return found ? reinterpret_cast<Function*>(found) : set_aside;
+}
+
 Tensor counted_empty(const Shape& shape, DType dtype, Device device, Category category) {
-  return counted(shape, device, [&] { return real_empty(shape, dtype, device, category); });
+  static const auto allocate = real(TENSOR_EMPTY, real_empty);
+  return counted(shape, device, [&] { return allocate(shape, dtype, device, category); });
 }
 
 Tensor counted_full(const Shape& shape, double value, DType dtype, Device device,
                     Category category) {
-  return counted(shape, device, [&] { return real_full(shape, value, dtype, device, category); });
+  static const auto allocate = real(TENSOR_FULL, real_full);
+  return counted(shape, device, [&] { return allocate(shape, value, dtype, device, category); });
 }
 
 }  // namespace accrue::test
