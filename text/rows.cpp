@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -274,12 +275,21 @@ class Layout {
 
 double fraction_of(uint64_t hash) { return double(hash >> 11) * 0x1p-53; }
 
+// The share, or so much more or less that of few documents one is held out and one is not.
+double share_of_both(std::span<const uint64_t> sections, double share) {
+  if (sections.empty()) return share;
+  const auto [least, most] = std::ranges::minmax(sections);
+  const double first = std::nextafter(fraction_of(least), 1.0), last = fraction_of(most);
+  return first <= last ? std::clamp(share, first, last) : share;
+}
+
 // Gives each layout its documents: those whose hashes are below the share to the second. A document
 // of several sections is given in as few parts as possible, one with answers as a whole.
 void divide(const Corpus& corpus, std::array<Layout, 2>& layouts, double share) {
   const Corpus::Documents& documents = corpus.documents();
   check(!documents.sections.empty(), "{} has no hashes by which to hold out documents",
         corpus.facts().source);
+  share = share_of_both(documents.sections, share);
   size_t section = 0;
   int64_t begin = 0;
   for (const uint64_t document_end : documents.ends) {

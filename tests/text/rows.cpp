@@ -279,6 +279,11 @@ TEST_CASE("new documents move no others between training and test", "[text]") {
 TEST_CASE("rows that make no sense are refused", "[text]") {
   const Corpora two{counting({1, 1}).corpus, nullptr}, one{counting({20}).corpus, nullptr};
   REQUIRE_ERROR(rows_of(two, {8}), "0 rows for training and 0 rows for the test");
+  // The one of few documents with the least hash is for the test.
+  const Counting few = counting({4, 5, 6});
+  const Datasets sets = rows_of({few.corpus, nullptr}, {8, DocumentRows::padded});
+  REQUIRE(sets.train.size() == 2);
+  REQUIRE(sets.test.size() == 1);
   REQUIRE_ERROR(rows_of(one, {8}), "if 0.05 of its 1 section are held out");
   REQUIRE_ERROR(rows_of(one, {0}), "a context of 0 tokens");
   REQUIRE_ERROR(rows_of(one, {1 << 24}), "expected 1 to 16777215");
