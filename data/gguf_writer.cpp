@@ -61,6 +61,13 @@ void GgufWriter::integers(const std::string& name, const std::vector<int32_t>& v
   for (const int32_t value : values) append_gguf_number(to, value);
 }
 
+void GgufWriter::numbers(const std::string& name, const std::vector<float>& values) {
+  std::string& to = key(name, type_array);
+  append_gguf_number(to, uint32_t{type_f32});
+  append_gguf_number(to, uint64_t{values.size()});
+  for (const float value : values) append_gguf_number(to, value);
+}
+
 void GgufWriter::texts(const std::string& name, const std::vector<std::string>& values) {
   std::string& to = key(name, type_array);
   append_gguf_number(to, uint32_t{type_text});

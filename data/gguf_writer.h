@@ -24,6 +24,7 @@ class GgufWriter {
   void flag(const std::string& key, bool value);
   void text(const std::string& key, std::string_view value);
   void integers(const std::string& key, const std::vector<int32_t>& values);
+  void numbers(const std::string& key, const std::vector<float>& values);
   void texts(const std::string& key, const std::vector<std::string>& values);
   // The keys of another file that begin so, as they are.
   void copy_keys(const GgufFile& file, std::string_view prefix);

@@ -252,7 +252,7 @@ constexpr const char *embeddings_name = "embeddings", *embeddings_of_pairs = "me
 // The files of a model from elsewhere, which its weights carry on. Nobody else names a file that
 // will be written.
 void take_files(const Metadata& said, Metadata& files) {
-  for (const char* const name : {"config.json", "generation_config.json"})
+  for (const char* const name : {"config.json", "generation_config.json", gguf_general_name})
     if (const auto found = said.find(name); found != said.end()) files[name] = found->second;
 }
 

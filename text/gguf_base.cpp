@@ -2,6 +2,10 @@
 
 #include <zlib.h>
 
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
 #include "kernels/quantized_matmul.h"
 #include "text/models.h"
 
@@ -17,6 +21,21 @@ Tensor in_numbers(const GgufParameter& found, const Shape& shape, DType dtype) {
   return result;
 }
 
+// Keys general.*, but for those that say how this file is written.
+std::string general_keys_of(const GgufFile& file) {
+  using nlohmann::json;
+  constexpr std::array of_file{"general.architecture", "general.type", "general.file_type",
+                               "general.quantization_version", "general.alignment"};
+  json found = json::object();
+  for (const std::string_view key : file.keys()) {
+    if (!key.starts_with("general.") || std::ranges::find(of_file, key) != of_file.end()) continue;
+    if (const auto value = file.any(key))
+      std::visit([&](auto x) { found[std::string(key)] = x; }, *value);
+    else found[std::string(key)] = file.texts(key).value();
+  }
+  return found.empty() ? "" : found.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 }  // namespace
 
 PretrainedModel read_gguf_model(const GgufFile& file) {
@@ -26,6 +45,8 @@ PretrainedModel read_gguf_model(const GgufFile& file) {
   const TextModelOptions options =
       text_model_for(text_model(model.name, model.sizes), model.vocabulary, model.context);
   model.files = pretrained_files(options, DType::f32, ends, {});
+  if (std::string said = general_keys_of(file); !said.empty())
+    model.files[gguf_general_name] = std::move(said);
   return model;
 }
 

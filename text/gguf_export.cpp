@@ -11,29 +11,50 @@
 #include "kernels/quantize.h"
 #include "kernels/quantized_matmul.h"
 #include "text/gguf_model.h"
-#include "text/gguf_tokenizer.h"
-#include "text/special_tokens.h"
+#include "text/pretrained.h"
 #include "train/weights.h"
 
 namespace accrue {
 namespace {
 
-const LlamaOptions& llama_in(const TextModelOptions& model) {
+std::string architecture_of(const TextModelOptions& model) {
   const auto* const llama = std::get_if<LlamaOptions>(&model);
-  check(llama, "a GPT-2 is not written to GGUF files here: expected a Llama or a Qwen2");
-  return *llama;
+  if (!llama) return "gpt2";
+  return llama->has_bias ? "qwen2" : "llama";
 }
-
-std::string architecture_of(const LlamaOptions& o) { return o.has_bias ? "qwen2" : "llama"; }
 
 int64_t head_size_of(const LlamaOptions& o) {
   return o.head_size > 0 ? o.head_size : o.width / o.heads;
 }
 
-// D / 2 of a parameter whose rows lie as text/gguf_model.h says, or 0.
-int64_t half_head_of(const LlamaOptions& o, const std::string& name) {
-  const bool is_turned = name.find(".q_proj.") != name.npos || name.find(".k_proj.") != name.npos;
-  return is_turned && !o.has_bias ? head_size_of(o) / 2 : 0;
+// How a file has a parameter: D / 2 where its rows lie as text/gguf_model.h says, or else 0; and
+// whether it has the columns of the matrix, which are GPT-2's [in, out] here, as rows.
+struct StoredOrder {
+  int64_t half_head = 0;
+  bool is_transposed = false;
+};
+
+StoredOrder stored_order(const TextModelOptions& model, const std::string& name) {
+  const auto has = [&](const char* part) { return name.find(part) != name.npos; };
+  const auto* const llama = std::get_if<LlamaOptions>(&model);
+  if (!llama) return {.is_transposed = name.ends_with(".weight") && has(".c_")};
+  const bool is_turned = !llama->has_bias && (has(".q_proj.") || has(".k_proj."));
+  return {.half_head = is_turned ? head_size_of(*llama) / 2 : 0};
+}
+
+Shape stored_shape(const Shape& shape, StoredOrder order) {
+  return order.is_transposed ? Shape{shape[1], shape[0]} : shape;
+}
+
+Tensor transposed(const Tensor& x) {
+  const int64_t rows = x.shape()[0], columns = x.shape()[1];
+  const Tensor result =
+      Tensor::empty({columns, rows}, DType::f32, Device::cpu, Category::parameters);
+  const auto from = x.span<float>(), to = result.span<float>();
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      to[static_cast<size_t>(c * rows + r)] = from[static_cast<size_t>(r * columns + c)];
+  return result;
 }
 
 template <class T>
@@ -59,17 +80,18 @@ bool is_encoded(DType type) {
   return std::ranges::find(types, type) != types.end();
 }
 
-// Adds a tensor that has the rows of a matrix, or a vector, where the file has them.
+// Adds a parameter in the order of the file.
 void add_tensor(GgufWriter& file, const std::string& name, const Tensor& x, DType type,
-                int64_t half) {
-  const Shape shape = x.shape();
-  file.tensor(name, shape, type, [x, type, half, name](std::span<std::byte> to) {
-    const Tensor wide = as_f32(x);
-    const auto columns = static_cast<size_t>(x.shape()[-1]);
-    const size_t row_bytes = bytes_of(type, x.shape()[-1]);
+                StoredOrder order) {
+  const Shape shape = stored_shape(x.shape(), order);
+  file.tensor(name, shape, type, [x, shape, type, order, name](std::span<std::byte> to) {
+    const Tensor wide = order.is_transposed ? transposed(as_f32(x)) : as_f32(x);
+    const auto columns = static_cast<size_t>(shape[-1]);
+    const size_t row_bytes = bytes_of(type, shape[-1]);
     const auto elements = wide.span<float>();
     for (size_t row = 0; row * columns < elements.size(); ++row) {
-      const auto there = static_cast<size_t>(stored_row(static_cast<int64_t>(row), half));
+      const auto there =
+          static_cast<size_t>(stored_row(static_cast<int64_t>(row), order.half_head));
       try {
         encode(to.subspan(there * row_bytes, row_bytes), elements.subspan(row * columns, columns),
                type);
@@ -114,10 +136,7 @@ void add_rotations(GgufWriter& file, const LlamaOptions& o, const std::string& o
       [numbers](std::span<std::byte> to) { std::memcpy(to.data(), numbers.data(), to.size()); });
 }
 
-void add_model_keys(GgufWriter& file, const LlamaOptions& o) {
-  const std::string architecture = architecture_of(o), of = architecture + ".";
-  file.text("general.architecture", architecture);
-  file.text("general.type", "model");
+void add_sizes(GgufWriter& file, const LlamaOptions& o, const std::string& of) {
   file.count(of + "vocab_size", o.vocabulary);
   file.count(of + "context_length", o.context);
   file.count(of + "embedding_length", o.width);
@@ -132,27 +151,44 @@ void add_model_keys(GgufWriter& file, const LlamaOptions& o) {
   add_rotations(file, o, of);
 }
 
-// The type of a matrix in the file.
-DType type_for(const Shape& shape, DType type) {
-  if (shape.rank() == 1) return DType::f32;
-  return shape[-1] % block_elements(type) == 0 ? type : DType::f16;
+void add_sizes(GgufWriter& file, const Gpt2Options& o, const std::string& of) {
+  file.count(of + "vocab_size", o.vocabulary);
+  file.count(of + "context_length", o.context);
+  file.count(of + "embedding_length", o.width);
+  file.count(of + "block_count", o.layers);
+  file.count(of + "feed_forward_length", 4 * o.width);
+  file.count(of + "attention.head_count", o.heads);
+  file.number(of + "attention.layer_norm_epsilon", gpt2_norm_eps);
+}
+
+void add_model_keys(GgufWriter& file, const TextModelOptions& model) {
+  const std::string architecture = architecture_of(model);
+  file.text("general.architecture", architecture);
+  file.text("general.type", "model");
+  std::visit([&](const auto& o) { add_sizes(file, o, architecture + "."); }, model);
+}
+
+// The type of a parameter in the file. llama.cpp adds the embedding of positions as it is.
+DType type_for(const std::string& name, const Shape& stored, DType type) {
+  if (stored.rank() == 1 || name == "position_embd.weight") return DType::f32;
+  return stored[-1] % block_elements(type) == 0 ? type : DType::f16;
 }
 
 }  // namespace
 
 void add_gguf_model(GgufWriter& file, const TextModelOptions& model, const NamedTensors& weights,
                     const GgufStorage& storage) {
-  const LlamaOptions& o = llama_in(model);
-  add_model_keys(file, o);
+  add_model_keys(file, model);
   if (!storage.like) file.count("general.file_type", file_type_of(storage.type));
   else if (const auto type = storage.like->integer("general.file_type"))
     file.count("general.file_type", *type);
   file.count("general.quantization_version", 2);
   for (const auto& [name, tensor] : weights) {
     const std::string there = gguf_name(name);
+    const StoredOrder order = stored_order(model, name);
     if (!storage.like) {
-      add_tensor(file, there, tensor, type_for(tensor.shape(), storage.type),
-                 half_head_of(o, name));
+      const DType type = type_for(there, stored_shape(tensor.shape(), order), storage.type);
+      add_tensor(file, there, tensor, type, order);
       continue;
     }
     const GgufTensor& before = storage.like->tensor(there);
@@ -168,14 +204,26 @@ void add_gguf_model(GgufWriter& file, const TextModelOptions& model, const Named
           "'{}' has '{}', to which adapters are added, in {}, which is read and not written: "
           "expected another type than the base's, such as Q8_0",
           storage.like->path().string(), there, accrue::name(before.type));
-    add_tensor(file, there, tensor, before.type, half_head_of(o, name));
+    add_tensor(file, there, tensor, before.type, order);
+  }
+}
+
+void add_gguf_general(GgufWriter& file, const Metadata& files) {
+  const auto found = files.find(gguf_general_name);
+  if (found == files.end()) return;
+  const auto said = nlohmann::json::parse(found->second);
+  for (const auto& [key, value] : said.items()) {
+    if (value.is_string()) file.text(key, value.get<std::string>());
+    else if (value.is_boolean()) file.flag(key, value.get<bool>());
+    else if (value.is_array()) file.texts(key, value.get<std::vector<std::string>>());
+    else if (value.is_number_unsigned()) file.count(key, value.get<int64_t>());
+    else file.number(key, value.get<double>());
   }
 }
 
 void add_gguf_adapters(GgufWriter& file, const TextModelOptions& model, const LoraOptions& lora,
                        const NamedTensors& weights) {
-  const LlamaOptions& o = llama_in(model);
-  file.text("general.architecture", architecture_of(o));
+  file.text("general.architecture", architecture_of(model));
   file.text("general.type", "adapter");
   file.count("general.file_type", file_type_of(DType::f32));
   file.text("adapter.type", "lora");
@@ -187,118 +235,7 @@ void add_gguf_adapters(GgufWriter& file, const TextModelOptions& model, const Lo
     if (!is_b && !name.ends_with(a_ends)) continue;
     const std::string of = name.substr(0, name.size() - a_ends.size()) + ".weight";
     add_tensor(file, gguf_name(of) + (is_b ? ".lora_b" : ".lora_a"), tensor, DType::f32,
-               is_b ? half_head_of(o, of) : 0);
-  }
-}
-
-void add_gguf_tokenizer(GgufWriter& file, const GgufFile& from, int64_t vocabulary) {
-  const int64_t tokens = std::ssize(from.required_texts("tokenizer.ggml.tokens"));
-  check(
-      tokens == vocabulary,
-      "the tokenizer of '{}' has {} tokens, but the model {}: expected the one that it learned by",
-      from.path().string(), tokens, vocabulary);
-  file.copy_keys(from, "tokenizer.");
-}
-
-namespace {
-
-using nlohmann::json;
-
-// A merge, "a b" or ["a", "b"].
-std::string merge_of(const json& merge) {
-  if (merge.is_string()) return merge.get<std::string>();
-  return merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>();
-}
-
-struct GgufTokens {
-  std::vector<std::string> texts;
-  std::vector<int32_t> types;
-
-  void set(int64_t number, const std::string& text, int32_t type) {
-    check(0 <= number && number < std::ssize(texts),
-          "the tokenizer's '{}' is token {}, but the model has {}: expected the tokenizer that it "
-          "learned by",
-          text, number, texts.size());
-    texts[static_cast<size_t>(number)] = text;
-    types[static_cast<size_t>(number)] = type;
-  }
-  std::optional<int64_t> find(const std::string& text) const {
-    const auto found = std::ranges::find(texts, text);
-    if (text.empty() || found == texts.end()) return {};
-    return found - texts.begin();
-  }
-};
-
-GgufTokens gguf_tokens_of(const json& tokenizer, int64_t vocabulary) {
-  GgufTokens tokens{std::vector<std::string>(static_cast<size_t>(vocabulary)),
-                    std::vector<int32_t>(static_cast<size_t>(vocabulary), gguf_unused_token)};
-  for (size_t i = 0; i < tokens.texts.size(); ++i) tokens.texts[i] = fmt::format("[PAD{}]", i);
-  for (const auto& [text, number] : tokenizer.at("model").at("vocab").items())
-    tokens.set(number.get<int64_t>(), text, gguf_normal_token);
-  for (const json& added : tokenizer.value("added_tokens", json::array()))
-    tokens.set(added.at("id").get<int64_t>(), added.at("content").get<std::string>(),
-               added.value("special", false) ? gguf_control_token : gguf_users_token);
-  return tokens;
-}
-
-void add_chat_template(GgufWriter& file, const TokenizerFiles& from, const json& config) {
-  const auto apart = from.files.find("chat_template.jinja");
-  const auto form = config.find("chat_template");
-  if (apart != from.files.end()) return file.text("tokenizer.chat_template", apart->second);
-  if (form == config.end() || form->is_null()) return;
-  if (form->is_string())
-    return file.text("tokenizer.chat_template", form->get_ref<const std::string&>());
-  std::vector<std::string> names;
-  for (const json& named : *form) {
-    const auto name = named.at("name").get<std::string>();
-    const auto text = named.at("template").get<std::string>();
-    if (name == "default") file.text("tokenizer.chat_template", text);
-    else file.text("tokenizer.chat_template." + names.emplace_back(name), text);
-  }
-  if (!names.empty()) file.texts("tokenizer.chat_templates", names);
-}
-
-void add_bpe(GgufWriter& file, const TokenizerFiles& from, int64_t vocabulary) {
-  json tokenizer = json::parse(from.files.at("tokenizer.json"));
-  const FilesBesideTokenizer beside = files_beside_tokenizer(from.files, "tokenizer.json");
-  add_special_tokens(tokenizer, beside, "tokenizer.json");
-  const json &config = beside.config, names = special_token_names(beside);
-  const GgufTokens tokens = gguf_tokens_of(tokenizer, vocabulary);
-  std::vector<std::string> merges;
-  std::ranges::transform(tokenizer.at("model").at("merges"), std::back_inserter(merges), merge_of);
-  file.text("tokenizer.ggml.model", "gpt2");
-  file.text("tokenizer.ggml.pre", gguf_name_of_splitting(tokenizer));
-  file.texts("tokenizer.ggml.tokens", tokens.texts);
-  file.integers("tokenizer.ggml.token_type", tokens.types);
-  file.texts("tokenizer.ggml.merges", merges);
-  const auto add = [&](const char* key, std::optional<int64_t> token) {
-    if (token) file.count(fmt::format("tokenizer.ggml.{}", key), *token);
-  };
-  const auto of = [&](const char* name) { return tokens.find(names.value(name, "")); };
-  add("bos_token_id", of("bos_token"));
-  add("eos_token_id", of("eos_token").value_or(from.tokenizer->end_of_text()));
-  add("unknown_token_id", of("unk_token"));
-  add("padding_token_id", of("pad_token"));
-  for (const char* const name : {"add_bos_token", "add_eos_token"})
-    if (config.contains(name) && config[name].is_boolean())
-      file.flag(fmt::format("tokenizer.ggml.{}", name), config[name].get<bool>());
-  add_chat_template(file, from, config);
-}
-
-}  // namespace
-
-void add_gguf_tokenizer(GgufWriter& file, const TokenizerFiles& from, int64_t vocabulary) {
-  check(from.files.contains("tokenizer.json"),
-        "a GGUF file has the tokenizer within: expected that of a tokenizer.json with a byte-level "
-        "BPE, or of another GGUF file, not {}",
-        from.name());
-  check(from.tokenizer->size() <= vocabulary,
-        "the tokenizer has {} tokens, but the model {}: expected the one that it learned by",
-        from.tokenizer->size(), vocabulary);
-  try {
-    add_bpe(file, from, vocabulary);
-  } catch (const json::exception& error) {
-    fail("the tokenizer.json is not one of a byte-level BPE: {}", error.what());
+               {.half_head = is_b ? stored_order(model, of).half_head : 0});
   }
 }
 

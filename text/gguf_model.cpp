@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <span>
+#include <utility>
 
 #include "kernels/rotary.h"
 #include "text/config_file.h"
@@ -17,11 +19,14 @@ namespace {
 struct NamePair {
   std::string_view here, there;
 };
-constexpr std::array<NamePair, 3> whole_names{{{"model.embed_tokens.weight", "token_embd.weight"},
-                                               {"model.norm.weight", "output_norm.weight"},
-                                               {"lm_head.weight", "output.weight"}}};
-constexpr std::string_view layer_prefix = "model.layers.";
-// In a layer, between its number and "weight" or "bias".
+// Without "weight" or "bias".
+constexpr NamePair whole_names[]{{"model.embed_tokens", "token_embd"},
+                                 {"model.norm", "output_norm"},
+                                 {"lm_head", "output"},
+                                 {"transformer.wte", "token_embd"},
+                                 {"transformer.wpe", "position_embd"},
+                                 {"transformer.ln_f", "output_norm"}};
+// In a layer, after its number.
 constexpr std::array<NamePair, 9> layer_names{{{"self_attn.q_proj", "attn_q"},
                                                {"self_attn.k_proj", "attn_k"},
                                                {"self_attn.v_proj", "attn_v"},
@@ -31,6 +36,16 @@ constexpr std::array<NamePair, 9> layer_names{{{"self_attn.q_proj", "attn_q"},
                                                {"mlp.down_proj", "ffn_down"},
                                                {"input_layernorm", "attn_norm"},
                                                {"post_attention_layernorm", "ffn_norm"}}};
+constexpr NamePair gpt2_layer_names[]{{"ln_1", "attn_norm"},          {"attn.c_attn", "attn_qkv"},
+                                      {"attn.c_proj", "attn_output"}, {"ln_2", "ffn_norm"},
+                                      {"mlp.c_fc", "ffn_up"},         {"mlp.c_proj", "ffn_down"}};
+
+// "there" of what stands here, or nothing.
+std::string_view name_there(std::span<const NamePair> names, std::string_view here) {
+  const auto found = std::ranges::find(names, here, &NamePair::here);
+  return found == names.end() ? std::string_view() : found->there;
+}
+
 constexpr const char* frequencies_name = "rope_freqs.weight";
 
 // As tables of keys take it.
@@ -179,17 +194,21 @@ void check_tensors(const GgufFile& file, int64_t layers, bool has_bias) {
 }  // namespace
 
 std::string gguf_name(std::string_view parameter) {
-  for (const auto& [here, there] : whole_names)
-    if (parameter == here) return std::string(there);
-  if (parameter.starts_with(layer_prefix)) {
-    const std::string_view rest = parameter.substr(layer_prefix.size());
-    const size_t first = rest.find('.'), last = rest.rfind('.');
-    if (first < last)
-      for (const auto& [here, there] : layer_names)
-        if (rest.substr(first + 1, last - first - 1) == here)
-          return fmt::format("blk.{}.{}{}", rest.substr(0, first), there, rest.substr(last));
+  const size_t last = std::min(parameter.rfind('.'), parameter.size());
+  const std::string_view of = parameter.substr(0, last), end = parameter.substr(last);
+  if (const auto there = name_there(whole_names, of); !there.empty())
+    return fmt::format("{}{}", there, end);
+  using Names = std::span<const NamePair>;
+  for (const auto& [prefix, names] :
+       {std::pair<std::string_view, Names>("model.layers.", layer_names),
+        {"transformer.h.", gpt2_layer_names}}) {
+    if (!of.starts_with(prefix)) continue;
+    const std::string_view rest = of.substr(prefix.size());
+    const size_t number = std::min(rest.find('.'), rest.size());
+    const auto there = name_there(names, rest.substr(std::min(number + 1, rest.size())));
+    if (!there.empty()) return fmt::format("blk.{}.{}{}", rest.substr(0, number), there, end);
   }
-  fail("'{}' is no parameter of a Llama", parameter);
+  fail("'{}' is no parameter of a GPT-2 or a Llama", parameter);
 }
 
 PretrainedModel read_gguf_config(const GgufFile& file) {

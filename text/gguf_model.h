@@ -16,7 +16,7 @@ namespace accrue {
 // that accrue's Llama does not have, and for a tensor that the model lacks.
 PretrainedModel read_gguf_config(const GgufFile& file);
 
-// The name of the tensor of a Llama's parameter (text/llama.h). Throws Error if it is none.
+// The name of the tensor of a parameter (text/gpt2.h, text/llama.h). Throws Error if it is none.
 std::string gguf_name(std::string_view parameter);
 
 // The tensor in which a file has a parameter of a Llama.

@@ -189,6 +189,10 @@ SentencePieces sentencepieces_of(const GgufFile& file,
     check(1 <= type && type <= 6, "'{}': a token is of type {}, expected 1 to 6", name, type);
     pieces.kinds.push_back(static_cast<SentencePieces::Kind>(type));
   }
+  // llama.cpp finds them in a text before its spaces are others.
+  for (size_t i = 0; i < std::min(pieces.pieces.size(), pieces.kinds.size()); ++i)
+    if (pieces.kinds[i] == SentencePieces::Kind::user_defined)
+      pieces.pieces[i] = as_piece(pieces.pieces[i]);
   pieces.adds_space = file.flag("tokenizer.ggml.add_space_prefix").value_or(true);
   if (const auto end = ending_token(file, tokens.size())) pieces.end_of_text = *end;
   AddedAround around = added_around(file, tokens.size());

@@ -17,8 +17,8 @@ class Gpt2::Block : public Module {
  public:
   Block(const Gpt2Options& o, uint32_t number)
       : heads_{o.heads, o.heads, o.width / o.heads},
-        ln_1_(o.width),
-        ln_2_(o.width),
+        ln_1_(o.width, gpt2_norm_eps),
+        ln_2_(o.width, gpt2_norm_eps),
         c_attn_(o.width, 3 * o.width, gpt2_deviation, Bias::learned, Transpose::no),
         attn_c_proj_(o.width, o.width, deviation_of_last(o), Bias::learned, Transpose::no),
         c_fc_(o.width, 4 * o.width, gpt2_deviation, Bias::learned, Transpose::no),
@@ -70,7 +70,7 @@ Gpt2::Gpt2(const Gpt2Options& options)
       wpe_{{options.context, options.width}, Init::normal(gpt2_deviation), {}},
       head_{{options.vocabulary, options.width}, Init::normal(gpt2_deviation), {}},
       drop_(options.dropout, 0),
-      ln_f_(options.width) {
+      ln_f_(options.width, gpt2_norm_eps) {
   const Gpt2Options& o = options_;
   check(o.vocabulary > 0 && o.context > 0 && o.layers > 0 && o.heads > 0 && o.width > 0 &&
             o.width % o.heads == 0,

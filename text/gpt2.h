@@ -4,6 +4,8 @@
 
 namespace accrue {
 
+inline constexpr double gpt2_norm_eps = 1e-5;
+
 struct Gpt2Options {
   int64_t vocabulary = 50257;  // V
   int64_t context = 1024;      // positions that have an embedding

@@ -316,6 +316,7 @@ bool describes(const PretrainedModel& imported, TextModelOptions model) {
 Metadata pretrained_files(const TextModelOptions& model, DType dtype, const TextEnds& ends,
                           const Metadata& imported) {
   Metadata files = imported;
+  files.erase(gguf_general_name);
   const auto config = files.find(config_name);
   if (config == files.end() || !describes(model_in(config->second, config_name), model)) {
     files[config_name] = pretrained_config(model, dtype, ends);

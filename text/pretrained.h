@@ -13,6 +13,9 @@ namespace accrue {
 // A language model as Hugging Face's transformers keep it: a directory of config.json and of
 // model.safetensors, or several files that model.safetensors.index.json names.
 
+// The name of what a GGUF file says in keys general.* of who made its model, as an object.
+inline constexpr const char* gguf_general_name = "gguf-general.json";
+
 // What config.json says: the model of text_model() and all in which it differs, so that nothing
 // rests on that model's own sizes.
 struct PretrainedModel {
@@ -20,7 +23,7 @@ struct PretrainedModel {
   TextModelSizes sizes;
   int64_t vocabulary, context;
   // The texts of config.json and, if it is there, of generation_config.json, for who gives the
-  // model back.
+  // model back; and of a GGUF file what add_gguf_general() adds.
   Metadata files{};
   std::vector<std::string> warnings{};  // of keys that are not known (text/config_file.h)
 };
@@ -46,7 +49,7 @@ std::string pretrained_config(const TextModelOptions& model, DType dtype,
                               const TextEnds& ends = {});
 // The files of a model beside its weights: those that it came with (PretrainedModel::files), with
 // the type of the weights; in place of a config.json that is not there, or is of another model,
-// that of pretrained_config().
+// that of pretrained_config(). Keys of a GGUF file are none.
 Metadata pretrained_files(const TextModelOptions& model, DType dtype, const TextEnds& ends,
                           const Metadata& imported);
 

@@ -81,7 +81,7 @@ class SentencePieceBpe : public Tokenizer {
     check_pieces(in_);
     bytes_.fill(no_token);
     for (size_t i = 0; i < in_.pieces.size(); ++i) {
-      texts_.push_back(replaced(in_.pieces[i], space, " "));
+      texts_.push_back(with_plain_spaces(in_.pieces[i]));
       if (in_.kinds[i] == Kind::byte) take_byte(i);
       if (in_.kinds[i] == Kind::unknown) unknown_ = static_cast<int32_t>(i);
     }
@@ -97,6 +97,7 @@ class SentencePieceBpe : public Tokenizer {
     user_defined_ = found_in_texts(Kind::user_defined);
   }
 
+  const SentencePieces& pieces() const { return in_; }
   int64_t size() const override { return std::ssize(in_.pieces); }
 
   std::vector<int32_t> before_text() const override { return in_.before_text; }
@@ -171,7 +172,7 @@ class SentencePieceBpe : public Tokenizer {
   void encode_part(std::string_view part, TextPlace place, Buffers& buffers,
                    std::vector<int32_t>& tokens) const {
     const bool has_space = in_.adds_space && place == TextPlace::begins;
-    const std::string escaped = replaced(part, " ", space);
+    const std::string escaped = as_piece(part);
     user_defined_.split(has_space ? std::string(space) + escaped : escaped, {},
                         [&](std::string_view rest, int32_t token) {
                           if (token != AddedTokens::none) return tokens.push_back(token);
@@ -315,6 +316,14 @@ class SentencePieceBpe : public Tokenizer {
 };
 
 }  // namespace
+
+std::string with_plain_spaces(std::string_view piece) { return replaced(piece, space, " "); }
+std::string as_piece(std::string_view text) { return replaced(text, " ", space); }
+
+const SentencePieces* sentencepieces_in(const Tokenizer& tokenizer) {
+  const auto* const bpe = dynamic_cast<const SentencePieceBpe*>(&tokenizer);
+  return bpe ? &bpe->pieces() : nullptr;
+}
 
 TokenizerPtr make_sentencepiece_bpe(SentencePieces pieces) {
   return std::make_shared<SentencePieceBpe>(std::move(pieces));

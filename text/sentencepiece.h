@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "text/tokenizer.h"
@@ -36,5 +37,11 @@ struct SentencePieces {
 // empty, there twice, or normal and longer than 1024 bytes, scores that are not finite, some bytes
 // without all 256, and if there are neither bytes nor an unknown piece.
 TokenizerPtr make_sentencepiece_bpe(SentencePieces pieces);
+// What a tokenizer of this kind is made of; null for one of another kind.
+const SentencePieces* sentencepieces_in(const Tokenizer& tokenizer);
+
+// U+2581 as a space, and the other way round.
+std::string with_plain_spaces(std::string_view piece);
+std::string as_piece(std::string_view text);
 
 }  // namespace accrue

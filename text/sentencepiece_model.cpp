@@ -172,6 +172,9 @@ SentencePieces read_sentencepiece_model(std::string_view bytes, const FilesBesid
   const auto is_asked = [&](const char* flag, bool otherwise) {
     return beside.config.value(flag, json(otherwise)) == true;
   };
+  if (const auto adds = beside.config.find("add_prefix_space");
+      adds != beside.config.end() && adds->is_boolean())
+    pieces.adds_space = adds->get<bool>();
   pieces.end_of_text = number_of("eos_token", model.eos);
   const int32_t begin = number_of("bos_token", model.bos);
   if (is_asked("add_bos_token", true) && begin >= 0) pieces.before_text = {begin};

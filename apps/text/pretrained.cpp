@@ -7,6 +7,7 @@
 #include "data/new_directory.h"
 #include "text/gguf_base.h"
 #include "text/gguf_export.h"
+#include "text/gguf_tokenizer_export.h"
 #include "text/pretrained.h"
 #include "text/tokenizers.h"
 #include "train/weights.h"
@@ -227,6 +228,20 @@ std::string gguf_with_tokenizer(const std::string& tokenizer) {
   return std::filesystem::exists(within, ignored) ? within.string() : "";
 }
 
+// A GGUF file has it in its own words, also where they cannot be read here.
+void add_tokenizer(GgufWriter& file, const Text& text, const std::string& place,
+                   int64_t vocabulary) {
+  if (const std::string from = gguf_with_tokenizer(place); !from.empty()) {
+    const KnownTokenizer known = tokenizer_in_gguf(from);
+    if (known.is_known()) text.check_tokenizer(known, vocabulary);
+    return add_gguf_tokenizer(file, GgufFile(from), vocabulary);
+  }
+  const TokenizerFiles from = tokenizer_with_files(place);
+  text.check_tokenizer({place, tokenizer_checksum(*from.tokenizer), from.tokenizer->size()},
+                       vocabulary);
+  add_gguf_tokenizer(file, from, vocabulary);
+}
+
 void export_gguf_model(const Options& options, const ExportOptions& asked) {
   const Text& text = check_language_model(options);
   const bool keeps_types = asked.type == GgufTypes::of_base;
@@ -239,20 +254,17 @@ void export_gguf_model(const Options& options, const ExportOptions& asked) {
   const TextModelOptions model =
       check_language_model(plain).network(plain.model_name, network, nullptr);
   GgufWriter file;
-  std::optional<GgufFile> like, tokenizer;
+  std::optional<GgufFile> like;
   GgufStorage storage{.type = dtype_of(asked.type)};
   if (keeps_types) storage.like = &like.emplace(text.base);
   constexpr std::string_view end = ".lora_A.weight";
   for (const auto& entry : read_safetensors_header(options.init).entries)
     if (entry.name.ends_with(end))
       storage.changed.insert(entry.name.substr(0, entry.name.size() - end.size()) + ".weight");
-  const std::string place = text.chosen_tokenizer(asked.tokenizer);
-  const std::string with_tokenizer = gguf_with_tokenizer(place);
   const NamedTensors weights = merged_weights(options);
   add_gguf_model(file, model, weights, storage);
-  if (with_tokenizer.empty())
-    add_gguf_tokenizer(file, tokenizer_with_files(place), network.classes);
-  else add_gguf_tokenizer(file, tokenizer.emplace(with_tokenizer), network.classes);
+  add_gguf_general(file, check_language_model(plain).files);
+  add_tokenizer(file, text, text.chosen_tokenizer(asked.tokenizer), network.classes);
   file.write(asked.out);
   say("{}: {}\n", asked.out, make_text_model(model)->describe());
 }

@@ -210,7 +210,7 @@ TEST_CASE("rows of queries and keys are found where llama.cpp's converter puts t
   REQUIRE_ERROR(find_gguf_parameter(*file, "model.layers.4.mlp.up_proj.weight", {1}),
                 "lacks the tensor 'blk.4.ffn_up.weight'");
   for (const char* const name : {"model.layers.3", "model.layers.3.mlp.weight", "transformer.wte"})
-    REQUIRE_ERROR(find_gguf_parameter(*file, name, {1}), "is no parameter of a Llama");
+    REQUIRE_ERROR(find_gguf_parameter(*file, name, {1}), "is no parameter of a GPT-2 or a Llama");
 }
 
 namespace {

@@ -32,12 +32,12 @@ LlamaOptions small() {
           .is_tied = true};
 }
 
-NamedTensors weights_of(const LlamaOptions& options) {
+NamedTensors weights_of(const TextModelOptions& options) {
   const auto model = make_text_model(options);
   return named_tensors(place(*model, DType::f32, Device::cpu, 1, GradientStorage::on_demand));
 }
 
-std::filesystem::path written(const TemporaryDirectory& directory, const LlamaOptions& options,
+std::filesystem::path written(const TemporaryDirectory& directory, const TextModelOptions& options,
                               const NamedTensors& weights, const GgufStorage& storage) {
   GgufWriter file;
   add_gguf_model(file, options, weights, storage);
@@ -58,6 +58,20 @@ std::vector<double> rounded(const Tensor& x, DType type) {
   const Tensor wide = Tensor::empty(x.shape(), DType::f32, Device::cpu, Category::parameters);
   cpu::widen_slab(wide.view(), narrow.view(), 0, 0);
   return to_doubles(wide);
+}
+
+// Adds keys to a GGUF file.
+void say_of_who_made(const std::string& path) {
+  const GgufFile before(path);
+  GgufWriter file;
+  file.copy_keys(before, "");
+  add_gguf_general(
+      file, {{gguf_general_name, R"({"general.name": "A model", "general.tags": ["x", "y"]})"}});
+  for (const GgufTensor& tensor : before.tensors())
+    file.tensor(tensor.name, tensor.shape, tensor.type, [&tensor](std::span<std::byte> to) {
+      std::ranges::copy(tensor.elements, to.begin());
+    });
+  file.write(path);
 }
 
 }  // namespace
@@ -84,6 +98,31 @@ TEST_CASE("a Llama comes back from a GGUF file as it went, but for the rounding"
       }
     }
   }
+}
+
+TEST_CASE("a GPT-2 has rows in a GGUF file where it has columns, and positions in F32", "[text]") {
+  const TemporaryDirectory directory;
+  const Gpt2Options o{.vocabulary = 12, .context = 8, .width = 32, .layers = 1, .heads = 2};
+  const NamedTensors weights = weights_of(o);
+  const auto of = [&](const std::string& name) {
+    return to_doubles(std::ranges::find(weights, name, &NamedTensors::value_type::first)->second);
+  };
+  const GgufFile file(written(directory, o, weights, {.type = DType::q8_0}));
+  REQUIRE(file.text("general.architecture") == "gpt2");
+  REQUIRE(file.integer("gpt2.feed_forward_length") == 128);
+  REQUIRE(file.number("gpt2.attention.layer_norm_epsilon") == 1e-5f);
+  REQUIRE(file.find_tensor("output.weight") == nullptr);  // the embedding
+  REQUIRE(file.tensor("position_embd.weight").type == DType::f32);
+  REQUIRE(file.tensor("blk.0.attn_qkv.bias").shape == Shape{96});
+  REQUIRE(file.tensor("blk.0.ffn_down.weight").type == DType::q8_0);
+  const GgufFile wide(written(directory, o, weights, {.type = DType::f32}));
+  const GgufTensor& there = wide.tensor("blk.0.attn_qkv.weight");
+  REQUIRE(there.shape == Shape{96, 32});
+  std::vector<float> elements(static_cast<size_t>(there.shape.numel()));
+  std::memcpy(elements.data(), there.elements.data(), there.elements.size());
+  const std::vector<double> here = of("transformer.h.0.attn.c_attn.weight");
+  for (size_t out = 0; out < 96; ++out)
+    for (size_t in = 0; in < 32; ++in) REQUIRE(elements[out * 32 + in] == here[in * 96 + out]);
 }
 
 // By PyPI's gguf (scripts/golden_quantized_blocks.py).
@@ -116,7 +155,6 @@ TEST_CASE("what a GGUF file has no form for is refused", "[text]") {
   REQUIRE_ERROR(file.count("b", -1), "is -1: expected 0 to");
   REQUIRE_ERROR(file.number("c", 1e300), "expected a float32");
   REQUIRE_ERROR(file.tensor("t", {2, 31}, DType::q8_0, {}), "does not have whole blocks of Q8_0");
-  REQUIRE_ERROR(add_gguf_model(file, Gpt2Options{}, {}, {}), "a GPT-2 is not written");
   const TemporaryDirectory directory;
   NamedTensors weights = weights_of(small());
   weights.front().second = Tensor::full({12, 32}, 1e6, DType::f32, Device::cpu);
@@ -147,7 +185,7 @@ TEST_CASE("what was trained goes out as GGUF, and adapters over a GGUF file find
   };
   const std::string out = fmt::format("text export --tokenizer {} --weights ", corpus);
 
-  // The whole model, and its tokenizer.
+  // The whole model, and its tokenizer. What a file says of who made it comes back out.
   succeed(out + whole + " --gguf-type F32 --out " + model);
   succeed(fmt::format("text import --from {} --out {}", model, merged));
   for (const auto& [name, tensor] : read_safetensors(whole))
@@ -159,6 +197,7 @@ TEST_CASE("what was trained goes out as GGUF, and adapters over a GGUF file find
 
   // Adapters beside blocks are added to the numbers that these stand for.
   succeed(out + whole + " --gguf-type Q8_0 --out " + model);
+  say_of_who_made(model);
   for (const std::string& base : {"--base " + model, "--base-bits 4 --base " + whole}) {
     INFO(base);
     succeed("train --lora 2 " + base + steps + "--save " + tuned);
@@ -183,6 +222,9 @@ TEST_CASE("what was trained goes out as GGUF, and adapters over a GGUF file find
     succeed("text export --gguf-type base --weights " + tuned + " --out " + written);
     const GgufFile before(model), after(written);
     REQUIRE(after.bytes_of_keys("tokenizer.") == before.bytes_of_keys("tokenizer."));
+    REQUIRE(after.text("general.name") == "A model");
+    REQUIRE(after.texts("general.tags").value() == std::vector<std::string_view>{"x", "y"});
+    REQUIRE(after.integer("general.quantization_version") == 2);
     for (const GgufTensor& tensor : before.tensors()) {
       INFO(tensor.name);
       const bool is_changed = tensor.name.find("attn_q") != tensor.name.npos ||
@@ -203,7 +245,7 @@ TEST_CASE("what was trained goes out as GGUF, and adapters over a GGUF file find
                ContainsSubstring(R"("base_model_name_or_path": "somebody/model")"));
   refuse(adapter + "2 --base x --gguf-type F16", "--out FILE.gguf");
   refuse("text export --tokenizer bytes --weights " + whole + " --out " + (folder / "x.gguf"),
-         "a GGUF file has the tokenizer within");
+         "the tokens are those of the tokenizer 'bytes'");
   refuse(out + whole + " --gguf-type base --out " + (folder / "x.gguf"),
          "no GGUF file as its base");
 }
