@@ -178,6 +178,8 @@ elif "$python" -c 'import torch, safetensors, pytest' 2>/dev/null; then
     tensorboard; do
     "$python" -c "import $module" 2>/dev/null || skip "judge $module: no such module for $python"
   done
+  [[ -x $(PATH=${ACCRUE_TEST_LLAMA_CPP:-$PATH} type -P llama-completion) ]] ||
+    skip "judge llama.cpp: no llama-completion; set ACCRUE_TEST_LLAMA_CPP"
   limit=3600 step "judges: PyTorch and others beside Python's module" judge
 else
   skip "judges: no Python modules torch, safetensors and pytest for $python; set ACCRUE_TEST_PYTHON"
