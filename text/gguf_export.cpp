@@ -174,7 +174,37 @@ DType type_for(const std::string& name, const Shape& stored, DType type) {
   return stored[-1] % block_elements(type) == 0 ? type : DType::f16;
 }
 
+// The numbers that a matrix stands for once it is in a file.
+Tensor rounded_to(const Tensor& x, DType type) {
+  const Tensor stored = Tensor::empty(x.shape(), type, Device::cpu, Category::parameters);
+  const Tensor result = Tensor::empty(x.shape(), DType::f32, Device::cpu, Category::parameters);
+  encode(stored.host_bytes(), x.span<float>(), type);
+  cpu::widen_slab(result.view(), stored.view(), 0, 0);
+  return result;
+}
+
 }  // namespace
+
+double share_of_changes_kept(const Base& base, const NamedTensors& weights,
+                             const GgufStorage& storage) {
+  double kept = 0, all = 0;
+  for (const auto& [name, tensor] : weights) {
+    if (!storage.changed.contains(name)) continue;
+    const std::string there = gguf_name(name);
+    const DType type = storage.like ? storage.like->tensor(there).type
+                                    : type_for(there, tensor.shape(), storage.type);
+    if (!is_encoded(type)) continue;  // it will be refused
+    const Tensor wide = as_f32(tensor), rounded = rounded_to(wide, type);
+    const Tensor old = base.widened(name, tensor.shape());
+    const auto before = old.span<float>(), after = wide.span<float>(), to = rounded.span<float>();
+    for (size_t i = 0; i < before.size(); ++i) {
+      const double change = double(after[i]) - double(before[i]);
+      kept += (double(to[i]) - double(before[i])) * change;
+      all += change * change;
+    }
+  }
+  return all > 0 ? kept / all : 1;
+}
 
 void add_gguf_model(GgufWriter& file, const TextModelOptions& model, const NamedTensors& weights,
                     const GgufStorage& storage) {

@@ -6,6 +6,7 @@
 
 #include "data/gguf_writer.h"
 #include "data/safetensors.h"
+#include "text/base.h"
 #include "text/models.h"
 
 namespace accrue {
@@ -26,6 +27,12 @@ struct GgufStorage {
 // Adds what the file says of a model, and its tensors. The weights must live until it is written.
 void add_gguf_model(GgufWriter& file, const TextModelOptions& model, const NamedTensors& weights,
                     const GgufStorage& storage);
+
+// How much of what adapters have added to a base's weights, along its own direction, is left once
+// these are rounded to the types of the file: 1 is all of it. Where weights lie on the steps of
+// blocks, as those of a base in such blocks, rounding takes them back there.
+double share_of_changes_kept(const Base& base, const NamedTensors& weights,
+                             const GgufStorage& storage);
 
 // Adds what the GGUF file that a model came in says of who made it (PretrainedModel::files): name,
 // license, size_label and others; nothing if it did not come in one.

@@ -1,5 +1,7 @@
 #include "apps/text/pretrained.h"
 
+#include <algorithm>
+
 #include "apps/cli/load_data.h"
 #include "apps/cli/load_network.h"
 #include "apps/cli/messages.h"
@@ -228,6 +230,17 @@ std::string gguf_with_tokenizer(const std::string& tokenizer) {
   return std::filesystem::exists(within, ignored) ? within.string() : "";
 }
 
+void warn_of_rounding(double kept) {
+  constexpr double enough = 0.8, percent = 100;
+  if (kept >= enough) return;
+  say_error(
+      "warning: rounded to these types the weights keep {:.0f} % of what the adapters add to them, "
+      "so that what was trained may be lost: expected --gguf-type Q8_0 or F16, or --adapter, a "
+      "file "
+      "of the adapters alone\n",
+      percent * std::max(kept, 0.0));
+}
+
 // A GGUF file has it in its own words, also where they cannot be read here.
 void add_tokenizer(GgufWriter& file, const Text& text, const std::string& place,
                    int64_t vocabulary) {
@@ -262,6 +275,8 @@ void export_gguf_model(const Options& options, const ExportOptions& asked) {
     if (entry.name.ends_with(end))
       storage.changed.insert(entry.name.substr(0, entry.name.size() - end.size()) + ".weight");
   const NamedTensors weights = merged_weights(options);
+  if (!text.base.empty())
+    warn_of_rounding(share_of_changes_kept(*text.open_base(), weights, storage));
   add_gguf_model(file, model, weights, storage);
   add_gguf_general(file, check_language_model(plain).files);
   add_tokenizer(file, text, text.chosen_tokenizer(asked.tokenizer), network.classes);

@@ -3,6 +3,7 @@
 #include "text/gguf_export.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "data/safetensors.h"
@@ -98,6 +99,21 @@ TEST_CASE("a Llama comes back from a GGUF file as it went, but for the rounding"
       }
     }
   }
+}
+
+TEST_CASE("what rounding takes from adapters is known", "[text]") {
+  const TemporaryDirectory directory;
+  const std::string name = "model.layers.0.mlp.up_proj.weight";
+  const GgufBase base(written(directory, small(), weights_of(small()), {.type = DType::q4_0}));
+  const Tensor after = base.widened(name, {9, 32});
+  for (float& x : after.span<float>()) x += 1e-4f;
+  const auto kept = [&](DType type) {
+    return share_of_changes_kept(base, {{name, after}}, {.type = type, .changed = {name}});
+  };
+  REQUIRE(kept(DType::f32) == 1);
+  REQUIRE(std::abs(kept(DType::f16) - 1) < 0.1);
+  REQUIRE(kept(DType::q4_0) < 0.5);  // on the steps of its blocks
+  REQUIRE(share_of_changes_kept(base, {{name, after}}, {.type = DType::q4_0}) == 1);
 }
 
 TEST_CASE("a GPT-2 has rows in a GGUF file where it has columns, and positions in F32", "[text]") {
