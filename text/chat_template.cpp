@@ -40,6 +40,15 @@ void check_ran(const Filtered& run, const std::string& name) {
         name, run.status, run.errors);
 }
 
+// A line that the process has printed.
+json said_by_python(std::string_view line, const std::string& where, const std::string& name) {
+  const json said = parse_strict_json(std::string(line), most_levels,
+                                      "what python3 said of " + where, most_elements);
+  check(!said.contains("error"), "{}: the chat template of '{}': {}", where, name,
+        said.value("error", ""));
+  return said;
+}
+
 }  // namespace
 
 std::optional<ChatTemplate> ChatTemplate::in(const std::map<std::string, std::string>& files,
@@ -78,35 +87,39 @@ void ChatTemplate::take_additional(const std::filesystem::path& folder,
   files["tokenizer_config.json"] = config.dump(2);
 }
 
+std::string ChatTemplate::rendered(size_t lines, const ControlWords& control,
+                                   const std::function<std::string(size_t)>& line) const {
+  constexpr size_t most_bytes = size_t{1} << 30, before = 2;
+  const std::string of_control = json{{"spellings", control.spellings},
+                                      {"are_letters", control.become == ControlInTexts::letters}}
+                                     .dump(-1, ' ', true) +
+                                 "\n";
+  size_t next = 0;
+  const auto input = [&]() -> std::string {
+    if (next >= lines + before) return "";
+    if (next >= before) return line(next++ - before);
+    return next++ == 0 ? head_ : of_control;
+  };
+  Filtered run =
+      run_filter({"python3", "-c", std::string(embedded::chat_template_py)}, input, most_bytes);
+  check_ran(run, name_);
+  return std::move(run.output);
+}
+
 std::vector<ChatTemplate::Written> ChatTemplate::write(const std::vector<Task>& tasks,
                                                        const ControlWords& control) const {
   if (tasks.empty()) return {};
-  constexpr size_t most_bytes = size_t{1} << 30;
-  size_t next = 0;
-  const auto line = [&]() -> std::string {
-    if (next >= tasks.size() + 2) return "";
-    if (next++ == 0) return head_;
-    if (next == 2)
-      return json{{"spellings", control.spellings},
-                  {"are_letters", control.become == ControlInTexts::letters}}
-                 .dump(-1, ' ', true) +
-             "\n";
-    const TextDocument::Chat& chat = tasks[next - 3].chat;
+  const std::string output = rendered(tasks.size(), control, [&](size_t i) {
+    const TextDocument::Chat& chat = tasks[i].chat;
     return fmt::format("{{\"record\": {}, \"learned\": {}, \"answer\": {}}}\n", chat.record,
                        json(chat.learned).dump(), chat.answer ? json(*chat.answer).dump() : "null");
-  };
-  const Filtered run =
-      run_filter({"python3", "-c", std::string(embedded::chat_template_py)}, line, most_bytes);
-  check_ran(run, name_);
+  });
   std::vector<Written> all;
-  std::string_view rest = run.output;
+  std::string_view rest = output;
   for (const Task& task : tasks) {
     const std::string_view answer = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(answer.size() + 1, rest.size()));
-    const json said = parse_strict_json(std::string(answer), most_levels,
-                                        "what python3 said of " + task.where, most_elements);
-    check(!said.contains("error"), "{}: the chat template of '{}': {}", task.where, name_,
-          said.value("error", ""));
+    const json said = said_by_python(answer, task.where, name_);
     Written written;
     const json& parts = said.at("parts");
     for (size_t i = 0; i + 2 < parts.size(); i += 3) {
@@ -126,6 +139,14 @@ std::vector<ChatTemplate::Written> ChatTemplate::write(const std::vector<Task>& 
 std::string ChatTemplate::checksum() const {
   return fmt::format("{:08x}",
                      crc32_z(0, reinterpret_cast<const Bytef*>(head_.data()), head_.size()));
+}
+
+ChatPrompt ChatTemplate::prompt(const std::string& record, const std::string& where) const {
+  const std::string answer = rendered(1, {}, [&](size_t) {
+    return fmt::format("{{\"record\": {}, \"goes_on\": true}}\n", record);
+  });
+  const json said = said_by_python(answer, where, name_);
+  return {said.at("text"), said.at("end"), said.at("unheeded")};
 }
 
 }  // namespace accrue

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -49,10 +50,16 @@ class ChatTemplate {
 
   // Tells it from other templates.
   std::string checksum() const;
+  // What it writes of a record with messages, given as JSON, and the beginning of an answer. Throws
+  // Error in the same cases.
+  ChatPrompt prompt(const std::string& record, const std::string& where) const;
 
  private:
   ChatTemplate(std::string head, std::string name)
       : head_(std::move(head)), name_(std::move(name)) {}
+  // What the process prints of so many lines of JSON, a line each.
+  std::string rendered(size_t lines, const ControlWords& control,
+                       const std::function<std::string(size_t)>& line) const;
 
   std::string head_, name_;  // the first line that the process reads
 };

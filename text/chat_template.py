@@ -2,11 +2,12 @@
 
 Reads lines of JSON: first {"template", "special_tokens"}, then {"spellings", "are_letters"} of
 control tokens, then {"record", "learned", "answer"} for each chat, of which `learned` are the
-numbers of the messages to be learned, or `answer`, if it is not null, that from which on all is.
-Prints a line for each chat:
+numbers of the messages to be learned, or `answer`, if it is not null, that from which on all is;
+or {"record", "goes_on"} for one that the model is to go on with. Prints a line for each chat:
 {"parts": [text, is_learned, [byte, ...], ...], "unheeded": [name, ...], "control": {spelling: times},
-"endless": count} or {"error": reason}, where the count is that of answers that are learned without
-what ends them. The bytes are where a control token is spelled by a message, if these are letters.
+"endless": count}, {"text": text, "end": what follows an answer, "unheeded": ...} or {"error": reason}.
+The count is that of answers that are learned without what ends them. The bytes are where a control
+token is spelled by a message, if these are letters.
 """
 import sys
 
@@ -286,13 +287,26 @@ class Writer:
         return {"parts": flat, "unheeded": self.unheeded(record, text), "control": times,
                 "endless": self.endless(record, learned, text, spans)}
 
+    def begin_answer(self, record):
+        """The chat with the beginning of an answer, and what the template writes after one."""
+        mark = "accrue's answer"
+        text = self.render(record, record["messages"], prompt=True)[0]
+        try:
+            whole = self.render(record, [*record["messages"],
+                                         {"role": "assistant", "content": mark}])[0]
+        except Exception:  # such as one that wants messages in another order
+            whole = ""
+        return {"text": text, "end": whole.partition(mark)[2],
+                "unheeded": self.unheeded(record, self.render(record, record["messages"])[0])}
+
 
 def main():
     lines = (json.loads(line) for line in sys.stdin.buffer)
     writer = Writer(next(lines), next(lines))
     for line in lines:
         try:
-            answer = writer.write(line["record"], line["learned"], line["answer"])
+            answer = (writer.begin_answer(line["record"]) if "goes_on" in line
+                      else writer.write(line["record"], line["learned"], line["answer"]))
         except Exception as error:  # of a template anything may come
             answer = {"error": str(error) or type(error).__name__}
         sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")

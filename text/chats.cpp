@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "text/chat_template.h"
 #include "text/json_values.h"
 
 namespace accrue {
@@ -195,6 +196,26 @@ TextDocument document_of_answer(const json& record, const json& prompt, const js
   return document;
 }
 
+ChatPrompt prompt_of_chat(const json& record, const ChatWriting& chats, const std::string& where) {
+  check(chats.impossible.empty(), "{}: {}", where, chats.impossible);
+  std::map<std::string, int64_t> unused;
+  const std::string line = record.dump(-1, ' ', false, json::error_handler_t::replace);
+  const TextDocument document = document_of_chat(record, line, chats.form, where, unused);
+  const json written = document.chat ? json::parse(document.chat->record) : record;
+  const json& messages = written.at(written.contains("messages") ? "messages" : "conversations");
+  const json& last = messages.back();
+  check(
+      last.value("role", last.value("from", "")) != "assistant" && last.value("from", "") != "gpt",
+      "{}: the last message is the assistant's: expected one that is to be answered", where);
+  if (document.chat) return chats.own->prompt(document.chat->record, where);
+  const Frame frame = frame_of(chats.form, "assistant");
+  ChatPrompt prompt{.text = {}, .end = frame.end};
+  for (const TextDocument::Part& part : document.parts) prompt.text += part.text;
+  prompt.text += frame.before;
+  for (const auto& [name, times] : unused) prompt.unheeded.push_back(name);
+  return prompt;
+}
+
 const std::vector<std::string>& marks_of(ChatForm form) {
   static const std::map<ChatForm, std::vector<std::string>> marks{
       {ChatForm::own, {}},
@@ -202,6 +223,17 @@ const std::vector<std::string>& marks_of(ChatForm form) {
       {ChatForm::llama3,
        {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}}};
   return marks.at(form);
+}
+
+std::string missing_mark(ChatForm form, const TokenizerFiles& tokenizer) {
+  if (tokenizer.files.empty()) return "";
+  for (const std::string& mark : marks_of(form))
+    if (tokenizer.tokenizer->encode(mark).size() != 1)
+      return fmt::format(
+          "this form of chats marks messages by {}, which is no token of the tokenizer: expected "
+          "its own template or another form",
+          mark);
+  return "";
 }
 
 }  // namespace accrue

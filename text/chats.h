@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "text/text_files.h"
+#include "text/tokenizers.h"
 
 namespace accrue {
 
@@ -24,7 +25,14 @@ TextDocument document_of_answer(const nlohmann::json& record, const nlohmann::js
                                 const nlohmann::json& answer, ChatForm form,
                                 const std::string& where, std::map<std::string, int64_t>& unused);
 
+// A record as document_of_chat() takes it, as far as the assistant is to go on. Throws Error also
+// if its last message is an answer already.
+ChatPrompt prompt_of_chat(const nlohmann::json& record, const ChatWriting& chats,
+                          const std::string& where);
+
 // The tokens that frame a message in this form; none of ChatForm::own.
 const std::vector<std::string>& marks_of(ChatForm form);
+// Why chats cannot be written in this form: a mark that is no token. Bytes have none but bytes.
+std::string missing_mark(ChatForm form, const TokenizerFiles& tokenizer);
 
 }  // namespace accrue

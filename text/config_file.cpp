@@ -23,6 +23,16 @@ bool asks_for_something(const json& value) {
   return !(is_empty(value) || value == false || value == 0);
 }
 
+// What a key of few values may be, in words, where it is something else; nothing if it is that.
+std::optional<std::string> expected_in_place_of(const json& value, const KnownKey& key) {
+  std::string expected;
+  for (const json& allowed : json::parse(key.values)) {
+    if (value == allowed) return {};
+    if (!is_empty(allowed)) expected += (expected.empty() ? "" : " or ") + said(allowed);
+  }
+  return expected.empty() ? "nothing" : expected;
+}
+
 }  // namespace
 
 const KnownKey* KnownKeys::find(std::string_view name) const {
@@ -39,13 +49,10 @@ std::string KnownKeys::judge(const std::string& where, std::string_view name,
                              const json& value) const {
   if (const KnownKey* const key = find(name)) {
     if (key->heed != Heed::fixed) return {};
-    std::string expected;
-    for (const json& allowed : json::parse(key->values)) {
-      if (value == allowed) return {};
-      if (!is_empty(allowed)) expected += (expected.empty() ? "" : " or ") + said(allowed);
-    }
-    fail("{}{} is {}, expected {}: nothing else can be computed here", where, name, said(value),
-         expected.empty() ? "nothing" : expected);
+    const auto expected = expected_in_place_of(value, *key);
+    check(!expected, "{}{} is {}, expected {}: nothing else can be computed here", where, name,
+          said(value), expected.value_or(""));
+    return {};
   }
   if (!asks_for_something(value) && unknown != UnknownKeys::refused) return {};
   check(unknown == UnknownKeys::warned_of,
@@ -108,6 +115,15 @@ std::string ConfigFile::word(const char* name, std::string otherwise) const {
   if (value.is_null()) return otherwise;
   check(value.is_string(), "{}: expected a text as {}", where_, name);
   return value;
+}
+
+std::vector<std::string> ConfigFile::asks_for() const {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : json_->items())
+    if (const KnownKey* const key = known_.find(name);
+        key && key->heed == Heed::writing && expected_in_place_of(value, *key))
+      all.push_back(fmt::format("{} {}", name, said(value)));
+  return all;
 }
 
 }  // namespace accrue

@@ -14,15 +14,16 @@ namespace accrue {
 
 // What is done here with a key of another library's configuration.
 enum class Heed {
-  read,     // it says what is computed, and is read
+  read,     // it says what is computed or written, and is read
   nothing,  // whatever it says, the same is computed here
-  fixed     // another value than these would change what is computed, and is refused
+  fixed,    // another value than these would change what is computed, and is refused
+  writing   // another value than these would change what is written, and is said there
 };
 
 struct KnownKey {
   std::string_view name;  // or the beginning of several, with a dot at its end
   Heed heed;
-  std::string_view values{};  // of one that is fixed, in JSON: "[false, null]"
+  std::string_view values{};  // of one that is fixed, or of writing, in JSON: "[false, null]"
 };
 
 // What becomes of a key that is not in the table: all are refused; or those that are not null,
@@ -64,6 +65,8 @@ class ConfigFile {
   // Null is false, as in Python.
   bool flag(const char* name, bool otherwise) const;
   std::string word(const char* name, std::string otherwise) const;
+  // The keys that the table calls writing, with a value that asks for something: "min_p 0.1".
+  std::vector<std::string> asks_for() const;
 
  private:
   const std::string where_;

@@ -34,18 +34,6 @@ TokenizerFiles tokenizer_for(const PrepareTextOptions& options, const TextFiles&
   return trained_tokenizer(words, *options.train_tokenizer);
 }
 
-// Why chats cannot be written in this form: a mark that is no token. Bytes have none but bytes.
-std::string missing_mark(ChatForm form, const TokenizerFiles& tokenizer) {
-  if (tokenizer.files.empty()) return "";
-  for (const std::string& mark : marks_of(form))
-    if (tokenizer.tokenizer->encode(mark).size() != 1)
-      return fmt::format(
-          "this form of chats marks messages by {}, which is no token of the tokenizer: expected "
-          "its own template or another form",
-          mark);
-  return "";
-}
-
 // How many tokens of these a text's first part has: those that it has by itself, as far as they
 // agree with the text's.
 size_t tokens_of_beginning(const Tokenizer& tokenizer, std::string_view beginning, Letters letters,

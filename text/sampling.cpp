@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <vector>
+#include <set>
 
 #include "core/random.h"
 #include "kernels/linear.h"
@@ -12,10 +12,10 @@ namespace accrue {
 
 void check_sampling(const Sampling& s) {
   check(s.temperature >= 0 && std::isfinite(s.temperature) && s.top_k >= 0 && 0 < s.top_p &&
-            s.top_p <= 1,
-        "a temperature of {}, top k of {} and top p of {}: expected at least 0, at least 0, and "
-        "above 0 up to 1",
-        s.temperature, s.top_k, s.top_p);
+            s.top_p <= 1 && 0 < s.repetition_penalty && std::isfinite(s.repetition_penalty),
+        "a temperature of {}, top k of {}, top p of {} and repetition penalty of {}: expected at "
+        "least 0, at least 0, above 0 up to 1, and above 0",
+        s.temperature, s.top_k, s.top_p, s.repetition_penalty);
 }
 
 int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint64_t step) {
@@ -42,33 +42,60 @@ int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint
   return order[n - 1];
 }
 
-void continue_text(const LanguageModel& model, std::span<const int32_t> prompt, int64_t tokens,
-                   const Sampling& sampling, Device device,
-                   const std::function<bool(int32_t token)>& take) {
+std::vector<float> TextWriter::read(std::span<const int32_t> tokens, const Sampling& sampling) {
+  const auto t = std::ssize(tokens);
+  Pass pass = Pass::eval();
+  pass.begin = std::ssize(read_);
+  std::vector<int32_t> positions(tokens.size());
+  std::iota(positions.begin(), positions.end(), static_cast<int32_t>(pass.begin));
+  read_.insert(read_.end(), tokens.begin(), tokens.end());
+  const std::vector<int32_t> last_tokens(tokens.begin(), tokens.end());
+  const Tensor x = model_.states(
+      {Tensor::from(last_tokens, {1, t}, device_), Tensor::from(positions, {1, t}, device_)}, pass,
+      cache_);
+  const Tensor last = x.reshape({t, x.size(2)}).slice(t - 1, t);
+  const Tensor all = as_f32(linear(last, model_.head(), {}).to(Device::cpu));
+  const auto known = sampling.vocabulary > 0 ? sampling.vocabulary : all.numel();
+  const auto some = all.span<float>().first(size_t(std::min(known, all.numel())));
+  std::vector<float> logits(some.begin(), some.end());
+  if (sampling.repetition_penalty == 1) return logits;
+  const auto penalty = static_cast<float>(sampling.repetition_penalty);
+  for (const int32_t token : std::set<int32_t>(read_.begin(), read_.end()))
+    if (size_t(token) < logits.size())
+      logits[size_t(token)] *= logits[size_t(token)] < 0 ? penalty : 1 / penalty;
+  return logits;
+}
+
+bool TextWriter::go_on(std::span<const int32_t> prompt, int64_t tokens, const Sampling& sampling,
+                       const std::function<bool(int32_t token)>& take) {
   check_sampling(sampling);
   const int64_t length = std::ssize(prompt) + tokens;
   check(!prompt.empty(), "there is nothing to continue: expected a prompt of at least one token");
-  check(model.context() == 0 || length <= model.context(),
+  check(model_.context() == 0 || length <= model_.context(),
         "a prompt of {} tokens and {} more: the model has {} positions; expected fewer",
-        prompt.size(), tokens, model.context());
+        prompt.size(), tokens, model_.context());
   const NoGrad no_grad;
-  const auto cache = std::make_shared<KeyValueCache>(length);
-  Pass pass = Pass::eval();
-  std::vector<int32_t> next(prompt.begin(), prompt.end());
-  for (int64_t i = 0; i < tokens; ++i) {
-    const auto t = std::ssize(next);
-    std::vector<int32_t> positions(next.size());
-    std::iota(positions.begin(), positions.end(), static_cast<int32_t>(pass.begin));
-    const Tensor x = model.states(
-        {Tensor::from(next, {1, t}, device), Tensor::from(positions, {1, t}, device)}, pass, cache);
-    pass.begin += t;
-    const Tensor last = x.reshape({t, x.size(2)}).slice(t - 1, t);
-    const Tensor logits = as_f32(linear(last, model.head(), {}).to(Device::cpu));
-    const auto all = logits.span<float>();
-    const auto known = sampling.vocabulary > 0 ? size_t(sampling.vocabulary) : all.size();
-    next = {draw_token(all.first(std::min(known, all.size())), sampling, uint64_t(i))};
-    if (!take(next.front())) return;
+  if (length > room_) {  // twice as much, so that no token of many prompts is read many times
+    read_.clear();
+    room_ = std::max(length, 2 * room_);
+    cache_ = std::make_shared<KeyValueCache>(room_);
   }
+  // The last token's logits are asked for.
+  const auto before = prompt.first(prompt.size() - 1);
+  kept_ = std::ranges::mismatch(read_, before).in2 - before.begin();
+  read_.resize(size_t(kept_));
+  std::vector<int32_t> next(prompt.begin() + kept_, prompt.end());
+  for (int64_t i = 0; i < tokens; ++i) {
+    next = {draw_token(read(next, sampling), sampling, drawn_++)};
+    if (!take(next.front())) return true;
+  }
+  return false;
+}
+
+void continue_text(const LanguageModel& model, std::span<const int32_t> prompt, int64_t tokens,
+                   const Sampling& sampling, Device device,
+                   const std::function<bool(int32_t token)>& take) {
+  TextWriter(model, device).go_on(prompt, tokens, sampling, take);
 }
 
 }  // namespace accrue

@@ -433,7 +433,7 @@ bool holds_texts(const fs::path& path) {
   for (fs::directory_iterator entry(path, error), end; !error && entry != end;
        entry.increment(error)) {
     if (entry->path().filename().string().starts_with('.')) continue;
-    if (!is_text(entry->path())) return false;
+    if (!is_text_by_name(entry->path()) || !fs::is_regular_file(entry->path())) return false;
     has_some = true;
   }
   return has_some;

@@ -102,7 +102,8 @@ std::string table_because(const std::filesystem::path& file);
 // follow.
 bool holds_json_lines(const std::filesystem::path& path);
 
-// True for a file of text by its name but JSON lines, and for a folder that has these alone.
+// True for a file of text by its name but JSON lines, and for a folder that has these, and lines of
+// JSON that say so by their names (.jsonl, .ndjson), alone.
 bool holds_texts(const std::filesystem::path& path);
 
 class ChatTemplate;
@@ -112,6 +113,13 @@ class ChatTemplate;
 struct ControlWords {
   std::vector<std::string> spellings{};
   ControlInTexts become = ControlInTexts::tokens;
+};
+
+// A chat up to where the assistant is to go on.
+struct ChatPrompt {
+  std::string text;
+  std::string end{};                    // what follows an answer; empty if that is not known
+  std::vector<std::string> unheeded{};  // names of what changes nothing of the text
 };
 
 // How the chats among documents are written.

@@ -41,10 +41,9 @@ void add_text_commands(CommandLine& line) {
   line.known.append(of_write);
   line.add(text,
            {.name = "write",
-            .description = "A text that goes on from a prompt",
+            .description = "A text that goes on from a prompt, or answers in a chat",
             .settings = of_write,
             .work = [asked] { write_text(asked->options, asked->write); },
-            .needed = {"--weights"},
             .advice = advice_for_evaluation},
            options);
   line.add(text,

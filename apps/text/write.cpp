@@ -1,9 +1,8 @@
 #include "apps/text/write.h"
 
-#include "apps/cli/load_network.h"
 #include "apps/cli/messages.h"
-#include "apps/text/language_model.h"
-#include "text/tokenizers.h"
+#include "apps/text/chat.h"
+#include "apps/text/writing_model.h"
 
 namespace accrue::app {
 
@@ -12,10 +11,29 @@ Settings settings_of(WriteOptions& asked, Options& options) {
   const Settings all = settings_of(options);
   Settings s;
   s.group("Options")
-      .add(options.init, {"weights", no_result, "A language model's, as train saves them",
+      .add(options.init, {"weights", no_result,
+                          "A language model's, as train saves them; adapters know their base",
                           reads("FILE.safetensors")})
       .add(asked.prompt,
            {"prompt", no_result, "The beginning of the text", "TEXT", "the end of another text"})
+      .add_flag(asked.chat, true,
+                {.name = "chat",
+                 .decides = no_result,
+                 .help = "Answer messages, a line of standard input each, as the model's own "
+                         "template of chats writes them",
+                 .excludes = "prompt"})
+      .add(asked.system, {.name = "system",
+                          .decides = no_result,
+                          .help = "The system message of that chat",
+                          .takes = "TEXT",
+                          .unset = "the template's",
+                          .needs = "chat"})
+      .add(asked.messages, {.name = "messages",
+                            .decides = no_result,
+                            .help = "Answer these: JSON with messages, or lines of it, which come "
+                                    "back with an answer each",
+                            .takes = reads("FILE"),
+                            .excludes = "chat"})
       .add(asked.tokenizer,
            {"tokenizer", no_result,
             "What the model learned by: bytes, a tokenizer.json or a directory with a tokenizer",
@@ -38,49 +56,48 @@ Settings settings_of(WriteOptions& asked, Options& options) {
             .decides = no_result,
             .help = "Draw from the fewest likeliest tokens whose probabilities come to this",
             .range = {0, 1}})
+      .add(asked.sampling.repetition_penalty,
+           {.name = "repetition-penalty",
+            .decides = no_result,
+            .help = "Above 1 for fewer tokens that are there already",
+            .range = positive})
       .add(asked.sampling.seed, {"seed", no_result, "Another one writes another text"});
-  return s.append(all.only({"model", "precision", "device", "threads", "memory-limit"}));
+  return s.append(
+      all.only({"model", "base", "base-bits", "precision", "device", "threads", "memory-limit"}));
 }
 
-void write_text(const Options& options, const WriteOptions& asked) {
-  const Text& text = check_language_model(options);
-  check_sampling(asked.sampling);
-  const Device device = apply_machine_options(options);
-  check(options.class_count_of_weights.has_value(),
-        "{} has no embedding of tokens: expected weights of a language model", options.init);
-  const std::string place = text.chosen_tokenizer(asked.tokenizer);
-  const TokenizerPtr tokenizer = tokenizer_at(place);
-  text.check_tokenizer({place, tokenizer_checksum(*tokenizer), tokenizer->size()},
-                       options.network.classes);
-  const LoadedNetwork network = load_network(options, options.network, device);
-  const auto& model = dynamic_cast<const LanguageModel&>(*network.model);
-  std::vector<int32_t> prompt = encode_with_beginning(*tokenizer, asked.prompt);
-  if (prompt.empty()) prompt = {tokenizer->end_of_text()};
-  const auto made_for = text.context_of_weights(text.base.empty() ? nullptr : text.open_base());
-  const int64_t most = std::ssize(prompt) + asked.tokens;
-  if (model.context() == 0 && made_for && most > *made_for)
-    say_error(
-        "warning: {} and --tokens {} are {}, but {} is made for {}: what is beyond is new to it\n",
-        counted(std::ssize(prompt), "token"), asked.tokens, most, options.init, *made_for);
+namespace {
+
+void go_on_from_prompt(WritingModel& model, const WriteOptions& asked) {
+  const Tokenizer& tokenizer = *model.tokenizer().tokenizer;
+  std::vector<int32_t> prompt = encode_with_beginning(tokenizer, asked.prompt);
+  if (prompt.empty()) prompt = {tokenizer.end_of_text()};
+  model.check_room(
+      std::ssize(prompt) + asked.tokens,
+      fmt::format("{} and --tokens {}", counted(std::ssize(prompt), "token"), asked.tokens));
   say("{}", asked.prompt);
-  std::vector<int32_t> last{prompt.back()};  // and what follows it
-  Sampling sampling = asked.sampling;
-  sampling.vocabulary = tokenizer->size();
-  const auto write = [&](int32_t token) {
-    if (token == tokenizer->end_of_text()) return false;
-    const size_t written = tokenizer->decode(last).size();
-    last.push_back(token);
-    say("{}", tokenizer->decode(last).substr(written));
-    last.erase(last.begin());
-    return true;
-  };
   try {
-    continue_text(model, prompt, asked.tokens, sampling, device, write);
+    model.go_on(prompt, asked.tokens, asked.sampling, {}, [](const std::string& text) {
+      say("{}", text);
+      return true;
+    });
   } catch (...) {  // what went wrong begins a line
     say("\n");
     throw;
   }
   say("\n");
+}
+
+}  // namespace
+
+void write_text(const Options& options, const WriteOptions& asked) {
+  check_sampling(asked.sampling);
+  check(asked.messages.empty() || asked.prompt.empty(),
+        "--messages {} are answered without a --prompt: expected one of the two", asked.messages);
+  WritingModel model(options, asked.tokenizer);
+  if (!asked.messages.empty()) answer_messages(model, options, asked);
+  else if (asked.chat) answer_lines(model, options, asked);
+  else go_on_from_prompt(model, asked);
 }
 
 }  // namespace accrue::app

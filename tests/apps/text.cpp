@@ -174,6 +174,48 @@ TEST_CASE("a text beyond what a model was trained at is warned of", "[text]") {
   REQUIRE(succeed(write + "8").find("made for") == std::string::npos);
 }
 
+TEST_CASE("a language model answers in a chat", "[text]") {
+  const Folder folder;
+  const std::string weights = folder / "w.safetensors";
+  std::string lines;
+  for (int i = 0; i < 64; ++i)
+    lines += fmt::format(R"({{"messages": [{{"role": "user", "content": "q{}"}}, )"
+                         R"({{"role": "assistant", "content": "b<"}}]}})"
+                         "\n",
+                         i);
+  folder.write("chats.jsonl", lines);
+  // It learns by heart that an answer is "b<", and how it ends, which is many tokens of bytes.
+  succeed("train --model llama-tiny --layers 2 --hidden-size 32 --documents padded --data " +
+          (folder / "chats.jsonl") +
+          " --context 96 --micro-batch 8 --effective-batch 8 --optimizer adamw --lr 1e-2 --epochs "
+          "20 --save " +
+          weights);
+  const std::string write = "text write --weights " + weights, none = " 2>/dev/null";
+  folder.write("one.json", "{\"messages\": [\n{\"role\": \"user\", \"content\": \"q7\"}\n]}\n");
+  REQUIRE(succeed(write + " --messages " + (folder / "one.json") + none) == "b<\n");
+  folder.write("list.json", R"([{"role": "user", "content": "q7"}])");
+  REQUIRE(succeed(write + " --messages " + (folder / "list.json") + none) == "b<\n");
+  const std::string line = R"({"messages":[{"content":"q7","role":"user"}]})",
+                    answered = R"({"messages":[{"content":"q7","role":"user"},)"
+                               R"({"content":"b<","role":"assistant"}]})";
+  folder.write("two.jsonl", line + "\n\n" + line + "\n");
+  REQUIRE(succeed(write + " --messages " + (folder / "two.jsonl") + none) ==
+          answered + "\n" + answered + "\n");
+  folder.write("lines", "q7\n\n");
+  REQUIRE(succeed(write + " --chat <" + (folder / "lines") + none) == "b<\n");
+  REQUIRE_THAT(succeed(write + " --chat --tokens 1 <" + (folder / "lines")),
+               ContainsSubstring("cut after 1 tokens"));
+  folder.write("latin", "gr\xfc\xdf dich\n");
+  refuse(write + " --chat <" + (folder / "latin"), "line 1 of standard input is not UTF-8");
+  folder.write("answered.jsonl", answered);
+  refuse(write + " --messages " + (folder / "answered.jsonl"),
+         "the last message is the assistant's");
+  folder.write("text.jsonl", R"({"text": "a"})");
+  refuse(write + " --messages " + (folder / "text.jsonl"), "expected an object with messages");
+  refuse(write + " --messages x --prompt y", "--prompt");
+  refuse(write + " --system x", "--chat");
+}
+
 TEST_CASE("weights with more tokens than the data are kept, by any of GPT-2's names", "[text]") {
   const Folder folder;
   const std::string data = small_corpus(folder), saved = folder / "w.safetensors";

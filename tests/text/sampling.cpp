@@ -1,11 +1,13 @@
 #include "text/sampling.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
 
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
+#include "text/generation.h"
 #include "text/models.h"
 
 namespace accrue::test {
@@ -78,6 +80,86 @@ TEST_CASE("a text goes on as if it were read anew with each token", "[text]") {
   REQUIRE_ERROR(continued(14, {}), "the model has 16 positions");
   REQUIRE_ERROR(continue_text(model, {}, 1, {}, Device::cpu, [](int32_t) { return true; }),
                 "expected a prompt of at least one token");
+}
+
+TEST_CASE("a writer keeps what its prompts begin with", "[text]") {
+  Gpt2 model({.vocabulary = 11, .context = 64, .width = 8, .layers = 2, .heads = 2});
+  Parameters parameters = place(model, DType::f32, Device::cpu, 3, GradientStorage::on_demand);
+  const Sampling greedy{.temperature = 0};
+  TextWriter writer(model, Device::cpu);
+  const auto goes_on = [&](TextWriter& by, const std::vector<int32_t>& prompt) {
+    std::vector<int32_t> taken;
+    by.go_on(prompt, 6, greedy, [&](int32_t token) {
+      taken.push_back(token);
+      return true;
+    });
+    return taken;
+  };
+  const auto anew = [&](const std::vector<int32_t>& prompt) {
+    TextWriter other(model, Device::cpu);
+    return goes_on(other, prompt);
+  };
+  std::vector<int32_t> chat{4, 1, 9};
+  for (int turn = 0; turn < 4; ++turn) {
+    const auto answer = goes_on(writer, chat);
+    REQUIRE(answer == anew(chat));
+    chat.insert(chat.end(), answer.begin(), answer.end());
+    chat.push_back(2);
+  }
+  // The last turn found what had been read: all but the last answer's last token, and what follows.
+  REQUIRE(writer.kept() > 12);
+  const std::vector<int32_t> other{4, 1, 7, 7};
+  REQUIRE(goes_on(writer, other) == anew(other));
+  REQUIRE(writer.kept() == 2);
+  REQUIRE(goes_on(writer, other) == anew(other));
+  REQUIRE(writer.kept() == 3);
+}
+
+TEST_CASE("tokens that are there already are drawn less often", "[text]") {
+  Gpt2 model({.vocabulary = 11, .context = 64, .width = 8, .layers = 1, .heads = 2});
+  Parameters parameters = place(model, DType::f32, Device::cpu, 3, GradientStorage::on_demand);
+  const std::vector<int32_t> prompt{4, 1, 9};
+  const Sampling sampling{.temperature = 0, .repetition_penalty = 1.7};
+  std::vector<int32_t> all = prompt, taken;
+  for (int i = 0; i < 8; ++i) {
+    const NoGrad no_grad;
+    const Tensor logits = model.forward(Tensor::from(all, {1, std::ssize(all)}), Pass::eval());
+    std::vector<float> last(logits.span<float>().end() - 11, logits.span<float>().end());
+    for (size_t token = 0; token < last.size(); ++token)
+      if (std::ranges::count(all, int32_t(token)) > 0)
+        last[token] = last[token] > 0 ? last[token] / 1.7f : last[token] * 1.7f;
+    all.push_back(draw_token(last, {.temperature = 0}, 0));
+  }
+  continue_text(model, prompt, 8, sampling, Device::cpu, [&](int32_t token) {
+    taken.push_back(token);
+    return true;
+  });
+  REQUIRE(taken == std::vector<int32_t>(all.begin() + 3, all.end()));
+  REQUIRE_ERROR(check_sampling({.repetition_penalty = 0}), "repetition penalty of 0");
+}
+
+TEST_CASE("a generation_config.json says how its model writes", "[text]") {
+  const auto read = [](const std::string& json) {
+    return generation_in({{"generation_config.json", json}, {"config.json", "{}"}});
+  };
+  const Generation plain = read(R"({"eos_token_id": 2, "temperature": 0.6, "min_p": null})");
+  REQUIRE(plain.sampling.temperature == 0);
+  REQUIRE(plain.ends == std::vector<int32_t>{2});
+  REQUIRE(plain.unheeded.empty());
+  const Generation drawn = read(R"({"do_sample": true, "eos_token_id": [7, 8], "top_p": 0.8,
+      "temperature": 0.7, "repetition_penalty": 1.1, "min_p": 0.1, "num_beams": 1,
+      "suppress_tokens": [3]})");
+  REQUIRE(drawn.sampling.temperature == 0.7);
+  REQUIRE(drawn.sampling.top_p == 0.8);
+  REQUIRE(drawn.sampling.top_k == 50);
+  REQUIRE(drawn.sampling.repetition_penalty == 1.1);
+  REQUIRE(drawn.ends == std::vector<int32_t>{7, 8});
+  REQUIRE(drawn.unheeded == std::vector<std::string>{"min_p 0.1", "suppress_tokens [3]"});
+  REQUIRE(read(R"({"do_sample": true, "top_k": 0})").sampling.top_k == 0);
+  REQUIRE(generation_in({{"config.json", R"({"eos_token_id": 5})"}}).ends ==
+          std::vector<int32_t>{5});
+  REQUIRE(generation_in({}).ends.empty());
+  REQUIRE_ERROR(read(R"({"eos_token_id": "x"})"), "eos_token_id is \"x\"");
 }
 
 }  // namespace accrue::test

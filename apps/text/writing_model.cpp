@@ -1,0 +1,74 @@
+#include "apps/text/writing_model.h"
+
+#include <algorithm>
+
+#include "apps/cli/messages.h"
+#include "apps/text/language_model.h"
+#include "text/base.h"
+#include "train/weights.h"
+
+namespace accrue::app {
+namespace {
+
+LoadedNetwork load(const Options& options, const Text& text, const BasePtr& base, Device device) {
+  if (!base) return load_network(options, options.network, device);
+  // Beside adapters, or alone.
+  ModelOptions network = options.network;
+  network.image = {1};
+  auto model = make_text_model(text.network(options.model_name, network, base), text.lora, base);
+  Parameters parameters = place(*model, compute_dtype(options.precision), device, options.seed,
+                                GradientStorage::on_demand);
+  if (!options.init.empty()) load_weights(options.init, parameters);
+  return {std::move(model), std::move(parameters)};
+}
+
+}  // namespace
+
+WritingModel::WritingModel(const Options& options, const std::string& tokenizer) {
+  const Text& text = check_language_model(options);
+  check(!options.init.empty() || !text.base.empty(),
+        "there is no model: expected --weights FILE.safetensors, or --base FILE.gguf");
+  name_ = options.init.empty() ? text.base : options.init;
+  const Device device = apply_machine_options(options);
+  check(options.init.empty() || options.class_count_of_weights.has_value(),
+        "{} has no embedding of tokens: expected weights of a language model", options.init);
+  const BasePtr base = text.base.empty() ? nullptr : text.open_base();
+  place_ = text.chosen_tokenizer(tokenizer);
+  tokenizer_ = tokenizer_with_files(place_);
+  const Tokenizer& own = *tokenizer_.tokenizer;
+  text.check_tokenizer({place_, tokenizer_checksum(own), own.size()},
+                       base ? base->model().vocabulary : options.network.classes);
+  network_.emplace(load(options, text, base, device));
+  generation_ = generation_in(base ? base->model().files : text.files);
+  generation_.ends.push_back(own.end_of_text());
+  made_for_ = text.context_of_weights(base);
+  writer_ = std::make_unique<TextWriter>(model(), device);
+}
+
+void WritingModel::check_room(int64_t tokens, const std::string& what) {
+  check(positions() == 0 || tokens <= positions(),
+        "{} are {}, but {} has an embedding for {} positions: expected fewer tokens", what, tokens,
+        name_, positions());
+  if (has_warned_ || !made_for_ || tokens <= *made_for_) return;
+  has_warned_ = true;
+  say_error("warning: {} are {}, but {} is made for {}: what is beyond is new to it\n", what,
+            tokens, name_, *made_for_);
+}
+
+bool WritingModel::go_on(const std::vector<int32_t>& prompt, int64_t tokens, Sampling sampling,
+                         const std::set<int32_t>& ends,
+                         const std::function<bool(const std::string&)>& take) {
+  const Tokenizer& tokenizer = *tokenizer_.tokenizer;
+  sampling.vocabulary = tokenizer.size();
+  std::vector<int32_t> last{prompt.back()};  // and what follows it
+  return writer_->go_on(prompt, tokens, sampling, [&](int32_t token) {
+    if (ends.contains(token) || std::ranges::count(generation_.ends, token) > 0) return false;
+    const size_t written = tokenizer.decode(last).size();
+    last.push_back(token);
+    const std::string text = tokenizer.decode(last).substr(written);
+    last.erase(last.begin());
+    return take(text);
+  });
+}
+
+}  // namespace accrue::app
