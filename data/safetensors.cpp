@@ -108,7 +108,7 @@ struct Entry {
 // Reads one file; every error names it.
 class Reader {
  public:
-  explicit Reader(const std::filesystem::path& path) : file_(as_file(path)) {}
+  explicit Reader(const std::filesystem::path& path) : file_(path) {}
 
   NamedTensors read(Category category, Metadata* metadata, const Wanted& wanted);
   void read_into(const NamedTensors& tensors, const UsePiece& use);
@@ -123,8 +123,6 @@ class Reader {
            fmt::format(message, std::forward<Args>(args)...));
   }
 
-  // Throws Error for what is often given in place of a file.
-  static const std::filesystem::path& as_file(const std::filesystem::path& path);
   json read_header();
   json parse_header(uint64_t length);
   // The wanted tensors, in the order of their data.
@@ -144,22 +142,6 @@ class Reader {
   uint64_t position_ = 0;  // in the data
 };
 
-const std::filesystem::path& Reader::as_file(const std::filesystem::path& path) {
-  std::error_code ignored;
-  check(!std::filesystem::exists(path / "config.json", ignored),
-        "'{0}' is a directory of transformers: expected a file of safetensors, which `accrue text "
-        "import --from {0}` makes of it",
-        path.string());
-  const bool is_like_a_hub = path.is_relative() && path.has_parent_path() &&
-                             !path.parent_path().has_parent_path() && !path.has_extension() &&
-                             !std::filesystem::exists(path.parent_path(), ignored);
-  check(!is_like_a_hub,
-        "there is no file '{0}': a model of this name on Hugging Face's hub is fetched by `hf "
-        "download {0} --local-dir DIR`, and `accrue text import --from DIR` makes its weights",
-        path.string());
-  return path;
-}
-
 json Reader::read_header() {
   uint64_t length = 0;
   require(file_.size() >= length_bytes, "expected at least {} bytes, found {}", length_bytes,
@@ -174,9 +156,7 @@ json Reader::read_header() {
         "map_location='cpu', weights_only=True), '{1}')\"",
         file_.path().string(),
         std::filesystem::path(file_.path()).replace_extension("safetensors").string());
-  check(start != 0x46554747,
-        "'{0}' is GGUF: expected safetensors, which `accrue text import --from {0}` makes of it",
-        file_.path().string());
+  check(start != 0x46554747, "'{}' is GGUF: expected safetensors", file_.path().string());
   require(length <= file_.size() - length_bytes,
           "its first 8 bytes give a header of {} bytes, but only {} follow (truncated, or another "
           "format?)",

@@ -245,7 +245,12 @@ std::optional<int64_t> context_of(const std::string& weights, const Metadata& sa
   return std::max(llama->context, row);
 }
 
-constexpr const char* base_checksum_name = "base-checksum";
+// True for texts that become tokens as they are read.
+bool is_of_texts(const std::string& data) {
+  return !holds_corpus(data) && (holds_json_lines(data) || holds_texts(data));
+}
+
+constexpr const char *base_checksum_name = "base-checksum", *title_name = "model-name";
 // What the states of a text's tokens are made into.
 constexpr const char *embeddings_name = "embeddings", *embeddings_of_pairs = "mean, norm 1";
 
@@ -273,6 +278,7 @@ PretrainedModel model_said_in(const std::string& weights) {
         "text import` or train --save as --base",
         weights);
   PretrainedModel model{.name = text("model"), .vocabulary = *vocabulary};
+  model.title = text(text(title_name).empty() ? "model" : title_name);
   for (const Setting& size : settings_of_sizes(model.sizes))
     if (!text(size.about.name).empty()) size.set(text(size.about.name));
   model.context = context_of(weights, said, model.sizes).value_or(0);
@@ -294,20 +300,20 @@ Settings Text::settings(TrainingOptions& o) {
       .add(tokenizer,
            {.name = "tokenizer",
             .decides = Decides::no_result,  // the tokens identify the data
-            .help = "Of texts in JSON lines: bytes, a tokenizer.json or a directory with a "
-                    "tokenizer",
+            .help = "Of texts that no corpus has been made of: bytes, a tokenizer.json or a "
+                    "directory with a tokenizer",
             .takes = reads("FILE|DIR"),
             .unset = "the model's, or bytes",
             .acts_with = {{"model", text_model_names()}},
-            .data = "a file of JSON lines"})
+            .data = "a file of JSON lines or texts"})
       .add(control, control_in_texts_names(),
            {.name = "text-may-contain-control",
             .decides = Decides::result,
-            .help = "Of texts in JSON lines: whether control tokens, such as <|endoftext|>, are "
-                    "made where a text or a message spells them",
+            .help = "Of texts that no corpus has been made of: whether control tokens, such as "
+                    "<|endoftext|>, are made where a text or a message spells them",
             .acts_with = {{"model", text_model_names()}},
             .saved = Saved::with_scores,
-            .data = "a file of JSON lines"});
+            .data = "a file of JSON lines or texts"});
   s.group("Batches").add(
       o.batches.piece,
       {.name = "sequence-piece",
@@ -344,8 +350,26 @@ std::vector<DomainModel> Text::models() const {
   return models;
 }
 
-std::string Text::implied_model() const {
-  return base.empty() ? std::string() : open_base()->model().name;
+std::string Text::implied_model(const std::string& asked) const {
+  if (base.empty()) return {};
+  const PretrainedModel& there = open_base()->model();
+  const std::vector<std::string> known = text_model_names();
+  check(asked.empty() || asked == there.name || asked == there.title ||
+            (std::ranges::count(known, asked) > 0 &&
+             have_same_sizes(text_model(asked), text_model(there.name, there.sizes))),
+        "--model {}, but the base '{}' is a {}: expected no --model", asked, base, there.title);
+  return there.name;
+}
+
+std::string Text::title(const std::string& model) const {
+  const std::string& own = base.empty() ? own_title : open_base()->model().title;
+  return own.empty() ? model : own;
+}
+
+bool Text::is_called(const std::string& model, const std::string& name) const {
+  const std::vector<std::string> known = text_model_names();
+  return name == title(model) || (std::ranges::count(known, name) > 0 &&
+                                  have_same_sizes(text_model(name), text_model(model, sizes)));
 }
 
 ModelFactory Text::factory(const std::string& model, const ModelOptions& options) const {
@@ -355,8 +379,6 @@ ModelFactory Text::factory(const std::string& model, const ModelOptions& options
   const BasePtr opened = base.empty() ? nullptr : open_base();
   if (opened) {
     const PretrainedModel& there = opened->model();
-    check(text_model(model).index() == text_model(there.name).index(),
-          "--model {}, but the base '{}' is a {}: expected no --model", model, base, there.name);
     check(lora.rank.has_value(),
           "the weights of --base {} are fixed, and nothing would be trained: expected adapters, "
           "such as --lora 8",
@@ -441,6 +463,8 @@ void Text::remember(const std::string& weights, const Metadata& said) {
   weights_ = {weights, context_of(weights, said, sizes),
               checksum == said.end() ? "" : checksum->second, said.contains(embeddings_name)};
   take_files(said, files);
+  const auto called = said.find(title_name);
+  own_title = called == said.end() ? "" : called->second;
   learned_by = tokenizer_said_in(said);
   if (!learned_by.is_known()) learned_by = tokenizer_beside(weights);
   prepared_ = {};
@@ -460,6 +484,7 @@ void Text::leave_adapters() {
   const PretrainedModel& there = open_base()->model();
   sizes = there.sizes;
   files = there.files;
+  own_title = there.title;
   weights_.context.reset();
   if (there.context > 0) sizes.positions = weights_.context = there.context;
   base.clear();
@@ -470,6 +495,7 @@ Metadata Text::remembered() const {
   Metadata all = files;
   if (embeds()) all[embeddings_name] = embeddings_of_pairs;
   if (!base.empty()) all[base_checksum_name] = open_base()->checksum();
+  if (const std::string own = title({}); !own.empty()) all[title_name] = own;
   add_tokenizer(data_tokenizer_.is_known() ? data_tokenizer_ : model_tokenizer(), all);
   return all;
 }
@@ -579,9 +605,7 @@ Domain::Claim Text::claim(const std::string& data) const {
   const bool is_known = std::ranges::count(data_sets(), data) > 0;
   std::error_code ignored;
   const bool is_table = !table_because(data).empty() && std::filesystem::exists(data, ignored);
-  return is_known || is_table || holds_corpus(data) || holds_json_lines(data) || holds_texts(data)
-             ? Claim::own
-             : Claim::none;
+  return is_known || is_table || holds_corpus(data) || is_of_texts(data) ? Claim::own : Claim::none;
 }
 
 std::vector<std::string> Text::data_sets() const {
@@ -591,10 +615,9 @@ std::vector<std::string> Text::data_sets() const {
 }
 
 bool Text::heeds(const std::string& setting, const std::string& data) const {
-  if (setting == "tokenizer" || setting == "chat" || setting == "field" ||
-      setting == "text-may-contain-control")
-    return holds_json_lines(data);
-  check(setting != "hold-out" || (!holds_corpus(data) && !holds_json_lines(data)),
+  if (setting == "tokenizer" || setting == "text-may-contain-control") return is_of_texts(data);
+  if (setting == "chat" || setting == "field") return holds_json_lines(data);
+  check(setting != "hold-out" || (!holds_corpus(data) && !is_of_texts(data)),
         "--hold-out is decided when a corpus is made: expected it of `accrue text prepare`");
   if (data == "grammar") return setting == "documents";
   const CorpusFacts& facts = corpora(data).train->facts();
@@ -609,11 +632,14 @@ Corpora Text::corpora(const std::string& data) const {
   if (given.train && data == given_tokens) return given;
   if (data == "grammar") return grammar_corpora();
   check(table_because(data).empty(), "'{}' is {}", data, table_because(data));
-  check(holds_corpus(data) || !holds_texts(data),
-        "'{0}' holds texts: expected a corpus, which `accrue text prepare --text {0} --tokenizer "
-        "FILE|DIR --out DIR` makes of them",
-        data);
-  if (!holds_json_lines(data)) return open_corpora(data);
+  if (!is_of_texts(data)) return open_corpora(data);
+  // Lines of JSON are bytes where nothing else is said, as they were before.
+  check(
+      holds_json_lines(data) || !tokenizer.empty() || !model_tokenizer().place.empty(),
+      "'{0}' holds texts, and which tokenizer they are for is not known: expected --tokenizer, or "
+      "a corpus, which `accrue text prepare --text {0} --tokenizer FILE|DIR --out DIR` makes of "
+      "them",
+      data);
   if (!prepared_.corpus || prepared_.data != data || prepared_.asked != tokenizer ||
       prepared_.base != base || prepared_.chat != chat || prepared_.fields != fields ||
       prepared_.control != control) {
@@ -687,7 +713,7 @@ KnownTokenizer Text::tokenizer_of_data(const std::string& data, const Corpus& co
   if (given.train && data == given_tokens) return {};
   KnownTokenizer known{.checksum = facts.tokenizer_checksum, .size = facts.vocabulary};
   const std::filesystem::path file = facts.tokenizer;
-  if (holds_json_lines(data)) known.place = prepared_.tokenizer;
+  if (is_of_texts(data)) known.place = prepared_.tokenizer;
   else if (file.empty()) known.place = fmt::format("of {}, GPT-2's,", data);
   else if (file == "bytes") known.place = "bytes";
   else known.place = file.parent_path().string();
@@ -699,8 +725,8 @@ KnownTokenizer Text::tokenizer_of_data(const std::string& data, const Corpus& co
 
 TokenizerPtr Text::tokenizer_of(const std::string& data) const {
   if (data == "grammar") return bytes_tokenizer();
-  return holds_json_lines(data) ? tokenizer_at(chosen_tokenizer(tokenizer))
-                                : corpora(data).train->tokenizer();
+  return is_of_texts(data) ? tokenizer_at(chosen_tokenizer(tokenizer))
+                           : corpora(data).train->tokenizer();
 }
 
 void Text::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {

@@ -36,13 +36,16 @@ class Text : public Domain {
   Metadata
       files;  // of a model from elsewhere (PretrainedModel::files), carried on with its weights
   KnownTokenizer learned_by;  // what weights say of their own, carried on, too
+  std::string own_title;      // likewise (PretrainedModel::title)
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Text>(*this); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Text&>(other); }
   Settings settings(TrainingOptions& training) override;
   std::string networks_heading() const override { return "Language models"; }
   std::vector<DomainModel> models() const override;
-  std::string implied_model() const override;
+  std::string implied_model(const std::string& asked) const override;
+  std::string title(const std::string& model) const override;
+  bool is_called(const std::string& model, const std::string& name) const override;
   ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
   // The logits of rows of tokens that are a document each, or what embed() makes of these, if
   // embeds().

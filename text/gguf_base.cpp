@@ -40,6 +40,9 @@ std::string general_keys_of(const GgufFile& file) {
 
 PretrainedModel read_gguf_model(const GgufFile& file) {
   PretrainedModel model = read_gguf_config(file);
+  find_known_name(model);
+  model.title = plain_title(std::string(file.text("general.name").value_or("")));
+  if (model.title.empty()) model.title = plain_title(file.path().stem().string());
   const TextEnds ends{file.integer("tokenizer.ggml.bos_token_id"),
                       file.integer("tokenizer.ggml.eos_token_id")};
   const TextModelOptions options =

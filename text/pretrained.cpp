@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -139,6 +140,9 @@ PretrainedModel model_in(const std::string& text, const std::string& where) {
         "{}: expected null as sliding_window, which {} has where nothing is said", where, name);
   const ConfigFile config(where, json, kind != nullptr ? kind->keys : gpt2_keys());
   PretrainedModel model = kind != nullptr ? llama_of(config, *kind) : gpt2_of(config);
+  const Json title = json.value("_name_or_path", Json());
+  if (title.is_string())
+    model.title = plain_title(std::filesystem::path(title.get<std::string>()).filename());
   model.warnings = config.warnings();
   model.files[config_name] = text;
   return model;
@@ -172,7 +176,14 @@ std::set<std::filesystem::path> weights_in(const std::filesystem::path& director
   std::error_code ignored;
   if (std::filesystem::exists(one, ignored)) return {one};
   check(std::filesystem::exists(index, ignored),
-        "{}: expected model.safetensors or model.safetensors.index.json in it", directory.string());
+        "{}: expected model.safetensors or model.safetensors.index.json in it{}",
+        directory.string(),
+        std::filesystem::exists(directory / "pytorch_model.bin", ignored)
+            ? fmt::format(
+                  ", which, of pytorch_model.bin, `python3 -c \"import transformers as t; "
+                  "t.AutoModelForCausalLM.from_pretrained('{0}').save_pretrained('{0}')\"` writes",
+                  directory.string())
+            : "");
   const Json json = read_json(index);
   check(json.is_object() && json.contains("weight_map") && json["weight_map"].is_object(),
         "{}: expected an object with a weight_map", index.string());
@@ -181,6 +192,9 @@ std::set<std::filesystem::path> weights_in(const std::filesystem::path& director
     const std::filesystem::path path = file.is_string() ? file.get<std::string>() : "";
     check(!path.empty() && path == path.filename(), "{}: expected the name of a file for {}",
           index.string(), name);
+    check(std::filesystem::exists(directory / path, ignored),
+          "'{}' has {} in '{}', which is not there: expected all files that it names",
+          index.string(), name, path.string());
     files.insert(directory / path);
   }
   return files;
@@ -190,8 +204,16 @@ std::set<std::filesystem::path> weights_in(const std::filesystem::path& director
 
 PretrainedModel read_pretrained_config(const std::filesystem::path& directory) {
   const auto file = directory / config_name, generation = directory / generation_name;
-  PretrainedModel model = model_in(content_of(file), file.string());
   std::error_code ignored;
+  check(std::filesystem::exists(file, ignored),
+        "'{}' holds no {}: expected a directory of "
+        "transformers, with that and model.safetensors",
+        directory.string(), config_name);
+  PretrainedModel model = model_in(content_of(file), file.string());
+  find_known_name(model);
+  if (model.title.empty())
+    model.title =
+        plain_title(std::filesystem::absolute(file).lexically_normal().parent_path().filename());
   if (!std::filesystem::exists(generation, ignored)) return model;
   const std::string text = content_of(generation), where = generation.string();
   std::ranges::copy(ConfigFile(where, parse_config(text, where), generation_keys()).warnings(),
@@ -228,7 +250,7 @@ void take_tied_head(const std::filesystem::path& directory, NamedTensors& all) {
 
 NamedTensors read_pretrained_weights(const std::filesystem::path& directory,
                                      const PretrainedModel& model) {
-  const bool is_gpt2 = model.name == "gpt2";
+  const bool is_gpt2 = std::holds_alternative<Gpt2Options>(text_model(model.name));
   const auto wanted = [&](const std::string& name) {
     return !name.ends_with(".rotary_emb.inv_freq") && is_weight(name);
   };
@@ -298,6 +320,34 @@ std::string pretrained_config(const TextModelOptions& model, DType dtype, const 
   json["eos_token_id"] = id_or_null(ends.end);
   json["torch_dtype"] = name_of_type(dtype);
   return json.dump(2) + "\n";
+}
+
+std::string plain_title(const std::string& words) {
+  std::string title;
+  for (const char c : words) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) || c == '.') title += static_cast<char>(std::tolower(byte));
+    else if (!title.empty() && title.back() != '-') title += '-';
+  }
+  while (!title.empty() && (title.back() == '-' || title.back() == '.')) title.pop_back();
+  return title;
+}
+
+bool have_same_sizes(TextModelOptions a, TextModelOptions b) {
+  for (TextModelOptions* model : {&a, &b})
+    std::visit(
+        [](auto& o) {
+          o.vocabulary = 1;
+          if (std::is_same_v<decltype(o), LlamaOptions&>) o.context = 1;
+        },
+        *model);
+  return pretrained_config(a, DType::f32) == pretrained_config(b, DType::f32);
+}
+
+void find_known_name(PretrainedModel& model) {
+  const TextModelOptions here = text_model(model.name, model.sizes);
+  for (const std::string& name : text_model_names())
+    if (have_same_sizes(text_model(name), here)) model.name = name;
 }
 
 namespace {

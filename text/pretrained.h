@@ -19,14 +19,22 @@ inline constexpr const char* gguf_general_name = "gguf-general.json";
 // What config.json says: the model of text_model() and all in which it differs, so that nothing
 // rests on that model's own sizes.
 struct PretrainedModel {
-  std::string name;
+  std::string name;  // of the known model that has these sizes, or else of one of this architecture
   TextModelSizes sizes;
   int64_t vocabulary, context;
   // The texts of config.json and, if it is there, of generation_config.json, for who gives the
   // model back; and of a GGUF file what add_gguf_general() adds.
   Metadata files{};
   std::vector<std::string> warnings{};  // of keys that are not known (text/config_file.h)
+  std::string title{};  // what its makers, or its file, call it: "smollm2-135m-instruct"
 };
+// A title of words, such as "SmolLM2 135M_Instruct", as one word in small letters.
+std::string plain_title(const std::string& words);
+// True if two models are the same but for their vocabularies and, of Llamas, for the length of the
+// texts that they are made for.
+bool have_same_sizes(TextModelOptions a, TextModelOptions b);
+// Names it by the known model of its sizes, if there is one.
+void find_known_name(PretrainedModel& model);
 // Reads GPT2LMHeadModel, LlamaForCausalLM and Qwen2ForCausalLM. Throws Error for another
 // architecture and for what these models here do not have, such as another activation
 // (text/config_file.h).

@@ -59,10 +59,10 @@ DomainModel Domains::model(const std::string& name) const {
   return *std::ranges::find(models, name, &DomainModel::name);
 }
 
-std::string Domains::implied_model() const {
+std::string Domains::implied_model(const std::string& asked) const {
   std::string implied;
   for (const auto& domain : all_)
-    if (const std::string name = domain->implied_model(); !name.empty()) implied = name;
+    if (const std::string name = domain->implied_model(asked); !name.empty()) implied = name;
   return implied;
 }
 

@@ -79,8 +79,14 @@ class Domain {
   virtual std::string networks_heading() const { return {}; }
 
   virtual std::vector<DomainModel> models() const = 0;
-  // The one that its settings imply where none is asked for by name; empty if they imply none.
-  virtual std::string implied_model() const { return {}; }
+  // The one that its settings imply, if somebody asks for none or by one of its names; empty if
+  // they imply none. Throws Error for another one.
+  virtual std::string implied_model(const std::string& /*asked*/) const { return {}; }
+  // What people call it, where its weights say that, and whether it has this name, too.
+  virtual std::string title(const std::string& model) const { return model; }
+  virtual bool is_called(const std::string& model, const std::string& name) const {
+    return name == title(model);
+  }
   virtual ModelFactory factory(const std::string& model, const ModelOptions& options) const = 0;
   // An example of what one of its networks computes. By default those are logits of images, its
   // first field.
@@ -152,8 +158,9 @@ class Domains {
   const Domain& of_model(const std::string& name) const { return *all_[number_of_model(name)]; }
   size_t number_of_model(const std::string& name) const;
 
-  // The model that the settings of a domain imply; empty if none does.
-  std::string implied_model() const;
+  // The model that the settings of a domain imply; empty if none does. Throws Error for another one
+  // than is asked for.
+  std::string implied_model(const std::string& asked = {}) const;
   // The domain that has a data set of this name, or else claims the data most; of several the last.
   const Domain& of_data(const std::string& data) const;
   Domain::Claim claim(const std::string& data) const { return of_data(data).claim(data); }

@@ -276,6 +276,18 @@ void Settings::act_with(const std::string& other,
   }
 }
 
+void Settings::also_take(const std::string& name, const Take& take) {
+  for (Setting& setting : all_)
+    if (setting.about.name == name)
+      setting.set = [set = setting.set, take](const std::string& text) {
+        try {
+          set(text);
+        } catch (const Error& refusal) {
+          take(text, refusal.what());
+        }
+      };
+}
+
 const Setting& Settings::at(const std::string& name) const {
   std::vector<std::string> names;
   for (const Setting& setting : all_) {

@@ -175,6 +175,9 @@ class Settings {
   // one of the values beside it, as well.
   void act_with(const std::string& other,
                 const std::map<std::string, std::vector<std::string>>& values);
+  // Lets a setting take what it refuses, where take() keeps it, with the words of the refusal.
+  using Take = std::function<void(const std::string& text, const std::string& refusal)>;
+  void also_take(const std::string& name, const Take& take);
   // The settings for which keep() is true, in the order of the table.
   Settings where(const std::function<bool(const Setting&)>& keep) const;
   // The settings in these groups, without these names, or with only these names, in the order of

@@ -220,7 +220,7 @@ void bench_memory(const Options& given, const BenchMemoryOptions& bench) {
       groups.push_back(rows_of(width, effective, micro_batches, ways));
   measure(groups, bench.rounds, runs);
 
-  nlohmann::ordered_json result{{"model", options.model_name},
+  nlohmann::ordered_json result{{"model", options.model_title()},
                                 {"data", options.data_name()},
                                 {"precision", name_in(precision_names(), options.precision)},
                                 {"optimizer", name_in(optimizer_names(), options.optimizer)},
@@ -229,7 +229,7 @@ void bench_memory(const Options& given, const BenchMemoryOptions& bench) {
                                 {"steps", bench.steps},
                                 {"rounds", bench.rounds}};
   for (const MemoryRows& rows : groups) {
-    say("{} | {} | width {} | effective batch {} | {}, {}\n", options.model_name,
+    say("{} | {} | width {} | effective batch {} | {}, {}\n", options.model_title(),
         name_in(precision_names(), options.precision), rows.front().width,
         rows.front().batches.effective, counted(bench.steps, "optimizer step"),
         counted(bench.rounds, "round"));

@@ -142,14 +142,14 @@ void bench_train(const Options& asked, const BenchTrainOptions& bench) {
   double gemm_rate = median(gemm_rates);
   if (trained.ranks) trained.ranks->add_up({&gemm_rate, 1});
   const double share = samples_per_s * flops / gemm_rate;
-  say("{} {}: {} on {} (median of {}, {})\n", options.model_name, batches.describe(),
+  say("{} {}: {} on {} (median of {}, {})\n", options.model_title(), batches.describe(),
       model.pieces.empty() ? fmt::format("{:.0f} samples/s", samples_per_s)
                            : fmt::format("{:.0f} {}/s", pieces_per_s, model.pieces),
       name(device), window_seconds.size(), counted(thread_count(), "thread"));
   say("{:.2f} MFLOP a sample: {:.1f} GFLOP/s, {:.0f} % of the {:.1f} GFLOP/s of a {}^3 GEMM\n",
       flops / 1e6, samples_per_s * flops / 1e9, 100 * share, gemm_rate / 1e9,
       MachineRates::gemm_size(device));
-  nlohmann::ordered_json result{{"model", options.model_name},
+  nlohmann::ordered_json result{{"model", options.model_title()},
                                 {"micro_batch", batches.micro},
                                 {"effective_batch", batches.effective},
                                 {"device", name(device)},

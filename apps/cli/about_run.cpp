@@ -7,7 +7,7 @@ namespace accrue::app {
 nlohmann::ordered_json about_run(const Options& options, std::optional<Batches> batches,
                                  Device device) {
   nlohmann::ordered_json about{{"command", "train"},
-                               {"model", options.model_name},
+                               {"model", options.model_title()},
                                {"data", options.data_name()},
                                {"device", name(device)},
                                {"strategy", name_in(strategy_names(), options.strategy)},

@@ -3,7 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <fstream>
+#include <iterator>
 #include <sstream>
+#include <string_view>
 
 #include "apps/cli/messages.h"
 #include "data/byte_stream.h"
@@ -38,8 +43,12 @@ void check_settings_of_data(const Options& options, const DataRequest& request) 
 void check_that_data_is_known(const Domains& domains, const std::string& data) {
   check(domains.claim(data) != Domain::Claim::none,
         "'{}' is neither a data set nor a directory: expected {}, a directory of images, of glyphs "
-        "or of files in MNIST's format, or a file of JSON lines",
-        data, fmt::join(domains.data_sets(), ", "));
+        "or of files in MNIST's format, a file or folder of texts, or a file of JSON lines{}",
+        data, fmt::join(domains.data_sets(), ", "),
+        is_name_on_hub(data) ? fmt::format("; one of this name on Hugging Face's hub is fetched by "
+                                           "`hf download {} --repo-type dataset --local-dir DIR`",
+                                           data)
+                             : "");
 }
 
 void normalize(Dataset& data, const Options& options) {
@@ -185,6 +194,17 @@ std::optional<Classes> classes_said(const Metadata& said, const std::string& fil
   }
 }
 
+// What --model says; empty if it is not given.
+std::string asked_model(const Options& options) {
+  if (!options.other_model.name.empty()) return options.other_model.name;
+  return options.given.contains("model") ? options.model_name : std::string();
+}
+
+Domain& domain_of_model(Options& options) {
+  return **std::next(options.domains.begin(),
+                     int64_t(options.domains.number_of_model(options.model_name)));
+}
+
 Options with_what_weights_say(const Options& options) {
   Options result = options;
   if (options.checkpoints.resume)
@@ -209,7 +229,7 @@ Options with_what_weights_say(const Options& options) {
   for (const Setting& setting : settings) {
     const About& about = setting.about;
     const auto found = said.find(about.name);
-    if (about.saved == Saved::no || found == said.end()) continue;
+    if (about.saved == Saved::no || found == said.end() || about.name == "model") continue;
     const bool is_given = options.given.contains(about.name);
     if (about.saved == Saved::with_scores) {
       if (!is_given && !found->second.empty()) setting.set(found->second);
@@ -218,6 +238,21 @@ Options with_what_weights_say(const Options& options) {
     else if (about.decides == Decides::result && setting.text() != found->second)
       problems += fmt::format("\n  --{} is {}, but they were trained with {}", about.name,
                               setting.text(), found->second);
+  }
+  // By now all is known by which a model may have several names.
+  if (const auto model = said.find("model"); model != said.end()) {
+    const std::string asked = asked_model(options);
+    settings.at("model").set(model->second);
+    Domain& domain = domain_of_model(result);
+    domain.remember(result.weights, said);
+    const bool is_right = asked.empty() || asked == result.model_name ||
+                          domain.is_called(result.model_name, asked) ||
+                          !result.domains.implied_model(asked).empty();
+    if (!is_right)
+      problems += fmt::format("\n  --model is {}, but they were trained with {}", asked,
+                              domain.title(result.model_name));
+    if (!is_right && is_resumed) result.model_name = options.model_name;
+    result.other_model = {};
   }
   if (image.size() == 3) {
     const auto said_of = [&](const char* name) {
@@ -244,19 +279,72 @@ Options with_what_weights_say(const Options& options) {
 }
 
 Options with_implied_model(Options options) {
-  if (options.given.contains("model")) return options;
-  if (const std::string implied = options.domains.implied_model(); !implied.empty())
-    options.model_name = implied;
+  const std::string implied = options.domains.implied_model(asked_model(options));
+  if (implied.empty()) return options;
+  options.model_name = implied;
+  options.other_model = {};
   return options;
+}
+
+// The settings that name weights which a command begins with.
+Settings settings_of_files(Options& options) {
+  return settings_of(options).where([](const Setting& setting) {
+    return setting.about.name != "save" &&
+           setting.about.takes.find(".safetensors") != std::string::npos;
+  });
+}
+
+// Throws Error, with the way, for what is often given in place of a file of safetensors.
+void check_is_file_of_weights(const std::string& path, bool may_be_gguf) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path file = path;
+  check(!fs::exists(file / "config.json", ignored),
+        "'{0}' is a directory of transformers: expected a file of safetensors, which `accrue text "
+        "import --from {0} --out FILE.safetensors` makes of it",
+        path);
+  check(fs::exists(file, ignored) || !is_name_on_hub(path),
+        "there is no file '{0}': a model of this name on Hugging Face's hub is fetched by `hf "
+        "download {0} --local-dir DIR`, and `accrue text import --from DIR --out FILE.safetensors` "
+        "makes its weights",
+        path);
+  check(
+      may_be_gguf || !is_gguf_file(file),
+      "'{0}' is GGUF: expected safetensors, which `accrue text import --from {0}` makes of it, or "
+      "--base {0}",
+      path);
 }
 
 }  // namespace
 
+bool is_name_on_hub(const std::string& path) {
+  const std::filesystem::path name = path;
+  std::error_code ignored;
+  // The end of a file's name has letters alone, but for that of a model of version 3.2-1B.
+  const std::string end = name.extension().string();
+  const bool is_file = end.size() > 1 && std::all_of(end.begin() + 1, end.end(), [](char c) {
+                         return std::isalpha(static_cast<unsigned char>(c)) != 0;
+                       });
+  return name.is_relative() && name.has_parent_path() && name.has_filename() &&
+         !name.parent_path().has_parent_path() && !is_file && !path.starts_with('.') &&
+         !std::filesystem::exists(name.parent_path(), ignored);
+}
+
+bool is_gguf_file(const std::filesystem::path& path) {
+  std::array<char, 4> start{};
+  std::ifstream(path, std::ios::binary).read(start.data(), start.size());
+  return std::string_view(start.data(), start.size()) == "GGUF";
+}
+
 Options with_options_of_weights(const Options& options) {
+  Options asked = options;
+  for (const Setting& setting : settings_of_files(asked))
+    check_is_file_of_weights(setting.text(),
+                             setting.about.takes.find(".gguf") != std::string::npos);
   Options result = with_what_weights_say(with_implied_model(options));
+  if (!result.other_model.name.empty()) fail("--{}", result.other_model.refusal);
   if (result.weights.empty()) return result;
-  Domain& domain = **std::next(result.domains.begin(),
-                               int64_t(result.domains.number_of_model(result.model_name)));
+  Domain& domain = domain_of_model(result);
   domain.remember(result.weights, read_safetensors_metadata(result.weights));
   result.class_count_of_weights = domain.classes_in(result.weights);
   if (result.class_count_of_weights) result.network.classes = *result.class_count_of_weights;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <filesystem>
+#include <string>
+
 #include "apps/cli/options.h"
 
 namespace accrue::app {
@@ -28,5 +31,9 @@ void say_whose_classes(const Options& options, const Dataset& data);
 // otherwise, but for how they are scored. A run that resumes reads its checkpoint instead of
 // --init, which need not exist any more.
 Options with_options_of_weights(const Options& options);
+
+// True for "owner/name", which is no path here, but may be that of a model on Hugging Face's hub.
+bool is_name_on_hub(const std::string& path);
+bool is_gguf_file(const std::filesystem::path& path);
 
 }  // namespace accrue::app

@@ -151,8 +151,8 @@ ModelOptions Options::model_for(const Dataset& data) const {
   if (class_count_of_weights) {
     check(*class_count_of_weights >= chosen.classes,
           "{} is of a network that knows {} {}, but {} has {}: expected data of the same tokenizer",
-          weights.empty() ? model_name : weights, *class_count_of_weights, about.pieces, data.name,
-          chosen.classes);
+          weights.empty() ? model_title() : weights, *class_count_of_weights, about.pieces,
+          data.name, chosen.classes);
     chosen.classes = *class_count_of_weights;
   }
   return chosen;

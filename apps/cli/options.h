@@ -48,10 +48,15 @@ Domains all_domains();
 struct Options : TrainingOptions {
   Domains domains = all_domains();
   std::string model_name = "mlp";  // of one of the domains
-  ModelOptions network;            // but for its kind
-  std::string image_size;          // "32" or "48x64"; empty: that of the data
-  std::string crop;                // likewise; empty: whole images
-  std::string data;                // empty: what the model learns from without --data
+  // What --model says, where none of them has it: a name that the weights may know.
+  struct OtherModel {
+    std::string name, refusal;
+  };
+  OtherModel other_model;
+  ModelOptions network;    // but for its kind
+  std::string image_size;  // "32" or "48x64"; empty: that of the data
+  std::string crop;        // likewise; empty: whole images
+  std::string data;        // empty: what the model learns from without --data
   Normalization pixels;
   std::set<std::string> given{};  // the settings that were asked for, by name
   // What `ranks` points to, where this process has started them: they live as long as any copy of
@@ -85,6 +90,8 @@ struct Options : TrainingOptions {
   int64_t log_every = 100;
   bool measure_baseline = false;
 
+  // What the model is called.
+  std::string model_title() const { return domains.of_model(model_name).title(model_name); }
   // That of --data, else the model's.
   std::string data_name() const;
   // What is asked of the data. Throws Error for sizes that are not N or HxW.
@@ -300,6 +307,9 @@ inline Settings settings_of(Options& o) {
                 {"measure-baseline", no_result,
                  "Also run the same effective batch without accumulation and measure its memory"});
   s.act_with("model", o.domains.models_that_heed());
+  s.also_take("model", [&o](const std::string& name, const std::string& refusal) {
+    o.other_model = {name, refusal};
+  });
   return s;
 }
 // That table, to be looked at alone.

@@ -70,7 +70,7 @@ std::string to_json(const Options& options, const Layer& model, const Parameters
             {"mpi", describe_mpi()},
             {"nccl", describe_nccl()}};
   for (const auto& [name, fact] : facts_of_domains()) json[name] = fact;
-  json.update({{"model", options.model_name},
+  json.update({{"model", options.model_title()},
                {"description", model.describe()},
                {"parameters", parameters.count()},
                {"flops_per_training_sample", flops}});
@@ -144,7 +144,7 @@ std::string info(const Options& options, const InfoOptions& asked) {
   std::ranges::copy(network.image.sizes(), std::back_inserter(sample));
   const double flops =
       training_flops_per_sample(new_model, Shape(sample), about.fields.front().encoding);
-  say("{}: {} parameters, {:.2f} MFLOP a training sample\n{}\n", options.model_name,
+  say("{}: {} parameters, {:.2f} MFLOP a training sample\n{}\n", options.model_title(),
       parameters.count(), flops / 1e6, model->describe());
   for (const auto& entry : parameters.entries())
     say("  {:<24} {}\n", entry.name, entry.tensor.shape());

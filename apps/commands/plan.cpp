@@ -149,7 +149,7 @@ void print(const Plan& plan, const std::optional<Alternative>& yours, const Budg
             cost_width = narrow ? 4 : 5;
   const std::string each =
       options.ranks ? fmt::format(" for each of {} ranks", options.ranks->count()) : "";
-  say("{} on {} in {}{}{}\n\n   {:>{}} {:>{}} {:<10}{:<17}", options.model_name, name(device),
+  say("{} on {} in {}{}{}\n\n   {:>{}} {:>{}} {:<10}{:<17}", options.model_title(), name(device),
       format_bytes(budget.bytes), budget.whose, each, narrow ? "micro" : "micro-batch", micro_width,
       "K", k_width, "recompute", "strategy");
   if (wide)
@@ -310,7 +310,7 @@ std::string plan(Options options, const PlanOptions& asked) {
     fail(
         "nothing fits in {}: {} with micro-batches of {} ({}, recompute {}) needs {}, which is {} "
         "more; its peak is {}\n{}{}",
-        format_bytes(memory), options.model_name, least.batches.micro,
+        format_bytes(memory), options.model_title(), least.batches.micro,
         name_in(strategy_names(), least.strategy), name_in(recompute_names(), least.recompute),
         to_string(least.peak), format_bytes(least.peak.total() - memory), describe(deciding(least)),
         nearest(options, planned, device, plan),

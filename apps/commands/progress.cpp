@@ -81,13 +81,13 @@ void Progress::start(const Datasets& data) {
     pieces_ = model.pieces;
     pieces_of_sample_ = double(data.train.field(model.input()).shape_of(1).numel());
   }
-  results_ = {{"model", options_.model_name},     {"parameters", training.parameters().count()},
+  results_ = {{"model", options_.model_title()},  {"parameters", training.parameters().count()},
               {"data", data.train.name},          {"training_samples", data.train.size()},
               {"test_samples", data.test.size()}, {"batches", batches}};
   const int64_t trained = training.parameters().trained_count();
   const bool is_whole = trained == training.parameters().count();
   if (!is_whole) results_["trained_parameters"] = trained;
-  say("{}: {} parameters{} | {}: {} training and {} test samples\n", options_.model_name,
+  say("{}: {} parameters{} | {}: {} training and {} test samples\n", options_.model_title(),
       training.parameters().count(),
       is_whole ? "" : fmt::format(", of which {} are trained", trained), data.train.name,
       data.train.size(), data.test.size());

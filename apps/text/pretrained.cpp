@@ -131,6 +131,10 @@ Settings settings_of(ImportOptions& asked) {
 
 void import_text_model(const ImportOptions& asked) {
   if (!asked.base.empty()) return import_adapters(asked);
+  check(std::filesystem::exists(asked.from) || !is_name_on_hub(asked.from),
+        "there is no '{0}': a model of this name on Hugging Face's hub is fetched by `hf download "
+        "{0} --local-dir DIR`, and imported by --from DIR",
+        asked.from);
   std::optional<GgufBase> base;
   if (asked.from.ends_with(".gguf")) base.emplace(asked.from);
   const PretrainedModel found = base ? base->model() : read_pretrained_config(asked.from);
@@ -142,6 +146,7 @@ void import_text_model(const ImportOptions& asked) {
   text.sizes = found.sizes;
   text.rows.context = found.context;
   text.files = found.files;
+  text.own_title = found.title;
   const TokenizerFiles tokenizer = tokenizer_of_model(asked.from);
   const std::string folder = tokenizer_folder_of(asked.out);
   if (tokenizer.tokenizer)
@@ -315,10 +320,15 @@ TokenizerFiles tokenizer_of_export(const Text& text, const ExportOptions& asked,
     TokenizerFiles found = tokenizer_with_files(place);
     text.check_tokenizer({place, tokenizer_checksum(*found.tokenizer), found.tokenizer->size()},
                          vocabulary);
+    if (found.files.empty())
+      say_error("warning: {} has no tokenizer: its tokens are bytes, of which there is no file\n",
+                asked.out);
     return found;
   } catch (const Error& error) {
     if (!asked.tokenizer.empty()) throw;
-    say_error("warning: no tokenizer is beside it: {}\n", error.what());
+    say_error(
+        "warning: {} has no tokenizer, which --tokenizer FILE|DIR would write beside it: {}\n",
+        asked.out, error.what());
     return {};
   }
 }

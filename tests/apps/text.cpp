@@ -132,12 +132,14 @@ TEST_CASE("a language model writes on its way, and learns the same", "[text]") {
 
 TEST_CASE("what is often given in place of data and weights names the way", "[text]") {
   const Folder folder;
+  for (int i = 0; i < 60; ++i)
+    folder.write(fmt::format("texts/{}.md", i), fmt::format("The {}th cat sat.", i));
   folder.write("log.txt", "The cat sat.");
-  folder.write("texts/a.md", "The cat sat.");
-  const std::string train = "train --model gpt-tiny --steps 1 --data ";
+  const std::string train =
+      "train --steps 1 --micro-batch 1 --effective-batch 1 --context 4" + tiny_model() + "--data ";
   for (const std::string texts : {"log.txt", "texts"})
-    refuse(train + (folder / texts),
-           "holds texts: expected a corpus, which `accrue text prepare --text " + (folder / texts));
+    refuse(train + (folder / texts), "`accrue text prepare --text " + (folder / texts));
+  succeed(train + (folder / "texts") + " --tokenizer bytes");
   folder.write("base.gguf", "GGUF" + std::string(60, '\3'));
   folder.write("model/config.json", "{}");
   for (const std::string option :
@@ -145,8 +147,30 @@ TEST_CASE("what is often given in place of data and weights names the way", "[te
     refuse(option + (folder / "base.gguf"),
            "is GGUF: expected safetensors, which `accrue text import");
     refuse(option + (folder / "model"), "is a directory of transformers");
-    refuse(option + "owner/name-135M", "is fetched by `hf download owner/name-135M");
+    for (const std::string name : {"owner/name-135M", "owner/name-3.2-1B"})
+      refuse(option + name, "is fetched by `hf download " + name);
   }
+  refuse("train --data grammar --lora 2 --base " + (folder / "model"),
+         "is a directory of transformers");
+  refuse("train --data grammar --lora 2 --base owner/name-2.5-0.5B", "is fetched by `hf download");
+  refuse("train --model gpt-tiny --data owner/chats", "--repo-type dataset");
+  refuse("text import --from owner/name-2.5-0.5B", "is fetched by `hf download");
+  refuse("text import --from " + (folder / "texts"), "holds no config.json");
+  refuse("text write --prompt x", "expected --weights FILE.safetensors, or --base FILE.gguf");
+  folder.write("list.json", "[\n{\"text\": \"a\"}\n]\n");
+  refuse(train + (folder / "list.json"), "python3 -c");
+  // What a directory of transformers may lack.
+  const std::string llama =
+      R"({"model_type": "llama", "vocab_size": 8, "hidden_size": 8, "intermediate_size": 8,
+          "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 8})";
+  folder.write("torch/config.json", llama);
+  folder.write("torch/pytorch_model.bin", "x");
+  refuse("text import --from " + (folder / "torch"), "save_pretrained(");
+  folder.write("shards/config.json", llama);
+  folder.write("shards/model.safetensors.index.json",
+               R"({"weight_map": {"lm_head.weight": "model-2-of-2.safetensors"}})");
+  refuse("text import --from " + (folder / "shards"),
+         "has lm_head.weight in 'model-2-of-2.safetensors', which is not there");
 }
 
 TEST_CASE("a language model is scored on the test alone, unless more is asked for", "[text]") {
@@ -172,6 +196,57 @@ TEST_CASE("a text beyond what a model was trained at is warned of", "[text]") {
   REQUIRE_THAT(succeed(write + "20"), ContainsSubstring("3 tokens and --tokens 20 are 23, but " +
                                                         weights + " is made for 16"));
   REQUIRE(succeed(write + "8").find("made for") == std::string::npos);
+}
+
+TEST_CASE("a model keeps the name that it came with", "[text]") {
+  const Folder folder;
+  const std::string there = folder / "My Llama_3", weights = folder / "w.safetensors";
+  folder.write("My Llama_3/config.json",
+               R"({"model_type": "llama", "vocab_size": 257, "hidden_size": 128,
+                   "intermediate_size": 344, "num_hidden_layers": 4, "num_attention_heads": 4,
+                   "num_key_value_heads": 2, "rms_norm_eps": 1e-5,
+                   "max_position_embeddings": 64})");
+  const std::string data = small_corpus(folder);
+  const std::string run = data + "--micro-batch 1 --effective-batch 1 --steps 1 ";
+  succeed("train --model llama-tiny" + run + "--save " + weights);
+  NamedTensors tensors = read_safetensors(weights);
+  write_safetensors(folder / "My Llama_3/model.safetensors", tensors, {{"format", "pt"}});
+  succeed("text import --from '" + there + "' --out " + weights);
+  const Metadata said = read_safetensors_metadata(weights);
+  REQUIRE(said.at("model") == "llama-tiny");
+  REQUIRE(said.at("model-name") == "my-llama-3");
+  const std::string tuned = folder / "tuned.safetensors";
+  for (const std::string name : {"my-llama-3", "llama-tiny"}) {
+    REQUIRE_THAT(succeed("train --init " + weights + run + "--save " + tuned + " --model " + name),
+                 ContainsSubstring("my-llama-3: "));
+    succeed("train --lora 2 --base " + weights + run + "--model " + name);
+  }
+  REQUIRE(read_safetensors_metadata(tuned).at("model-name") == "my-llama-3");
+  REQUIRE_THAT(succeed("plan --memory 1GiB --effective-batch 2" + data + "--init " + weights),
+               ContainsSubstring("my-llama-3"));
+  refuse("train --init " + weights + run + "--model tinyllama",
+         "--model is tinyllama, but they were trained with my-llama-3");
+  refuse("train --lora 2 --base " + weights + run + "--model gpt2",
+         "--model gpt2, but the base '" + weights + "' is a my-llama-3: expected no --model");
+  refuse("train --init " + weights + run + "--model my-llama",
+         "--model is my-llama, but they were trained with my-llama-3");
+  refuse("train --model my-llama-3" + run, "--model is my-llama-3: expected");
+  // Weights of before say the architecture alone.
+  Metadata old = said;
+  old.erase("model-name");
+  old["model"] = "tinyllama";
+  old["positions"] = "64";
+  for (const auto& [name, value] : {std::pair{"layers", "4"},
+                                    {"heads", "4"},
+                                    {"hidden-size", "128"},
+                                    {"groups", "2"},
+                                    {"feed-forward-size", "344"},
+                                    {"head-size", "32"},
+                                    {"rotary-base", "10000"}})
+    old[name] = value;
+  write_safetensors(folder / "old.safetensors", tensors, old);
+  for (const std::string model : {"", "--model llama-tiny", "--model tinyllama"})
+    succeed("train --init " + (folder / "old.safetensors") + run + model);
 }
 
 TEST_CASE("a language model answers in a chat", "[text]") {
