@@ -151,7 +151,7 @@ ObjectivePtr contrastive(const ContrastiveOptions& options) {
 void add_views(Dataset& data, Views which) {
   check(which == Views::equal || data.augmentation != nullptr,
         "two views of an image of '{}' would be the same: expected changes at random, such as "
-        "--augment flip,crop=0.5,rotate,brightness,contrast",
+        "the augmentation flip,crop=0.5,rotate,brightness,contrast",
         data.name);
   Field views = data.field("images");
   views.name = "views";

@@ -83,7 +83,7 @@ std::optional<ImageFolder> find_divided(const FolderTree& tree) {
     fail(
         "'{}' holds {}, like a part for training, but '{}' lies beside it: expected only such "
         "parts "
-        "(train, test, val) or only classes; --data '{}' takes it alone",
+        "(train, test, val) or only classes, or '{}' alone as the data",
         train.path.string(), answer_of(*found), others.front()->path.string(), train.path.string());
   if (parts.size() == 1 && found->is_divided) return entered(std::move(*found), train);
   ImageFolder all{.directory = tree.path, .answer = found->answer, .runs_file = found->runs_file};
@@ -119,7 +119,7 @@ void refuse_same_folders(const FolderTree& tree, const std::vector<const FolderT
     if (!folder->images.empty() || names_of(folders_with_images(*folder)) != names) return;
   fail(
       "'{}' has the folders {}, and each of them the folders {}: either could be the classes; "
-      "expected one level of classes, or --data '{}'",
+      "expected one level of classes, or '{}' alone as the data",
       tree.path.string(), some_of(names_of(folders)), some_of(names),
       folders.front()->path.string());
 }
@@ -341,8 +341,8 @@ std::optional<ImageFolder> find_images(const fs::path& directory, std::optional<
   if (!found) return std::nullopt;
   found->directory = directory;
   check(!hold_out || !found->is_divided,
-        "--hold-out {} has no effect on '{}', which says itself what is for the test; expected no "
-        "--hold-out",
+        "a share of {} to be held out has no effect on '{}', which says itself what is for the "
+        "test; expected none",
         hold_out.value_or(0), directory.string());
   sort_classes(*found);
   account_for_images(*found, tree);

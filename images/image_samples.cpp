@@ -29,16 +29,17 @@ constexpr int64_t work_of_image = parallel_least;
   std::string first;
   for (size_t i = 0; i < std::min<size_t>(bad.size(), 5); ++i) first += "\n  " + bad[i].describe();
   fail(
-      "'{0}' has {1} bad file{2}:{3}{4}\n`accrue data check {0}` lists all; --skip-bad leaves {5} "
-      "out",
+      "'{0}' has {1} bad file{2}:{3}{4}\n`accrue data check {0}` lists all; the setting skip-bad "
+      "leaves "
+      "{5} out",
       folder.directory.string(), bad.size(), bad.size() == 1 ? "" : "s", first,
       bad.size() > 5 ? "\n  ..." : "", bad.size() == 1 ? "it" : "them");
 }
 
 void check_one_size(const ImageFolder& folder, const ImageSurvey& found) {
   check(found.smallest == found.largest,
-        "'{}' has images of {} to {} (height x width): expected one size, or --image-size "
-        "HEIGHTxWIDTH to bring them to one",
+        "'{}' has images of {} to {} (height x width): expected one size, or the setting "
+        "image-size HEIGHTxWIDTH to bring them to one",
         folder.directory.string(), height_by_width(found.smallest), height_by_width(found.largest));
 }
 
@@ -60,7 +61,7 @@ void check_mask_values(const ImageFolder& folder, const ImageSurvey& found, int 
   const std::string smoothed = options.has_named_mask_values ? "" : found.masks.smoothed(unjudged);
   check(smoothed.empty(),
         "the masks of '{}' {}: expected a value for each class; save them without smoothing, or, "
-        "if these are classes, name all {} with --classes",
+        "if these are classes, name all {}",
         folder.directory.string(), smoothed, values);
   check(values <= most_mask_values,
         "the masks of '{}' have {} values, expected at most {}: 0 and another, or one for each "
@@ -68,7 +69,7 @@ void check_mask_values(const ImageFolder& folder, const ImageSurvey& found, int 
         folder.directory.string(), values, most_mask_values);
   check(unjudged < 0 || folder.answer == Answer::masks,
         "'{}' has {}, of which none has the value {} that is not judged: expected images with "
-        "masks, or no --ignore-mask",
+        "masks, or no such value",
         folder.directory.string(),
         folder.answer == Answer::classes ? "a folder for each class" : "run lengths", unjudged);
   check(unjudged < 0 || values >= 2,
@@ -220,7 +221,7 @@ FilesPtr files_of(const ImageFolder& folder, const ImageSurvey& found, const For
       files.folder.samples.push_back(folder.samples[i]);
   check(!files.folder.samples.empty(),
         "'{}': {} of its {} good images are held out for the test, expected some of them to be and "
-        "some not; --hold-out is the part, where no folder test is there",
+        "some not, by another share of them, where no folder test is there",
         folder.directory.string(), split == Split::train ? "all" : "none",
         std::ranges::count(found.is_good, 1));
   return std::make_shared<const Files>(std::move(files));

@@ -226,8 +226,8 @@ void check_has_classes(const ImageFolder& folder, const ImageSurvey& found) {
   check(only != counts.end(), "'{}' has no image for training", directory);
   fail(
       "'{}' has images for training of one class only, {}, which teaches nothing: expected two "
-      "classes or more, each in a folder of its own; the folders there are to be named by --data "
-      "itself or by --data/train",
+      "classes or more, each in a folder of its own; these folders lie in the data's directory "
+      "itself or in its train",
       directory, folder.classes[static_cast<size_t>(only - counts.begin())]);
 }
 

@@ -184,7 +184,7 @@ fs::path mnist_directory(const std::string& name, const fs::path& data_dir) {
     names.push_back(fmt::format("'{}'", path.string()));
   fail(
       "the data set {} was not found: no train-images-idx3-ubyte[.gz] in {}; expected its "
-      "directory (--data-dir), {}or the built-in digits",
+      "directory (the setting data-dir), {}or the built-in digits",
       name, fmt::join(names, ", "),
       name == "mnist" ? "scripts/fetch_mnist.sh to download it, " : "");
 }

@@ -17,8 +17,8 @@ namespace accrue {
 void ignore_value(Field& masks, uint8_t value) {
   if (masks.unjudged_value) return;
   check(masks.encoding == Encoding::index,
-        "--ignore-mask {}: the masks say of each pixel what is there and what not: expected masks "
-        "of classes, or no --ignore-mask",
+        "{} as the value that is not judged: the masks say of each pixel what is there and what "
+        "not: expected masks of classes, or no such value",
         value);
   const Tensor judged =
       Tensor::empty(masks.values.shape(), DType::i32, Device::cpu, Category::data);

@@ -6,6 +6,8 @@
 - A function or member in backticks that looks like C++, `symbol()` or `Class::member`, occurs in
   the code of the sources. Scripts, which call other libraries, and CMake's files count, too.
 - A comment in a source begins with a sentence, not with "Of" or "Those".
+- Messages of libraries name no --options of the program, which are not everybody's: but for those
+  of domains, which have settings, and those in which another program's command stands.
 
 Usage: check_words.py [DOCUMENT ...]
 """
@@ -30,6 +32,10 @@ MEMBER = re.compile(r"(?:\w+::)+~?\w+")
 # Files of these kinds are known by their names alone; others may be anybody's.
 NAMED_ALONE = {"h", "cpp", "cu", "cuh", "py", "sh", "md"}
 WRITTEN = {"summary.md"}  # by runs of the program
+STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+OTHERS_COMMAND = re.compile(r"--preset|python3 -c")
+NO_LIBRARIES = {"apps", "examples", "python", "scripts", "tests"}
 FRAGMENT = re.compile(r"//\s*(Of|Those)\s")
 
 
@@ -166,6 +172,20 @@ def fragments(text, name):
             yield f"{name}:{number}: a comment begins with a fragment: {line.strip()}"
 
 
+def options_in(text, name):
+    """Options in the texts of a library's source."""
+    for number, line in enumerate(text.split("\n"), 1):
+        for literal in STRING.findall(line.split("//")[0]):
+            found = OPTION.search(literal)
+            if found and not OTHERS_COMMAND.search(literal):
+                yield f"{name}:{number}: a library's text has {found[0]}, an option of the program"
+
+
+def is_library(path):
+    parts = path.relative_to(ROOT).parts
+    return parts[0] not in NO_LIBRARIES and path.name != "domain.cpp"
+
+
 def document_errors(document, known):
     text = text_of(document)
     name = document.relative_to(ROOT) if document.is_relative_to(ROOT) else document.name
@@ -178,6 +198,8 @@ def main():
     found = [error for document in of for error in document_errors(document, symbols())]
     found += [error for path in files_like(SOURCES)
               for error in fragments(path.read_text(encoding="utf-8"), path.relative_to(ROOT))]
+    found += [error for path in files_like(SOURCES) if is_library(path)
+              for error in options_in(path.read_text(encoding="utf-8"), path.relative_to(ROOT))]
     for error in found:
         print(f"check_words: error: {error}", file=sys.stderr)
     print(f"the files and symbols of {len(of)} documents were looked up")

@@ -47,6 +47,22 @@ class Files(unittest.TestCase):
                          errors_of(json.dumps({"cells": cells}), "made_up.ipynb"))
 
 
+class Options(unittest.TestCase):
+    def test_a_library_names_no_options(self):
+        def found(text):
+            return len(list(check_words.options_in(text, "x.cpp")))
+
+        self.assertEqual(1, found('fail("expected --micro-batch 4");'))
+        self.assertEqual(1, found('fail("a \\"b\\" or "\n     "--skip-bad");'))
+        self.assertEqual(0, found('// as --micro-batch says\nfail("a - b, a--b, x -- y");'))
+        self.assertEqual(0, found('fail("configure with --preset cuda");'))
+
+    def test_libraries_are_neither_the_program_nor_domains(self):
+        for path, is_one in (("text/rows.cpp", True), ("text/domain.cpp", False),
+                             ("apps/text/write.cpp", False), ("python/call.cpp", False)):
+            self.assertEqual(is_one, check_words.is_library(check_words.ROOT / path))
+
+
 class Symbols(unittest.TestCase):
     def test_functions_and_members_are_found(self):
         self.assertEqual([], errors_of(

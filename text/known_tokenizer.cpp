@@ -122,7 +122,7 @@ std::string find_tokenizer(const KnownTokenizer& known, const std::string& weigh
   }
   fail(
       "the tokenizer of {}, which was '{}' with the checksum {}, is neither there nor beside it{}: "
-      "expected --tokenizer with the one that it learned by",
+      "expected the place of the one that it learned by (the setting tokenizer)",
       weights, known.place, known.checksum, others);
 }
 

@@ -80,7 +80,7 @@ TEST_CASE("folders that may be classes or sets of them are refused", "[data]") {
           ContainsSubstring("--data 'DIR/one'"));
   REQUIRE_THAT(meaning_of(Tree({"train/cat/a.png", "train/dog/b.png", "bus/c.png"})),
                ContainsSubstring("but 'DIR/bus' lies beside it") &&
-                   ContainsSubstring("--data 'DIR/train' takes it alone"));
+                   ContainsSubstring("'DIR/train' alone as the data"));
   REQUIRE_THAT(meaning_of(Tree({"train/a.png", "test/b.png"})),
                ContainsSubstring("sound like parts of a data set, not like classes"));
   REQUIRE_THAT(meaning_of(Tree({"a.png", "b.png"})),
