@@ -143,7 +143,7 @@ Dataset question_of(nb::handle x, SampleShape shape, std::optional<int64_t> styl
 }
 
 // The answers of a model, in pieces of `micro_batch`.
-nb::object answers_to(Dataset data, const Normalization& pixels, const Module& model,
+nb::object answers_to(Dataset data, const Normalization& pixels, const accrue::Layer& model,
                       int64_t micro_batch, DType dtype, Device device) {
   data.fields[0].normalization = pixels;
   const ObjectivePtr objective = data.has("sources") ? glyph_drawing() : classification("images");

@@ -121,8 +121,9 @@ std::string said_of(std::map<std::string, int64_t> control) {
   }
   if (names.empty()) return "";
   return fmt::format(
-      "texts spell {}, which mean to the model what they mean elsewhere: {}; expected "
-      "--text-may-contain-control no if they are somebody's letters",
+      "texts spell {}, which mean to the model what they mean elsewhere: {}; if they are "
+      "somebody's letters, say that texts may not contain control tokens "
+      "(text-may-contain-control no)",
       counted(all, "control token"), some_of(names));
 }
 

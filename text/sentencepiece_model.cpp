@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 // A field of a message of protocol buffers: a number, or bytes.
-struct Field {
+struct ProtoField {
   uint64_t number = 0, value = 0;
   std::string_view bytes{};
 };
@@ -25,7 +25,7 @@ class Message {
  public:
   Message(std::string_view bytes, const std::string& name) : rest_(bytes), name_(name) {}
 
-  bool next(Field& field) {
+  bool next(ProtoField& field) {
     if (rest_.empty()) return false;
     const uint64_t key = varint();
     field = {.number = key >> 3};
@@ -84,16 +84,16 @@ struct Model {
 };
 
 void each_field(std::string_view bytes, const std::string& name,
-                const std::function<void(const Field&)>& use) {
+                const std::function<void(const ProtoField&)>& use) {
   Message message(bytes, name);
-  for (Field field; message.next(field);) use(field);
+  for (ProtoField field; message.next(field);) use(field);
 }
 
 void add_piece(std::string_view bytes, Model& model) {
   std::string piece;
   float score = 0;
   uint64_t kind = 1;
-  each_field(bytes, model.pieces.name, [&](const Field& field) {
+  each_field(bytes, model.pieces.name, [&](const ProtoField& field) {
     if (field.number == 1) piece = field.bytes;
     if (field.number == 2) score = std::bit_cast<float>(static_cast<uint32_t>(field.value));
     if (field.number == 3) kind = field.value;
@@ -108,17 +108,17 @@ void add_piece(std::string_view bytes, Model& model) {
 Model parsed(std::string_view bytes, const std::string& name) {
   Model model;
   model.pieces.name = name;
-  each_field(bytes, name, [&](const Field& part) {
+  each_field(bytes, name, [&](const ProtoField& part) {
     if (part.number == pieces_field) add_piece(part.bytes, model);
     if (part.number == trainer_field)
-      each_field(part.bytes, name, [&](const Field& field) {
+      each_field(part.bytes, name, [&](const ProtoField& field) {
         if (field.number == model_type_field) model.type = field.value;
         if (field.number == whitespace_suffix_field) model.has_suffixes = field.value != 0;
         if (field.number == bos_field) model.bos = field.value;
         if (field.number == eos_field) model.eos = field.value;
       });
     if (part.number == normalizer_field)
-      each_field(part.bytes, name, [&](const Field& field) {
+      each_field(part.bytes, name, [&](const ProtoField& field) {
         if (field.number == charsmap_field) model.has_charsmap = !field.bytes.empty();
         if (field.number == dummy_prefix_field) model.pieces.adds_space = field.value != 0;
         if (field.number == remove_whitespace_field) model.removes_spaces = field.value != 0;
@@ -128,23 +128,32 @@ Model parsed(std::string_view bytes, const std::string& name) {
   return model;
 }
 
-// Throws Error for tokens beside the model that are not its pieces as they are.
-void check_beside(const SentencePieces& model, const FilesBesideTokenizer& beside) {
+// Adds the special tokens that the files beside the model name and that are no pieces, as control
+// tokens behind them. Throws Error for other tokens that are not its pieces as they are.
+void add_named_beside(SentencePieces& model, const FilesBesideTokenizer& beside) {
   json tokenizer{{"model", {{"vocab", json::object()}}}, {"added_tokens", json::array()}};
   for (size_t i = 0; i < model.pieces.size(); ++i) tokenizer["model"]["vocab"][model.pieces[i]] = i;
   add_special_tokens(tokenizer, beside, model.name);
-  for (const json& token : tokenizer["added_tokens"]) {
+  json& added = tokenizer["added_tokens"];
+  std::sort(added.begin(), added.end(), [](const json& a, const json& b) {
+    return a["id"].get<int64_t>() < b["id"].get<int64_t>();
+  });
+  for (const json& token : added) {
     const std::string spelling = token["content"];
-    const auto found = std::ranges::find(model.pieces, spelling);
-    check(found != model.pieces.end(),
-          "'{}' has no piece '{}', which a file beside it names: expected the GGUF file of the "
-          "model",
-          model.name, spelling);
     for (const char* const flag : {"lstrip", "rstrip", "single_word"})
       check(token[flag] != true,
             "'{}': the token '{}' has {}, which is not supported beside pieces: expected the GGUF "
             "file of the model",
             model.name, spelling, flag);
+    if (std::ranges::find(model.pieces, spelling) != model.pieces.end()) continue;
+    check(
+        token["special"] == true && token["id"] == model.pieces.size(),
+        "'{}' has {} pieces, and '{}', which a file beside it names as token {}, is none of them: "
+        "expected a special token with the next number, or the GGUF file of the model",
+        model.name, model.pieces.size(), spelling, token["id"].dump());
+    model.pieces.push_back(spelling);
+    model.scores.push_back(0);
+    model.kinds.push_back(SentencePieces::Kind::control);
   }
 }
 
@@ -162,7 +171,7 @@ SentencePieces read_sentencepiece_model(std::string_view bytes, const FilesBesid
         model.has_charsmap     ? "by a normalization"
         : model.removes_spaces ? "spaces are removed"
                                : "spaces stay spaces, or follow words");
-  check_beside(pieces, beside);
+  add_named_beside(pieces, beside);
   const auto number_of = [&](const char* named, uint64_t own) {
     const json names = special_token_names(beside);
     const auto found = std::ranges::find(pieces.pieces, names.value(named, ""));

@@ -13,8 +13,8 @@ namespace accrue {
 // what the files beside it say: the eos_token, add_bos_token (true by itself, as for Llamas) and
 // add_eos_token. Errors call it `name`. Throws Error for what is no such file, for models other
 // than BPE, for those that change a text before (a normalization, spaces that are removed), for
-// pieces that end in their space, and for tokens of the files beside it that are no pieces, or take
-// spaces.
+// pieces that end in their space, and for tokens of the files beside it that take spaces, or are no
+// pieces and not special; special ones are added.
 SentencePieces read_sentencepiece_model(std::string_view bytes, const FilesBesideTokenizer& beside,
                                         const std::string& name);
 

@@ -189,7 +189,7 @@ void add_special_tokens(json& tokenizer, const FilesBesideTokenizer& beside,
   check(beside.config.value("split_special_tokens", json(false)) != true,
         "'{}' is to split special tokens (split_special_tokens of tokenizer_config.json), which "
         "would leave chats without marks: expected false; texts may be kept from making them "
-        "(--text-may-contain-control no)",
+        "(text-may-contain-control no)",
         name);
   if (!tokenizer.is_object() || !tokenizer.contains("model") || !tokenizer["model"].is_object() ||
       !tokenizer.value("added_tokens", json::array()).is_array())

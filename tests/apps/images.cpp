@@ -78,7 +78,7 @@ TEST_CASE("a folder of images is trained on and scored", "[cli][full]") {
 
   folder.TemporaryDirectory::write("dark/damaged.jpg", "no image");
   refuse("train" + options, "dark/damaged.jpg");
-  refuse("train" + options, "--skip-bad");
+  refuse("train" + options, "the setting skip-bad leaves it out");
   REQUIRE_THAT(succeed("train" + options + " --skip-bad --micro-batch 4 --epochs 1"),
                ContainsSubstring("1 bad file left out"));
   const std::string sheet = answers / "sheet.png";
@@ -305,7 +305,7 @@ TEST_CASE("a folder of images is trained on by crops", "[cli][full]") {
   refuse("train --model cnn --image-size 18x16 --crop 19x16" + data,
          "which are 18x16: expected crops no larger");
   refuse("train --model cnn --crop 9y" + data, "--crop 9y: expected a number");
-  refuse("train --model cnn --crop 9" + data, "--image-size HEIGHTxWIDTH");
+  refuse("train --model cnn --crop 9" + data, "the setting image-size HEIGHTxWIDTH");
   refuse("font train --crop 9", "a glyph is drawn as a whole");
 }
 

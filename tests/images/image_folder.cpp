@@ -406,7 +406,7 @@ TEST_CASE("a share to hold out of a folder that has a test is refused", "[data]"
     folder.write(name, png_of(some_planes(1, 3, 4)));
   REQUIRE(find_dataset(folder.path().string()).test.size() == 2);
   REQUIRE_ERROR(find_dataset(folder.path().string(), {}, {.hold_out = 0.1}),
-                "which says itself what is for the test; expected no --hold-out");
+                "which says itself what is for the test; expected none");
 }
 
 TEST_CASE("CIFAR-10's binary files are read", "[data]") {

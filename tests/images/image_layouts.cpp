@@ -77,7 +77,7 @@ TEST_CASE("folders that may be classes or sets of them are refused", "[data]") {
   REQUIRE_THAT(
       meaning_of(Tree({"one/cat/a.png", "one/dog/b.png", "two/cat/c.png", "two/dog/d.png"})),
       ContainsSubstring("'DIR' has the folders one, two, and each of them the folders cat, dog") &&
-          ContainsSubstring("--data 'DIR/one'"));
+          ContainsSubstring("or 'DIR/one' alone as the data"));
   REQUIRE_THAT(meaning_of(Tree({"train/cat/a.png", "train/dog/b.png", "bus/c.png"})),
                ContainsSubstring("but 'DIR/bus' lies beside it") &&
                    ContainsSubstring("'DIR/train' alone as the data"));

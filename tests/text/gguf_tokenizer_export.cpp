@@ -108,12 +108,13 @@ TEST_CASE("what llama.cpp would read as other tokens is refused", "[text]") {
     directory.write("tokenizer_config.json", config);
     REQUIRE_ERROR(tokenizer_at(directory.path().string()), why);
   };
-  refuse(model_of(1), "{}", "is not a BPE of SentencePiece, but of its kind 1");
-  refuse(model_of(2, 1), "{}", "normalizes texts");
-  refuse("\x0a\x7f", "{}", "is not a model of SentencePiece, or damaged");
-  refuse(model_of(), R"({"added_tokens_decoder": {"900": {"content": "x"}}})", "expected no gap");
-  refuse(model_of(), R"({"added_tokens_decoder": {"x": {"content": "x"}}})", "expected its number");
-  refuse(model_of(), R"({"added_tokens_decoder": {"4": 1}})", "cannot be read");
+  refuse(model_of(1), "{}", "is a model of type 1: expected 2");
+  refuse(model_of(2, 1), "{}", "changes a text before it is cut");
+  refuse("\x0a\x7f", "{}", "is no model of SentencePiece, or is damaged");
+  refuse(model_of(), R"({"added_tokens_decoder": {"900": {"content": "x"}}})",
+         "says that the token 'x' is 900, but it becomes 265");
+  refuse(model_of(), R"({"added_tokens_decoder": {"x": {"content": "x"}}})", "expected");
+  refuse(model_of(), R"({"added_tokens_decoder": {"4": 1}})", "expected");
 
   const TemporaryDirectory two;
   two.write("tokenizer.json", R"({"model": {"vocab": {"a": 0, "<x>": 1}, "merges": []},
