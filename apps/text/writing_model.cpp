@@ -32,6 +32,11 @@ WritingModel::WritingModel(const Options& options, const std::string& tokenizer)
   const Device device = apply_machine_options(options);
   check(options.init.empty() || options.class_count_of_weights.has_value(),
         "{} has no embedding of tokens: expected weights of a language model", options.init);
+  check(
+      !text.embeds(),
+      "{} has learned from pairs of texts, and nobody has trained its head: expected weights of a "
+      "language model; {}",
+      name_, text.where_it_answers());
   const BasePtr base = text.base.empty() ? nullptr : text.open_base();
   place_ = text.chosen_tokenizer(tokenizer);
   tokenizer_ = tokenizer_with_files(place_);

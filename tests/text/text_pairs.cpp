@@ -489,6 +489,7 @@ TEST_CASE("pairs of texts are prepared, learned and resumed", "[cli]") {
   REQUIRE(read_safetensors_metadata(folder / "whole").at("embeddings") == "mean, norm 1");
   refuse("predict --data digits --out " + (folder / "answers") + " --weights " + (folder / "whole"),
          "embeddings of texts are made by accrue.predict()");
+  refuse("text write --prompt x --weights " + (folder / "whole"), "nobody has trained its head");
   const std::string text = " --data grammar --model gpt-tiny --layers 1 --heads 1 --hidden-size 8 ";
   succeed("train --micro-batch 4 --effective-batch 4 --context 32 --steps 1 --init " +
           (folder / "whole") + text + "--save " + (folder / "writes"));
