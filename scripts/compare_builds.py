@@ -126,12 +126,15 @@ VARYING = [  # (what differs from run to run, what stands for it)
     (re.compile(r"\b\d+:\d\d(:\d\d)?\b"), "TIME"),
     (re.compile(r"TIME of training \(TIME with [a-z ]*\)"), "TIME"),
 ]
+PROGRAMS = []  # by their paths, which checkpoints and logs say
 UNSTABLE_FILES = re.compile(r"(^|/)(events\.out\.tfevents\.|summary\.json|metrics\.jsonl|run\.json)|\.jsonl$")
 UNSTABLE_KEYS = re.compile(r'"([a-z_]*(seconds|_s|ms|time|rate|per_second|rss|date|started|elapsed)[a-z_]*)": ?("[^"]*"|[-\d.e+]+)')
 
 
 def stable(text, folder):
     text = text.replace(str(folder), "FOLDER")
+    for program in PROGRAMS:
+        text = text.replace(program, "accrue")
     for pattern, stand_in in VARYING:
         text = pattern.sub(stand_in, text)
     return UNSTABLE_KEYS.sub(r'"\1": VARIES', text)
@@ -189,6 +192,7 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, help="leave the folders of the cases here")
     options = parser.parse_args()
     programs = [str(options.before.resolve()), str(options.after.resolve())]
+    PROGRAMS.extend(programs)
     cases = {name: commands for name, commands in {**TRAININGS, **OTHERS}.items() if options.only in name}
     work = options.keep or pathlib.Path(tempfile.mkdtemp(prefix="compare-"))
     differing = 0
