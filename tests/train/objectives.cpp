@@ -404,7 +404,7 @@ TEST_CASE("whatever scores is predicted and planned without reading", "[plan][me
     compare(glyphs, options);
     ++combinations;
   }
-  REQUIRE(combinations == (reduced() ? 34 : 382));
+  REQUIRE(combinations == (reduced() ? 38 : 382));
 }
 
 namespace {
