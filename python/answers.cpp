@@ -1,0 +1,71 @@
+#include "python/answers.h"
+
+#include "apps/cli/load_data.h"
+#include "fonts/domain.h"
+#include "images/domain.h"
+#include "python/tokens.h"
+#include "python/working.h"
+#include "train/weights.h"
+
+namespace accrue::python {
+
+Dataset question_of(nb::handle x, SampleShape shape, std::optional<int64_t> styles) {
+  if (!styles) return dataset_of(x, nb::none(), shape);
+  check((nb::isinstance<nb::tuple>(x) || nb::isinstance<nb::list>(x)) && nb::len(x) == 2,
+        "x has no glyphs to draw: expected (sources, styles)");
+  Dataset data = glyphs_of(x[0], nb::none(), x[1]);
+  data.fields[1].classes = *styles;
+  return data;
+}
+
+nb::object answers_to(Dataset data, const Normalization& pixels, const accrue::Layer& model,
+                      int64_t micro_batch, DType dtype, Device device) {
+  data.fields[0].normalization = pixels;
+  const ObjectivePtr objective = data.has("sources") ? glyph_drawing() : classification("images");
+  Tensor all;
+  until_interrupted([&](const StopRequest& stop) {
+    const nb::gil_scoped_release release;
+    for_each_answer(
+        model, *objective, data, micro_batch, dtype, device,
+        [&](const Tensor& answer, const Samples&, int64_t begin) {
+          const Tensor y = as_f32(answer.detach().to(Device::cpu));
+          if (!all.defined()) {
+            std::vector<int64_t> sizes{data.size()};
+            for (int i = 1; i < y.shape().rank(); ++i) sizes.push_back(y.size(i));
+            all = Tensor::empty(Shape(sizes), DType::f32, Device::cpu, Category::data);
+          }
+          all.slice(begin, begin + y.size(0)).copy_from(y);
+        },
+        stop);
+  });
+  return array_of(all);
+}
+
+nb::object answers_of(nb::handle x, const LanguageModel& model, TextAnswers kind,
+                      int64_t micro_batch, Device device) {
+  const auto rows = tokens_of(x);
+  check(rows.has_value(), "x has no tokens: expected integers [N, T], for a language model");
+  Tensor all;
+  until_interrupted([&](const StopRequest& stop) {
+    const nb::gil_scoped_release release;
+    all = (kind == TextAnswers::logits ? logits_of : embeddings_of)(*rows, model, micro_batch,
+                                                                    device, stop);
+  });
+  return array_of(all);
+}
+
+void see_as_trained(Dataset& data, const app::Options& options) {
+  DomainModel model = options.domains.model(options.model_name);
+  const Metadata said = read_safetensors_metadata(options.weights);
+  const Shape &here = data.fields.front().values.shape(), &known = options.network.image;
+  check(!said.contains("image") || here.rank() != 4 || known.rank() != 3 || here[1] == known[0],
+        "x is {}, images of {}, but {} has learned those of {}: expected [N, {}, H, W]", here,
+        counted(here[1], "channel"), options.weights, known[0], known[0]);
+  if (const auto answers = said.find("answers"); answers != said.end())
+    model.fields.back().name = answers->second;
+  Datasets both{.train = {}, .test = std::move(data)};
+  crop(both, model, options.request(DataUse::prediction));
+  data = std::move(both.test);
+}
+
+}  // namespace accrue::python

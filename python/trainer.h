@@ -1,0 +1,272 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "apps/commands/eval.h"
+#include "apps/commands/train.h"
+#include "fonts/domain.h"
+#include "images/domain.h"
+#include "images/segmentation.h"
+#include "python/answers.h"
+#include "python/call.h"
+#include "python/working.h"
+#include "text/domain.h"
+#include "train/json.h"
+#include "train/weights.h"
+
+namespace accrue::python {
+
+using namespace nb::literals;
+
+// What a callback is told of a window.
+class StepListener : public Observer {
+ public:
+  StepListener(nb::object on_step, std::atomic<int64_t>& steps)
+      : on_step_(std::move(on_step)), steps_(steps) {}
+
+  void on_step(const WindowReport& report) override {
+    losses_.push_back(report.loss);
+    if (report.skipped) ++skipped_;
+    steps_ = std::max(steps_.load(), report.step);
+    if (on_step_.is_none() || interrupts_.has_error() || is_interpreter_ending()) return;
+    const nb::gil_scoped_acquire gil;
+    const InCallersCode in_callers_code;
+    try {
+      on_step_(report);
+    } catch (nb::python_error& error) {
+      interrupts_.keep(std::move(error));
+    }
+  }
+
+  // Once asks to finish the window, twice to roll it back.
+  Stop asked() {
+    const int count = interrupts_.count();
+    return count > 1 ? Stop::now : count == 1 ? Stop::after_window : Stop::no;
+  }
+
+  // Throws what a signal or the callback has raised.
+  void rethrow() { interrupts_.rethrow(); }
+  const std::vector<double>& losses() const { return losses_; }
+  int64_t skipped() const { return skipped_; }
+
+ private:
+  const nb::object on_step_;
+  std::atomic<int64_t>& steps_;
+  std::vector<double> losses_;
+  int64_t skipped_ = 0;
+  Interrupts interrupts_;
+};
+
+// accrue.Trainer
+class PythonTrainer {
+ public:
+  PythonTrainer(const Door& door, nb::handle model, nb::handle data, nb::handle test,
+                nb::handle quiet, const nb::kwargs& options)
+      : quiet_(is_quiet(quiet)) {
+    Call call(door, options);
+    call.add_model(model);
+    call.add_data(data, test);
+    shape_ = call.sample_shape();
+    const Words words(quiet_, call.spelling());
+    call.run([&](app::Asked& asked) {
+      run_ = std::make_unique<app::TrainingRun>(asked.options, call.held_before());
+    });
+    spelling_ = call.spelling();
+    steps_ = run_->trainer().training().steps();
+  }
+  PythonTrainer(const PythonTrainer&) = delete;
+  PythonTrainer& operator=(const PythonTrainer&) = delete;
+  ~PythonTrainer() {
+    if (is_interpreter_ending()) return;  // which this thread would not get back
+    const nb::gil_scoped_release release;
+    run_.reset();
+  }
+
+  // With the weights' own elements for those who let go of this trainer.
+  nb::object run(nb::object on_step, Elements elements) {
+    const Use use(*this, Use::runs);
+    check(on_step.is_none() || PyCallable_Check(on_step.ptr()),
+          "on_step is {}: expected a function of a Step", shown(on_step));
+    StepListener told(std::move(on_step), steps_);
+    try {
+      const Words words(quiet_, spelling_);
+      const nb::gil_scoped_release release;
+      spelling_.in([&] { run_->run([&] { return told.asked(); }, &told, app::WhenStopped::end); });
+    } catch (const Stopped&) {
+    }
+    steps_ = trainer().training().steps();
+    losses_.insert(losses_.end(), told.losses().begin(), told.losses().end());
+    skipped_ += told.skipped();
+    told.rethrow();
+    return result("Result", "losses"_a = losses(), "score"_a = score(), "steps"_a = steps(),
+                  "weights"_a = weights(elements), "memory"_a = memory(),
+                  "batches"_a = trainer().training().batches().describe(),
+                  "skipped_windows"_a = skipped_,
+                  "scored"_a = run_->data().test.is_trained_on ? "training" : "test");
+  }
+
+  nb::object losses() const { return nb::module_::import_("numpy").attr("array")(losses_); }
+  // Other threads may ask for these two while it runs.
+  int64_t steps() const { return steps_; }
+  bool is_finished() const {
+    return (!user_ || *user_ == std::this_thread::get_id()) && trainer().is_finished();
+  }
+  nb::object score() const {
+    return run_->score_on_test() ? score_of(*run_->score_on_test()) : nb::none();
+  }
+  nb::object memory() const {
+    const Use use(*this);
+    nlohmann::ordered_json json = nlohmann::ordered_json::object();
+    for (const auto& [name, peak] : run_->peaks()) json[name] = with_total(peak);
+    return result("Memory", from_json(json.dump()));
+  }
+  nb::object weights(Elements elements) const {
+    const Use use(*this);
+    nb::dict metadata;
+    for (const auto& [key, value] : run_->trainer().options().weights_metadata())
+      metadata[key.c_str()] = value;
+    return result(
+        "Weights",
+        arrays_of(on_cpu(named_tensors(run_->trainer().training().parameters())), elements),
+        metadata);
+  }
+  void set_weights(const nb::dict& arrays) {
+    const Use use(*this);
+    Training& training = trainer().training();
+    const NamedTensors given = tensors_of(arrays);
+    check_weights_fit("what is assigned to weights", given, training.parameters());
+    const std::map<std::string, Tensor> by_name(given.begin(), given.end());
+    for (auto& [name, tensor] : named_tensors(training.parameters()))
+      Tensor(tensor).copy_from(by_name.at(name));
+    training.window().restored();
+  }
+  void save_weights(nb::handle path) {
+    const Use use(*this);
+    const std::string name = path_of(path, "path");
+    check(!name.empty(), "path is empty: expected a file");
+    const nb::gil_scoped_release release;
+    trainer().save_weights(name);
+  }
+  nb::object evaluate(nb::handle data) {
+    const Use use(*this);
+    if (data.is_none()) return score_on(run_->data().test);
+    if (const auto tokens = tokens_of(data)) return score_on(rows_in(*tokens));
+    Dataset set = dataset_of(data, "data", shape_);
+    check_inputs(set);
+    set.fields[0].normalization = run_->options().pixels;
+    if (const auto ignored = run_->options().domains.get<Images>().ignore_mask;
+        ignored && set.has("masks"))
+      ignore_value(set.fields[1], static_cast<uint8_t>(*ignored));
+    for (Field& field : set.fields)
+      if (run_->data().train.has(field.name))
+        field.classes = std::max(field.classes, run_->data().train.field(field.name).classes);
+    crop(set);
+    return score_on(set);
+  }
+  nb::object predict(nb::handle x) {
+    const Use use(*this);
+    Training& training = trainer().training();
+    if (const auto* const model = dynamic_cast<const LanguageModel*>(&training.model()))
+      return answers_of(
+          x, *model,
+          training.objective().is_of_window() ? TextAnswers::embeddings : TextAnswers::logits,
+          training.batches().micro, run_->device());
+    const auto* const generator = dynamic_cast<const Zi2ziGenerator*>(&training.model());
+    const auto styles = generator ? std::optional(generator->options().styles) : std::nullopt;
+    Dataset question = question_of(x, shape_, styles);
+    check_inputs(question);
+    crop(question);
+    return answers_to(std::move(question), run_->options().pixels, training.model(),
+                      training.batches().micro, training.parameters().compute_dtype(),
+                      run_->device());
+  }
+
+  nb::object evaluate_spelt(nb::handle data) {
+    return spelt([&] { return evaluate(data); });
+  }
+  nb::object predict_spelt(nb::handle x) {
+    return spelt([&] { return predict(x); });
+  }
+
+ private:
+  template <class Work>
+  nb::object spelt(const Work& work) const {
+    nb::object result;
+    spelling_.in([&] { result = work(); });
+    return result;
+  }
+  // While alive, this thread uses the trainer, which no other may then. What a run calls back may
+  // look at it, but not run it.
+  class Use {
+   public:
+    enum Kind { looks, runs };
+    explicit Use(const PythonTrainer& trainer, Kind kind = looks)
+        : trainer_(trainer), before_(trainer.user_) {
+      const auto here = std::this_thread::get_id();
+      check(!before_ || *before_ == here,
+            "this Trainer is in use by another thread: expected one thread at a time, or a Trainer "
+            "for each");
+      check(!before_ || kind == looks,
+            "this Trainer runs already, and calls this: expected run() after it has returned");
+      trainer_.user_ = here;
+    }
+    ~Use() { trainer_.user_ = before_; }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    const AtWork at_work_;
+    const PythonTrainer& trainer_;
+    const std::optional<std::thread::id> before_;
+  };
+
+  Trainer& trainer() const { return run_->trainer(); }
+  void check_inputs(const Dataset& data) const {
+    using enum app::Inputs;
+    const Encoding seen = run_->data().train.fields[0].encoding;
+    const auto learned = seen == Encoding::number  ? as_given
+                         : seen == Encoding::pixel ? pixels
+                                                   : unknown;
+    app::check_inputs(data, learned, "the trainer's network", run_->options());
+  }
+  // As the samples for the score are.
+  void crop(Dataset& data) const {
+    const Dataset& test = run_->data().test;
+    if (!test.fields.empty() && test.fields[0].crop) data.crop_to(*test.fields[0].crop);
+  }
+  nb::object score_on(const Dataset& data) {
+    Score score;
+    until_interrupted([&](const StopRequest& stop) {
+      const nb::gil_scoped_release release;
+      score = trainer().evaluate(data, stop);
+    });
+    return score_of(score);
+  }
+  Dataset rows_in(const Tokens& tokens) {
+    const auto* const model = dynamic_cast<const LanguageModel*>(&trainer().training().model());
+    check(model, "data has tokens, but the network is no language model: expected (x, y)");
+    check_tokens(*tokens.corpus, model->head().size(0));
+    const Text& text = run_->options().domains.get<Text>();
+    if (const auto answers = count_answers({tokens.corpus, nullptr}, text.rows);
+        answers.longer > 0) {
+      const Words words(quiet_, spelling_);
+      app::say_error("warning: {}\n", text.said_of(answers));
+    }
+    return rows_of({tokens.corpus, tokens.corpus}, text.rows).test;
+  }
+
+  const bool quiet_;
+  SampleShape shape_ = SampleShape::image;
+  std::unique_ptr<app::TrainingRun> run_;
+  Spelling spelling_;
+  std::vector<double> losses_;
+  int64_t skipped_ = 0;
+  std::atomic<int64_t> steps_ = 0;
+  mutable std::optional<std::thread::id> user_;
+};
+
+}  // namespace accrue::python

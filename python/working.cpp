@@ -1,0 +1,42 @@
+#include "python/working.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "python/values.h"
+#include "train/json.h"
+
+namespace accrue::python {
+
+nb::object from_json(const std::string& text) {
+  return nb::module_::import_("json").attr("loads")(text);
+}
+
+nb::object score_of(const Score& score) {
+  return result("Score", from_json(to_json(score).dump()));
+}
+
+bool is_quiet(nb::handle quiet) {
+  if (quiet.is_none()) return true;
+  check(nb::isinstance<nb::bool_>(quiet), "quiet is {}: expected True or False", shown(quiet));
+  return nb::cast<bool>(quiet);
+}
+
+Words::Words(bool quiet, const Spelling& spelling) {
+  before_ = app::redirect_messages([quiet, &spelling](std::string_view said, bool is_error) {
+    if ((quiet && !is_error) || is_interpreter_ending()) return;
+    const std::string text = is_error ? spelling.of(std::string(said)) : std::string(said);
+    const nb::gil_scoped_acquire gil;
+    try {
+      const nb::object stream = nb::module_::import_("sys").attr(is_error ? "stderr" : "stdout");
+      stream.attr("write")(nb::str(text.c_str(), text.size()));
+      stream.attr("flush")();
+    } catch (nb::python_error& error) {
+      // Ctrl-C comes again where it can be raised.
+      if (error.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
+      else error.discard_as_unraisable("accrue");
+    }
+  });
+}
+
+}  // namespace accrue::python
