@@ -193,5 +193,5 @@ def test_sentencepiece_model(prefix, tmp_path):
         for text, tokens in zip(texts, ours):
             assert tokens == [*before, *theirs.encode(text), theirs.eos_id()], text
     (home / "added_tokens.json").write_text(json.dumps({"<|user|>": theirs.vocab_size()}))
-    with pytest.raises(AssertionError, match=r"has no piece '<\|user\|>', which a file beside it"):
+    with pytest.raises(AssertionError, match=r"'<\|user\|>', which a file beside it names"):
         documents(texts, home, tmp_path)
