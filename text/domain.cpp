@@ -620,7 +620,7 @@ bool Text::heeds(const std::string& setting, const std::string& data) const {
   check(setting != "hold-out" || (!holds_corpus(data) && !is_of_texts(data)),
         "--hold-out is decided when a corpus is made: expected it of `accrue text prepare`");
   if (data == "grammar") return setting == "documents";
-  const CorpusFacts& facts = corpora(data).train->facts();
+  const CorpusFacts facts = corpora(data).train->facts();
   if (facts.has_preferences) return setting.starts_with("dpo-");
   const bool is_of_pairs = setting == "similarity-scale" || setting == "duplicates";
   const bool is_of_samples = facts.texts_of_sample > 1;
