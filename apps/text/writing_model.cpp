@@ -22,6 +22,12 @@ LoadedNetwork load(const Options& options, const Text& text, const BasePtr& base
   return {std::move(model), std::move(parameters)};
 }
 
+// Standard output is for what is written: nothing is said there of a device that was chosen.
+Device device_for_writing(Options options) {
+  options.device = wanted_device(options);
+  return apply_machine_options(options);
+}
+
 }  // namespace
 
 WritingModel::WritingModel(const Options& options, const std::string& tokenizer) {
@@ -29,7 +35,7 @@ WritingModel::WritingModel(const Options& options, const std::string& tokenizer)
   check(!options.init.empty() || !text.base.empty(),
         "there is no model: expected --weights FILE.safetensors, or --base FILE.gguf");
   name_ = options.init.empty() ? text.base : options.init;
-  const Device device = apply_machine_options(options);
+  const Device device = device_for_writing(options);
   check(options.init.empty() || options.class_count_of_weights.has_value(),
         "{} has no embedding of tokens: expected weights of a language model", options.init);
   check(
