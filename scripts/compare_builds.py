@@ -76,9 +76,9 @@ TRAININGS = {
     "zi2zi": [f"{GLYPHS} --effective-batch 6 --save w.safetensors"],
     "zi2zi simultaneous": [f"{GLYPHS} --effective-batch 6 --order simultaneous --n-critic 2 --g-steps 1 --norm batch "
                            "--save w.safetensors --checkpoint-dir c"],
-    "3 ranks": [f"mpi 3 train --model cnn {IMAGES} --threads 1 --micro-batch 5 --effective-batch 32 "
+    "3 ranks": ["mpi 3 train --model cnn --data digits --steps 4 --threads 1 --micro-batch 5 --effective-batch 32 "
                 "--save w.safetensors"],
-    "2 ranks, sharded": [f"mpi 2 train --model mlp {IMAGES} --threads 1 --shard-optimizer --save w.safetensors"],
+    "2 ranks, sharded": ["mpi 2 train --model mlp --data digits --steps 4 --threads 1 --shard-optimizer --save w.safetensors"],
 }
 OTHERS = {
     "help": ["--help", "train --help", "train --help-all", "eval --help-all", "plan --help-all", "predict --help-all",
@@ -104,13 +104,13 @@ OTHERS = {
                        "text export --weights l.safetensors --out l"],
     "refusals": [
         "train --lerning-rate 1", "train --model resnett", "train --micro-batch 0", "train --accum -1",
-        "train --effective-batch 10 --micro-batch 20", "train --data nowhere", "train --init nothing.safetensors",
+        "train --effective-batch 10 --accum 3", "train --data nowhere", "train --init nothing.safetensors",
         "train --precision fp8", "train --strategy moments --optimizer sgd", "train --strategy step-in-backward --accum 2",
         "train --optimizer sgd --beta1 0.5", "train --optimizer adam --momentum 0.5", "train --model mlp --context 5",
         "train --model gpt-tiny --crop 4", "train --model cnn --loss dice", "train --patience 3", "train --resume",
         "train --model mlp --batch-norm window", "train --memory-limit 1", "train --save nowhere/w.safetensors",
         "train --save a.safetensors --json a.safetensors", "train --config nothing.toml", "train --lora 4",
-        "train --model cnn --recompute all", "train --objective simclr", "train --on-overflow drop-micro-batch",
+        "train --model cnn --recompute most", "train --objective simclr", "train --on-overflow drop-micro-batch",
         "train --device cuda", "eval", "eval --init nothing.safetensors", "predict --out answers", "export --out a.onnx",
         "plan", "plan --memory much", "font train --model cnn", "font draw", "text write", "text prepare --out c",
         "text prepare --text nowhere --out c", "text import --from nowhere --out w", "report", "nonsense", "train cnn",
