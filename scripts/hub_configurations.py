@@ -1,4 +1,4 @@
-"""The keys of config.json and generation_config.json as they are on the hub, by the model: (the
+"""The keys of config.json and generation_config.json as they were on the hub, written down by hand, by the model: (the
 vocabulary of llama.cpp's models/ggml-vocab-*.gguf, the template of chats or its file in
 models/templates, config.json, generation_config.json). judge_text.py makes small models of them."""
 
