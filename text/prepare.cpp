@@ -241,7 +241,6 @@ PreparedText prepare_text(const PrepareTextOptions& options) {
   PreparedText result{
       .bytes = read.bytes, .left_alone = found.left_alone, .warnings = read.warnings};
   result.left_alone.insert(result.left_alone.end(), read.left_alone.begin(), read.left_alone.end());
-  result.warnings = read.warnings;
   if (!are_letters)
     for (const auto& [name, times] : read.control) control.found[name] += times;
   if (std::string said = said_of(control.found); !said.empty())

@@ -31,9 +31,9 @@ class FreezeOthers {
 };
 
 // Goes through the micro-batches of a window.
-class Steps {
+class WindowReader {
  public:
-  Steps(const MicroBatches& window, const Pass& pass) : window_(window), pass_(pass) {}
+  WindowReader(const MicroBatches& window, const Pass& pass) : window_(window), pass_(pass) {}
 
   // The next one; null after the last.
   const MicroBatch* next() {
@@ -136,11 +136,11 @@ void Game::accumulate(const Turn& turn, const MicroBatches& micro_batches, const
   std::vector<UnderWay> ways;
   for (const Player* player : turn) ways.push_back({*player});
   for (UnderWay& way : ways) look_ahead(way, micro_batches, pass);
-  Steps steps(micro_batches, pass);
-  while (const MicroBatch* micro_batch = steps.next()) {
+  WindowReader reader(micro_batches, pass);
+  while (const MicroBatch* micro_batch = reader.next()) {
     // Players that step together are exchanged one after the other.
     if (micro_batch->ends_window && ways.size() == 1) turn.front()->window.expect_last();
-    for (UnderWay& way : ways) add(way, *micro_batch, steps.pass(), variant);
+    for (UnderWay& way : ways) add(way, *micro_batch, reader.pass(), variant);
   }
   for (UnderWay& way : ways)
     if (way.walk) way.walk->finish();
@@ -151,10 +151,10 @@ void Game::look_ahead(UnderWay& way, const MicroBatches& micro_batches, const Pa
   const Player& player = way.player;
   way.walk->look_ahead({.walk =
                             [&](const MicroBatchWork& work) {
-                              Steps steps(micro_batches, pass);
-                              while (const MicroBatch* micro_batch = steps.next()) {
+                              WindowReader reader(micro_batches, pass);
+                              while (const MicroBatch* micro_batch = reader.next()) {
                                 begin(way, *micro_batch);
-                                work(*micro_batch, steps.pass());
+                                work(*micro_batch, reader.pass());
                               }
                             },
                         .rehearse =
