@@ -27,31 +27,6 @@ std::string_view content_of_file(const TokenizerFiles& from, const char* name) {
   return found == from.files.end() ? std::string_view() : found->second;
 }
 
-json merges_of_lines(std::string_view lines) {
-  json merges = json::array();
-  while (!lines.empty()) {
-    const size_t end = std::min(lines.find('\n'), lines.size());
-    std::string_view line = lines.substr(0, end);
-    lines.remove_prefix(std::min(end + 1, lines.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!line.starts_with("#version") && !line.empty()) merges.push_back(line);
-  }
-  return merges;
-}
-
-// GPT-2's own files, as a tokenizer.json.
-json json_of_gpt2(const TokenizerFiles& from, std::string_view vocabulary, std::string_view merges,
-                  const json& config) {
-  const int32_t end = from.tokenizer->end_of_text();
-  json names = json::parse(vocabulary), added = json::array();
-  for (const auto& [name, number] : names.items())
-    if (number == end) added.push_back(added_token(end, name, true));
-  json whole = byte_level_bpe(std::move(names), merges_of_lines(merges), std::move(added));
-  whole["pre_tokenizer"]["add_prefix_space"] =
-      config.value("add_prefix_space", json(false)) == true;
-  return whole;
-}
-
 // The token that ends a text has no letters.
 json json_of_bytes() {
   json names = json::object();
@@ -68,7 +43,7 @@ json own_json_of(const TokenizerFiles& from, const json& config) {
   for (const auto& [names, merges] :
        {std::pair("encoder.json", "vocab.bpe"), std::pair("vocab.json", "merges.txt")})
     if (!content_of_file(from, names).empty())
-      return json_of_gpt2(from, content_of_file(from, names), content_of_file(from, merges),
+      return json_of_gpt2(json::parse(content_of_file(from, names)), content_of_file(from, merges),
                           config);
   fail("the tokenizer in {} has no form in GGUF files here", from.name());
 }

@@ -1,6 +1,5 @@
 #include "text/tokenizer_file.h"
 
-#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -70,18 +69,6 @@ TokenizerPtr read_tokenizer_json(const fs::path& path) {
   return make_tokenizer(json_of(path), path.string(), files_in(path.parent_path()));
 }
 
-json merges_of(const std::string& text) {
-  json merges = json::array();
-  for (std::string_view rest = text; !rest.empty();) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!line.starts_with("#version") && !(line.empty() && rest.empty())) merges.push_back(line);
-  }
-  return merges;
-}
-
 // GPT-2's own files, which say nothing of how a text is split.
 TokenizerPtr read_gpt2(const fs::path& vocabulary, const fs::path& merges) {
   const FilesBesideTokenizer beside = files_in(vocabulary.parent_path());
@@ -89,15 +76,7 @@ TokenizerPtr read_gpt2(const fs::path& vocabulary, const fs::path& merges) {
   check(kind == "GPT2Tokenizer" || kind == "GPT2TokenizerFast",
         "'{}' are of a {}, which splits a text otherwise than GPT-2: expected a tokenizer.json",
         merges.parent_path().string(), kind.dump());
-  const json spellings = json_of(vocabulary);
-  json added = json::array();
-  if (spellings.is_object() && spellings.contains(end_of_text)) {
-    added.push_back(added_token(0, end_of_text, true));
-    added.back()["id"] = spellings[end_of_text];
-  }
-  json tokenizer = byte_level_bpe(spellings, merges_of(text_of(merges)), std::move(added));
-  tokenizer["pre_tokenizer"]["add_prefix_space"] =
-      beside.config.value("add_prefix_space", json(false)) == true;
+  json tokenizer = json_of_gpt2(json_of(vocabulary), text_of(merges), beside.config);
   return make_tokenizer(std::move(tokenizer), vocabulary.string(), beside);
 }
 
