@@ -6,7 +6,7 @@
 
 namespace accrue {
 
-Accumulator::Accumulator(Optimizer& optimizer, const Decision& decision,
+Accumulator::Accumulator(Optimizer& optimizer, const StepDecision& decision,
                          const WindowOptions& options)
     : optimizer_(optimizer), decision_(decision), options_(options) {
   const bool on_demand = gradient_storage(options.strategy) == GradientStorage::on_demand;
@@ -121,7 +121,7 @@ GradHook Accumulator::hook() {
   return hook;
 }
 
-std::unique_ptr<Accumulator> make_accumulator(Optimizer& optimizer, const Decision& decision,
+std::unique_ptr<Accumulator> make_accumulator(Optimizer& optimizer, const StepDecision& decision,
                                               const WindowOptions& options) {
   check_options(options);
   return facts_of(options.strategy).make(optimizer, decision, options);

@@ -34,13 +34,13 @@ struct WindowCounts {
 class Accumulator {
  public:
   // Throws Error unless the parameters' gradients are where the strategy needs them.
-  Accumulator(Optimizer& optimizer, const Decision& decision, const WindowOptions& options);
+  Accumulator(Optimizer& optimizer, const StepDecision& decision, const WindowOptions& options);
   virtual ~Accumulator() = default;
   Accumulator(const Accumulator&) = delete;
   Accumulator& operator=(const Accumulator&) = delete;
   // For StrategyFacts::make.
   template <class T>
-  static std::unique_ptr<Accumulator> make(Optimizer& optimizer, const Decision& decision,
+  static std::unique_ptr<Accumulator> make(Optimizer& optimizer, const StepDecision& decision,
                                            const WindowOptions& options) {
     return std::make_unique<T>(optimizer, decision, options);
   }
@@ -133,7 +133,7 @@ class Accumulator {
   View state() const { return decision_.state.view(); }
 
   Optimizer& optimizer_;
-  const Decision& decision_;
+  const StepDecision& decision_;
   const WindowOptions options_;
   Progress progress_;
 
@@ -143,7 +143,7 @@ class Accumulator {
 };
 
 // Throws Error for options that the strategy does not allow.
-std::unique_ptr<Accumulator> make_accumulator(Optimizer& optimizer, const Decision& decision,
+std::unique_ptr<Accumulator> make_accumulator(Optimizer& optimizer, const StepDecision& decision,
                                               const WindowOptions& options);
 
 }  // namespace accrue

@@ -101,7 +101,7 @@ Tensor outcome_of(const Tensor& state) {
   return state.slice(begin, begin + int64_t(sizeof(StepOutcome)));
 }
 
-Decision make_decision(Device device, double loss_scale) {
+StepDecision make_decision(Device device, double loss_scale) {
   WindowState initial{};
   initial.loss_scale.value = loss_scale;
   std::vector<uint8_t> bytes(sizeof(initial));

@@ -65,13 +65,13 @@ View accepted_of(View state);
 Tensor outcome_of(const Tensor& state);
 
 // What a window decides by, on the device of its parameters.
-struct Decision {
+struct StepDecision {
   Tensor state;     // u8 [sizeof(WindowState)], at first zero but for the loss scale
   Tensor partials;  // f64 [norm_partials], of the gradient's sum of squares (squared_norm.h)
 
   View outcome() const { return outcome_of(state).view(); }
 };
-Decision make_decision(Device device, double loss_scale);
+StepDecision make_decision(Device device, double loss_scale);
 
 // loss_scale * weight / of, for a loss that begins its backward with it; with `loss`, it also does
 // what add_loss() does.

@@ -11,7 +11,7 @@ namespace {
 // On a meta device it takes memory, and exchanges nothing.
 class BetweenRanks : public Exchange {
  public:
-  BetweenRanks(Accumulator& accumulator, const Decision& decision, const WindowOptions& options)
+  BetweenRanks(Accumulator& accumulator, const StepDecision& decision, const WindowOptions& options)
       : Exchange(accumulator.parameters()),
         accumulator_(accumulator),
         decision_(decision),
@@ -93,7 +93,7 @@ class BetweenRanks : public Exchange {
   }
 
   Accumulator& accumulator_;
-  const Decision& decision_;
+  const StepDecision& decision_;
   const WindowOptions options_;
   Ranks& ranks_;
   const Device device_;
@@ -242,7 +242,7 @@ void Exchange::check_was_not(bool under_way) {
         "expect_last()");
 }
 
-std::unique_ptr<Exchange> make_exchange(Accumulator& accumulator, const Decision& decision,
+std::unique_ptr<Exchange> make_exchange(Accumulator& accumulator, const StepDecision& decision,
                                         const WindowOptions& options) {
   std::unique_ptr<Exchange> exchange;
   if (options.ranks && options.ranks->count() > 1)

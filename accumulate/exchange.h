@@ -55,7 +55,7 @@ class Exchange {
 
 // Throws Error for an optimizer that owns other parameters than all, or this process's shard. The
 // accumulator, its decision and the ranks must outlive it.
-std::unique_ptr<Exchange> make_exchange(Accumulator& accumulator, const Decision& decision,
+std::unique_ptr<Exchange> make_exchange(Accumulator& accumulator, const StepDecision& decision,
                                         const WindowOptions& options);
 
 }  // namespace accrue

@@ -10,7 +10,7 @@ namespace accrue {
 
 class Accumulator;
 class Optimizer;
-struct Decision;
+struct StepDecision;
 struct WindowOptions;
 
 // What is known of a way in which the gradients of a window's micro-batches come together. Each
@@ -40,7 +40,8 @@ struct StrategyFacts {
   std::string_view differs{};
 
   // Throws Error for an optimizer that it cannot work with.
-  std::unique_ptr<Accumulator> (*make)(Optimizer&, const Decision&, const WindowOptions&) = nullptr;
+  std::unique_ptr<Accumulator> (*make)(Optimizer&, const StepDecision&,
+                                       const WindowOptions&) = nullptr;
 };
 
 // All strategies. A new one has its place in these three lists, in one order.

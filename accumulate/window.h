@@ -181,7 +181,7 @@ class Window {
   Schedule schedule_;
   const WindowOptions options_;
   const Device device_;
-  const Decision decision_;
+  const StepDecision decision_;
   const std::unique_ptr<Accumulator> accumulator_;
   const std::unique_ptr<Exchange> exchange_;
   Tensor average_;  // of the weights that the optimizer owns, if wanted

@@ -38,14 +38,14 @@ json describe_file(const fs::path& path) {
 }
 
 // JSON has no infinity and no NaN.
-json to_json(const Count& count) {
+json to_json(const CounterValue& count) {
   if (const auto* integer = std::get_if<int64_t>(&count)) return *integer;
   const double value = std::get<double>(count);
   if (std::isfinite(value)) return value;
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
-Count to_count(const std::string& name, const json& value) {
+CounterValue to_count(const std::string& name, const json& value) {
   if (value.is_number_integer()) return value.get<int64_t>();
   if (value.is_number_float()) return value.get<double>();
   constexpr double infinity = std::numeric_limits<double>::infinity();

@@ -16,9 +16,9 @@ namespace accrue {
 //   checkpoint.json      a CheckpointRecord, the version of this format, size and CRC-32 of the two
 //                        other files, and the CRC-32 of its own content without that number (as
 //                        compact JSON with sorted names)
-using Count = std::variant<int64_t, double>;
+using CounterValue = std::variant<int64_t, double>;
 struct CheckpointRecord {
-  std::map<std::string, Count> counters;  // any double, infinity and NaN included
+  std::map<std::string, CounterValue> counters;  // any double, infinity and NaN included
   Metadata decisive;  // settings that decide the result beyond rounding: text by option
   Metadata rounding;  // settings that decide how sums are rounded
   Metadata origin;    // who wrote it, and how the run was started: for people

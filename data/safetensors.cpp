@@ -110,10 +110,10 @@ class Reader {
  public:
   explicit Reader(const std::filesystem::path& path) : file_(path) {}
 
-  NamedTensors read(Category category, Metadata* metadata, const Wanted& wanted);
+  NamedTensors read(Category category, Metadata* metadata, const TensorFilter& wanted);
   void read_into(const NamedTensors& tensors, const UsePiece& use);
-  SafetensorsHeader read_header_alone(const Wanted& wanted);
-  void read_pieces(const Wanted& wanted, const UsePiece& use);
+  SafetensorsHeader read_header_alone(const TensorFilter& wanted);
+  void read_pieces(const TensorFilter& wanted, const UsePiece& use);
 
  private:
   template <class... Args>
@@ -126,7 +126,7 @@ class Reader {
   json read_header();
   json parse_header(uint64_t length);
   // The wanted tensors, in the order of their data.
-  std::vector<Entry> entries(const json& header, const Wanted& wanted) const;
+  std::vector<Entry> entries(const json& header, const TensorFilter& wanted) const;
   void read_elements(const Entry& entry, const Tensor& to);
   void read_pieces_of(const Entry& entry, const UsePiece& use);
   Metadata read_metadata(const json& header) const;
@@ -257,7 +257,7 @@ void Reader::check_layout(const std::vector<Entry>& entries) const {
   require(end == data_bytes_, "the tensors end at byte {} of {} bytes of data", end, data_bytes_);
 }
 
-std::vector<Entry> Reader::entries(const json& header, const Wanted& wanted) const {
+std::vector<Entry> Reader::entries(const json& header, const TensorFilter& wanted) const {
   std::vector<Entry> result;
   for (const auto& [name, value] : header.items())
     if (name != metadata_key)
@@ -274,7 +274,7 @@ void Reader::read_elements(const Entry& entry, const Tensor& to) {
   position_ = entry.end;
 }
 
-NamedTensors Reader::read(Category category, Metadata* metadata, const Wanted& wanted) {
+NamedTensors Reader::read(Category category, Metadata* metadata, const TensorFilter& wanted) {
   const json header = read_header();
   const Metadata texts = read_metadata(header);
   if (metadata) *metadata = texts;
@@ -287,7 +287,7 @@ NamedTensors Reader::read(Category category, Metadata* metadata, const Wanted& w
   return result;
 }
 
-SafetensorsHeader Reader::read_header_alone(const Wanted& wanted) {
+SafetensorsHeader Reader::read_header_alone(const TensorFilter& wanted) {
   const json header = read_header();
   SafetensorsHeader result{{}, read_metadata(header)};
   for (const Entry& e : entries(header, wanted))
@@ -304,7 +304,7 @@ void Reader::read_pieces_of(const Entry& entry, const UsePiece& use) {
   });
 }
 
-void Reader::read_pieces(const Wanted& wanted, const UsePiece& use) {
+void Reader::read_pieces(const TensorFilter& wanted, const UsePiece& use) {
   for (const Entry& e : entries(read_header(), wanted)) read_pieces_of(e, use);
 }
 
@@ -343,7 +343,7 @@ void Reader::read_into(const NamedTensors& tensors, const UsePiece& use) {
 }  // namespace
 
 NamedTensors read_safetensors(const std::filesystem::path& path, Category category,
-                              Metadata* metadata, const Wanted& wanted) {
+                              Metadata* metadata, const TensorFilter& wanted) {
   return Reader(path).read(category, metadata, wanted);
 }
 
@@ -352,7 +352,8 @@ void read_safetensors_into(const std::filesystem::path& path, const NamedTensors
   Reader(path).read_into(tensors, use);
 }
 
-SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, const Wanted& wanted) {
+SafetensorsHeader read_safetensors_header(const std::filesystem::path& path,
+                                          const TensorFilter& wanted) {
   return Reader(path).read_header_alone(wanted);
 }
 
@@ -360,7 +361,7 @@ Metadata read_safetensors_metadata(const std::filesystem::path& path) {
   return read_safetensors_header(path, [](const std::string&) { return false; }).metadata;
 }
 
-void read_safetensors_pieces(const std::filesystem::path& path, const Wanted& wanted,
+void read_safetensors_pieces(const std::filesystem::path& path, const TensorFilter& wanted,
                              const UsePiece& use) {
   Reader(path).read_pieces(wanted, use);
 }

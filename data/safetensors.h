@@ -34,7 +34,7 @@ void write_safetensors(const std::filesystem::path& path, const NamedTensors& te
                        const Metadata& metadata = {}, const UsePiece& fill = {});
 
 // True for the names of the tensors that are wanted; the others may be of any dtype.
-using Wanted = std::function<bool(const std::string& name)>;
+using TensorFilter = std::function<bool(const std::string& name)>;
 
 // Reads a file's tensors (all, or the wanted) to the CPU, in the order of their data. It allocates
 // memory for elements only if the header agrees with the size of the file. Throws Error, naming the
@@ -42,7 +42,7 @@ using Wanted = std::function<bool(const std::string& name)>;
 // accrue cannot hold (another dtype, more than five dimensions).
 NamedTensors read_safetensors(const std::filesystem::path& path,
                               Category category = Category::parameters,
-                              Metadata* metadata = nullptr, const Wanted& wanted = {});
+                              Metadata* metadata = nullptr, const TensorFilter& wanted = {});
 
 // A file's description of itself, without its elements. Throws Error as above.
 struct SafetensorsHeader {
@@ -55,12 +55,12 @@ struct SafetensorsHeader {
   Metadata metadata;
 };
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path,
-                                          const Wanted& wanted = {});
+                                          const TensorFilter& wanted = {});
 // The metadata of a file with tensors of any types.
 Metadata read_safetensors_metadata(const std::filesystem::path& path);
 
 // Calls `use` with the elements of every wanted tensor, piece after piece.
-void read_safetensors_pieces(const std::filesystem::path& path, const Wanted& wanted,
+void read_safetensors_pieces(const std::filesystem::path& path, const TensorFilter& wanted,
                              const UsePiece& use);
 
 // Reads the elements of exactly these tensors into them, on whichever device they are; this takes

@@ -16,33 +16,34 @@ Settings settings_of_game(Zi2ziGame& game, TrainingOptions& training) {
   Zi2ziOptions& networks = game.networks;
   Zi2ziLosses& losses = game.losses;
   const auto about = [&](std::string name, std::string help, Saved saved = Saved::no) {
-    return About{.name = std::move(name),
-                 .decides = result,
-                 .help = std::move(help),
-                 .acts_with = with_zi2zi,
-                 .saved = saved};
+    return SettingFacts{.name = std::move(name),
+                        .decides = result,
+                        .help = std::move(help),
+                        .acts_with = with_zi2zi,
+                        .saved = saved};
   };
   const auto of_weights = [&](std::string name, std::string help) {
     return about(std::move(name), std::move(help), Saved::with_weights);
   };
   const auto weight = [&](std::string name, std::string help) {
-    About all = about(std::move(name), std::move(help));
-    all.range = not_negative;
+    SettingFacts all = about(std::move(name), std::move(help));
+    all.range = zero_or_more;
     return all;
   };
   const auto count = [&](std::string name, std::string help) {
-    About all = about(std::move(name), std::move(help));
+    SettingFacts all = about(std::move(name), std::move(help));
     all.range = {.low = 1};
     return all;
   };
-  About adaptive = weight("adversarial-weight",
-                          "Of the generator's wish to deceive; without, 0.05 to 0.6, by the "
-                          "discriminator's loss of a window");
-  About lr_d = about("lr-d", "Learning rate of the discriminator");
+  SettingFacts adaptive = weight("adversarial-weight",
+                                 "Of the generator's wish to deceive; without, 0.05 to 0.6, by the "
+                                 "discriminator's loss of a window");
+  SettingFacts lr_d = about("lr-d", "Learning rate of the discriminator");
   lr_d.unset = "--lr";
-  About dropout = about("g-dropout", "Dropout in the generator's inner levels", Saved::with_scores);
+  SettingFacts dropout =
+      about("g-dropout", "Dropout in the generator's inner levels", Saved::with_scores);
   dropout.range = {0, 0.999};
-  About embedding = count("embedding", "Numbers that a style is");
+  SettingFacts embedding = count("embedding", "Numbers that a style is");
   embedding.saved = Saved::with_weights;
   Settings s;
   s.group("Font GAN")

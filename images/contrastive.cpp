@@ -94,7 +94,7 @@ class Contrastive : public Objective {
     const int64_t rows = 2 * answers.size(0);
     const Tensor z = unit_rows(answers.reshape({rows, answers.size(1) / 2}));
     return linear_cross_entropy(scale(z, 1 / options_.temperature), z, partners(rows, z.device()),
-                                {}, chunk_rows, 0, Own::left_out);
+                                {}, chunk_rows, 0, OwnLogit::left_out);
   }
   // The sums: products of rows (z, 1) with each other, then with y, and the samples of each class.
   size_t width() const { return size_t(options_.answers) + 1; }

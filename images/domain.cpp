@@ -104,7 +104,7 @@ Settings settings_of_contrast(Images& o) {
       .add(o.temperature, {.name = "temperature",
                            .decides = Decides::result,
                            .help = "Of simclr: products of unit vectors are divided by it",
-                           .range = positive,
+                           .range = above_zero,
                            .acts_with = with_simclr,
                            .saved = Saved::with_scores})
       .add(o.embedding_size, {.name = "embedding-size",

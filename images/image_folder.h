@@ -147,9 +147,9 @@ struct ImageSurvey {
   std::vector<int> mask_values{};                           // all of them
   std::vector<int> values_of_training{}, values_of_test{};  // that the other split lacks
 };
-// Look::pixels decodes images as a whole, so that damage within them shows.
-enum class Look { headers, pixels };
-ImageSurvey survey(const ImageFolder& folder, Look look);
+// SurveyDepth::pixels decodes images as a whole, so that damage within them shows.
+enum class SurveyDepth { headers, pixels };
+ImageSurvey survey(const ImageFolder& folder, SurveyDepth depth);
 // True if there are samples for the test.
 bool holds_out_any(const ImageFolder& folder);
 // "1,204 images, 5 classes, 480x640 to 3024x4032 (height x width), 12 % held out, 3 bad files"

@@ -281,7 +281,7 @@ namespace {
 // for bad files that are not.
 ImageSurvey survey_to_load(const ImageFolder& folder, SkipBad skip_bad) {
   const bool skips_bad = skip_bad == SkipBad::yes;
-  ImageSurvey found = survey(folder, skips_bad ? Look::pixels : Look::headers);
+  ImageSurvey found = survey(folder, skips_bad ? SurveyDepth::pixels : SurveyDepth::headers);
   if (!skips_bad && !found.bad.empty()) refuse_bad(folder, found.bad);
   check(std::ranges::count(found.is_good, 1) > 0, "'{}': all its images are bad",
         folder.directory.string());

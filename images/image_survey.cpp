@@ -42,11 +42,12 @@ struct Seen {
 };
 
 // The values in a good sample's mask are added to the others'.
-Seen look_at(const ImageFolder& folder, const FolderSample& sample, Look look, MaskValues& values) {
+Seen look_at(const ImageFolder& folder, const FolderSample& sample, SurveyDepth depth,
+             MaskValues& values) {
   Seen seen;
   try {
     seen.header = read_image_header(sample.image, folder.most_image_bytes);
-    if (look == Look::pixels) read_image(sample.image, folder.most_image_bytes);
+    if (depth == SurveyDepth::pixels) read_image(sample.image, folder.most_image_bytes);
     if (folder.answer == Answer::run_lengths) draw_masks(folder, sample, seen.header.size);
     if (folder.answer == Answer::masks) {
       const Image mask = read_mask(sample.mask, folder.most_image_bytes);
@@ -91,7 +92,7 @@ SampleImages read_sample(const ImageFolder& folder, const FolderSample& sample) 
   return files;
 }
 
-ImageSurvey survey(const ImageFolder& folder, Look look) {
+ImageSurvey survey(const ImageFolder& folder, SurveyDepth depth) {
   const size_t N = folder.samples.size();
   std::vector<Seen> all(N);
   ImageSurvey result{
@@ -101,7 +102,7 @@ ImageSurvey survey(const ImageFolder& folder, Look look) {
   parallel_for(static_cast<int64_t>(N), work_of_look, [&](int64_t begin, int64_t end) {
     std::array<MaskValues, 2> some;
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
-      all[i] = look_at(folder, folder.samples[i], look, some[place_of(folder.samples[i].split)]);
+      all[i] = look_at(folder, folder.samples[i], depth, some[place_of(folder.samples[i].split)]);
     const std::lock_guard lock(mutex);
     for (size_t split = 0; split < values.size(); ++split) values[split].add(some[split]);
   });

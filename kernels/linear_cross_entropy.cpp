@@ -65,7 +65,7 @@ class CountedRows {
 void compute_logits(const LinearCrossEntropy& in, View x, const CountedRows& rows, int64_t begin) {
   matmul({rows_of(in.logits, 0, x.shape[0]), 0}, x, in.w, Transpose::no, Transpose::yes,
          in.workspace);
-  if (in.own == Own::counts) return;
+  if (in.own == OwnLogit::counts) return;
   dispatch_wide(in.logits.dtype, [&]<class W>() {
     for (int64_t i = 0; i < x.shape[0]; ++i)
       in.logits.as<W>()[i * in.V() + rows[begin + i]] = -std::numeric_limits<W>::infinity();
@@ -344,7 +344,7 @@ struct HeadScratch {
 
 LinearCrossEntropy head_arguments(const HeadOperands& of, const Tensor& logits,
                                   const Tensor& softmax, bool leaves_out,
-                                  const HeadScratch& scratch, Own own = Own::counts) {
+                                  const HeadScratch& scratch, OwnLogit own = OwnLogit::counts) {
   return {of.x.view(),
           of.w.view(),
           of.labels.view(),
@@ -390,14 +390,15 @@ int64_t chunk_rows_for(int64_t rows, int64_t V, DType dtype, bool is_frozen) {
 }
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labels,
-                            const Tensor& judged, int64_t chunk_rows, int64_t row_labels, Own own) {
+                            const Tensor& judged, int64_t chunk_rows, int64_t row_labels,
+                            OwnLogit own) {
   constexpr std::string_view op = "linear_cross_entropy";
   HeadOperands of(op, x, w, labels);
   const Edge dx_edge = x, dw_edge = w;
   check(!dw_edge.wants_grad() || !is_16_bit_dtype(w.dtype()),
         "[{}] w {} {} that wants a gradient: expected a parameter in float32", op, name(w.dtype()),
         w.shape());
-  check(own == Own::counts || of.x.size(0) == of.w.size(0),
+  check(own == OwnLogit::counts || of.x.size(0) == of.w.size(0),
         "[{}] {} rows and w {} without their own logits: expected as many rows", op, of.x.size(0),
         w.shape());
   const Device device = x.device();

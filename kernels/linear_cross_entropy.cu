@@ -168,7 +168,7 @@ View unpadded(const View& rows, int64_t size, const LinearCrossEntropy& in) {
 void compute_logits(const LinearCrossEntropy& in, int64_t begin, int64_t size) {
   matmul({unpadded(in.logits, size, in), 0}, rows_of(in.x, begin, size), in.w, Transpose::no,
          Transpose::yes, in.workspace, {.c = in.row_stride()});
-  if (in.own == Own::left_out)
+  if (in.own == OwnLogit::left_out)
     dispatch_wide(in.logits.dtype, [&]<class W>() {
       enqueue(grid_over(size), leave_own_out_kernel<W>, in.logits.as<W>(), in.row_stride(), begin,
               size);

@@ -25,24 +25,22 @@ namespace accrue {
 // keeps nothing else: backward multiplies it.
 // Rows that do not count cost nothing on the cpu, where the others are gathered into chunks. On
 // cuda, where the host does not know the labels, all rows are computed.
-// With Own::left_out row r's logit of r itself is left out of its softmax, as if it were -infinity:
-// for rows that are compared with each other, w being x or a multiple of it.
-// chunk_rows is the number of rows in a chunk; 0 takes chunk_rows_for().
-// Where labels [N, t] are pieces of longer rows, `row_labels` is the number of labels in a row, and
-// `judged` is that of whole rows: n then counts them whole, and the losses of the pieces add up to
-// that of the rows.
-// Scratch of c rows in a chunk, beside the logits: 8 bytes a row of x; with `judged`, on the cpu,
-// 4 more and c * E elements in the type of the sums; in 16 bits, in backward, c * V elements for d;
-// on cuda what a product needs (4 to 32 MiB), and rows of logits and of d are V elements rounded up
-// to multiples of 64.
-// w may be stored otherwise (kernels/quantized_matmul.h), and then it wants no gradient.
+// With OwnLogit::left_out row r's logit of r itself is left out of its softmax, as if it were
+// -infinity: for rows that are compared with each other, w being x or a multiple of it. chunk_rows
+// is the number of rows in a chunk; 0 takes chunk_rows_for(). Where labels [N, t] are pieces of
+// longer rows, `row_labels` is the number of labels in a row, and `judged` is that of whole rows: n
+// then counts them whole, and the losses of the pieces add up to that of the rows. Scratch of c
+// rows in a chunk, beside the logits: 8 bytes a row of x; with `judged`, on the cpu, 4 more and c *
+// E elements in the type of the sums; in 16 bits, in backward, c * V elements for d; on cuda what a
+// product needs (4 to 32 MiB), and rows of logits and of d are V elements rounded up to multiples
+// of 64. w may be stored otherwise (kernels/quantized_matmul.h), and then it wants no gradient.
 // Throws Error unless the shapes and dtypes agree, a w that wants a gradient is float32 beside
 // 16 bits, every label is in range, and x has as many rows as w where their own is left out; on
 // Device::cuda a label out of range gives a NaN loss and NaN in its row of dx and in all of dw.
-enum class Own { counts, left_out };
+enum class OwnLogit { counts, left_out };
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labels,
                             const Tensor& judged = {}, int64_t chunk_rows = 0,
-                            int64_t row_labels = 0, Own own = Own::counts);
+                            int64_t row_labels = 0, OwnLogit own = OwnLogit::counts);
 
 // Adds this micro-batch's part of an evaluation to score, f64 [3] on x's device, chunk by chunk:
 //   score[0] += -sum_r log softmax(l_r)[label[r]]

@@ -18,12 +18,12 @@ const char* kept(std::string text) {
 
 }  // namespace
 
-About about(const Door& door, const Settings& settings, const std::string& definition,
-            const std::string& returned, const std::string& text) {
+FunctionDoc about(const Door& door, const Settings& settings, const std::string& definition,
+                  const std::string& returned, const std::string& text) {
   std::string signature = definition, doc = text, group;
   doc += "\n\nThe options of `accrue " + door.command + "`, None for the program's own value:\n";
   for (const Setting& setting : settings) {
-    const accrue::About& about = setting.about;
+    const accrue::SettingFacts& about = setting.about;
     const bool is_shown = about.name == "model" || about.name == "data";
     if (!door.has(setting) && !(is_shown && std::ranges::count(door.own, about.name) > 0)) continue;
     const std::string name = argument_name(about.name), value = setting.text();

@@ -201,7 +201,7 @@ void add_training(nb::module_& m) {
       "quiet: False prints what the program prints.\n" +
       vocabulary;
 
-  const About of_trainer =
+  const FunctionDoc of_trainer =
       of(trainer_door,
          "def __init__(self, model: str | Layer | None = None, data: typing.Any = None, *, test: "
          "typing.Any = None, quiet: bool = True, vocabulary: int | None = None",
@@ -255,7 +255,7 @@ void add_training(nb::module_& m) {
       .def_prop_ro("steps", &PythonTrainer::steps, "Optimizer steps taken.")
       .def_prop_ro("is_finished", &PythonTrainer::is_finished);
 
-  const About of_train = of(
+  const FunctionDoc of_train = of(
       train_door,
       "def train(model: str | Layer | None = None, data: typing.Any = None, *, test: typing.Any = "
       "None, on_step: typing.Callable[[Step], typing.Any] | None = None, quiet: bool = True, "
@@ -270,7 +270,7 @@ void add_training(nb::module_& m) {
         "test"_a = nb::none(), "on_step"_a = nb::none(), "quiet"_a.none() = true, "options"_a,
         nb::sig(of_train.signature), of_train.doc);
 
-  const About of_plan =
+  const FunctionDoc of_plan =
       of(plan_door,
          "def plan(model: str | Layer | None = None, data: typing.Any = None, *, vocabulary: "
          "int | None "
@@ -281,13 +281,14 @@ void add_training(nb::module_& m) {
   m.def("plan", &plan, "model"_a = nb::none(), "data"_a = nb::none(), "options"_a,
         nb::sig(of_plan.signature), of_plan.doc);
 
-  const About of_info = of(info_door, "def info(model: str | Layer | None = None, *",
-                           "accrue._results.Info", "The build, the machine and a model's layers.");
+  const FunctionDoc of_info =
+      of(info_door, "def info(model: str | Layer | None = None, *", "accrue._results.Info",
+         "The build, the machine and a model's layers.");
   m.def("info", &info, "model"_a = nb::none(), "options"_a, nb::sig(of_info.signature),
         of_info.doc);
 
   const std::string weights = "weights: a safetensors file, or Weights.\n";
-  const About of_evaluate =
+  const FunctionDoc of_evaluate =
       of(evaluate_door,
          "def evaluate(weights: typing.Any, model: str | Layer | None = None, data: typing.Any "
          "= None, "
@@ -297,7 +298,7 @@ void add_training(nb::module_& m) {
   m.def("evaluate", &evaluate, "weights"_a.none(), "model"_a = nb::none(), "data"_a = nb::none(),
         "options"_a, nb::sig(of_evaluate.signature), of_evaluate.doc);
 
-  const About of_predict =
+  const FunctionDoc of_predict =
       of(predict_door,
          "def predict(weights: typing.Any, x: typing.Any, model: str | Layer | None = None, *",
          "numpy.ndarray",

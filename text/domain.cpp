@@ -67,7 +67,7 @@ Settings settings_of_pairs(std::optional<double>& scale, Duplicates& duplicates)
                    .decides = Decides::result,
                    .help = "Of pairs of texts: products of their unit vectors are multiplied by it",
                    .unset = "20",
-                   .range = positive,
+                   .range = above_zero,
                    .acts_with = {{"model", text_model_names()}},
                    .saved = Saved::with_scores,
                    .data = "a corpus of anchors and positives"})
@@ -85,15 +85,16 @@ Settings settings_of_pairs(std::optional<double>& scale, Duplicates& duplicates)
 Settings settings_of_preferences(PreferenceOptions& o) {
   static const std::map<std::string, bool> yes_or_no{{"yes", true}, {"no", false}};
   const auto about = [](std::string name, std::string help) {
-    return About{.name = std::move(name),
-                 .decides = Decides::result,
-                 .help = std::move(help),
-                 .acts_with = {{"model", text_model_names()}},
-                 .saved = Saved::with_scores,
-                 .data = "a corpus of prompts with chosen and rejected answers"};
+    return SettingFacts{.name = std::move(name),
+                        .decides = Decides::result,
+                        .help = std::move(help),
+                        .acts_with = {{"model", text_model_names()}},
+                        .saved = Saved::with_scores,
+                        .data = "a corpus of prompts with chosen and rejected answers"};
   };
-  About beta = about("dpo-beta", "Of preferences (DPO): how near the model stays to its base");
-  beta.range = positive;
+  SettingFacts beta =
+      about("dpo-beta", "Of preferences (DPO): how near the model stays to its base");
+  beta.range = above_zero;
   Settings s;
   s.group("Language models")
       .add(o.beta, std::move(beta))
@@ -133,24 +134,24 @@ Settings settings_of_sizes(TextModelSizes& o) {
       with_llama{{"model", names_of<LlamaOptions>()}, no_base};
   static const std::map<std::string, bool> yes_or_no{{"yes", true}, {"no", false}};
   const auto about = [](std::string name, std::string help, auto with) {
-    return About{.name = std::move(name),
-                 .decides = Decides::result,
-                 .help = std::move(help),
-                 .unset = "the model's",
-                 .acts_with = std::move(with),
-                 .saved = Saved::with_weights};
+    return SettingFacts{.name = std::move(name),
+                        .decides = Decides::result,
+                        .help = std::move(help),
+                        .unset = "the model's",
+                        .acts_with = std::move(with),
+                        .saved = Saved::with_weights};
   };
   const auto count = [&](std::string name, std::string help, auto with) {
-    About all = about(std::move(name), std::move(help), std::move(with));
+    SettingFacts all = about(std::move(name), std::move(help), std::move(with));
     all.range = {.low = 1};
     return all;
   };
   const auto number = [&](std::string name, std::string help) {
-    About all = about(std::move(name), std::move(help), with_llama);
-    all.range = positive;
+    SettingFacts all = about(std::move(name), std::move(help), with_llama);
+    all.range = above_zero;
     return all;
   };
-  About scaling =
+  SettingFacts scaling =
       about("rotary-scaling", "How rotations are slowed down, for longer texts", with_llama);
   scaling.takes = "linear:FACTOR|llama3:FACTOR:LOW:HIGH:CONTEXT|none";
   Settings s;
@@ -179,26 +180,28 @@ Settings settings_of_sizes(TextModelSizes& o) {
 Settings settings_of_lora(LoraOptions& o) {
   static const std::map<std::string, bool> yes_or_no{{"yes", true}, {"no", false}};
   const auto about = [](std::string name, std::string help, std::string unset) {
-    return About{.name = std::move(name),
-                 .decides = Decides::result,
-                 .help = std::move(help),
-                 .unset = std::move(unset),
-                 .needs = "lora",
-                 .acts_with = {{"model", text_model_names()}},
-                 .saved = Saved::with_weights};
+    return SettingFacts{.name = std::move(name),
+                        .decides = Decides::result,
+                        .help = std::move(help),
+                        .unset = std::move(unset),
+                        .needs = "lora",
+                        .acts_with = {{"model", text_model_names()}},
+                        .saved = Saved::with_weights};
   };
-  About rank = about("lora", "Train adapters of this rank beside fixed weights, those of --init",
-                     "all is trained");
+  SettingFacts rank =
+      about("lora", "Train adapters of this rank beside fixed weights, those of --init",
+            "all is trained");
   rank.needs.clear();
   rank.range = {.low = 1, .high = 1 << 16};
-  About alpha = about("lora-alpha", "Adapters count alpha / rank", "2 * rank");
-  alpha.range = positive;
-  About dropout = about("lora-dropout", "Dropout of what adapters read", "0");
+  SettingFacts alpha = about("lora-alpha", "Adapters count alpha / rank", "2 * rank");
+  alpha.range = above_zero;
+  SettingFacts dropout = about("lora-dropout", "Dropout of what adapters read", "0");
   dropout.range = {0, 0.999};
-  About targets = about("lora-targets",
-                        "Linear layers that have adapters, such as q_proj, attn.c_proj; all: those "
-                        "of the blocks",
-                        "q_proj,v_proj; of GPT-2 c_attn");
+  SettingFacts targets =
+      about("lora-targets",
+            "Linear layers that have adapters, such as q_proj, attn.c_proj; all: those "
+            "of the blocks",
+            "q_proj,v_proj; of GPT-2 c_attn");
   targets.takes = "NAME,...|all";
   Settings s;
   s.group("Language models")
@@ -218,7 +221,7 @@ bool is_embedding_of_tokens(const std::string& name) {
 bool is_embedding_of_positions(const std::string& name) { return name.ends_with("wpe.weight"); }
 
 // The rows of the tensor that is meant, if a file has it.
-std::optional<int64_t> rows_in(const std::string& weights, const Wanted& wanted) {
+std::optional<int64_t> rows_in(const std::string& weights, const TensorFilter& wanted) {
   const SafetensorsHeader header = read_safetensors_header(weights, wanted);
   if (header.entries.empty()) return std::nullopt;
   return header.entries.front().shape[0];

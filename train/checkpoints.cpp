@@ -27,7 +27,7 @@ std::string arena_map(const Training& training) {
 
 // Sets every number to its counter. Throws Error, with none set, unless they are the same by name
 // and type.
-void set_numbers(const StateDict& state, const std::map<std::string, Count>& counters) {
+void set_numbers(const StateDict& state, const std::map<std::string, CounterValue>& counters) {
   std::string problems;
   std::map<std::string, std::variant<int64_t*, double*>> numbers(state.numbers.begin(),
                                                                  state.numbers.end());

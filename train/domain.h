@@ -123,8 +123,8 @@ class Domain {
   virtual std::vector<std::string> data_sets() const = 0;  // by name
   // The directory in which one of its data sets lies; nothing if that needs none.
   virtual std::optional<std::filesystem::path> directory_of(const std::string& data) const;
-  // True if a setting with About::data has an effect with data of this domain. Throws Error where
-  // it can say what has that effect instead.
+  // True if a setting with SettingFacts::data has an effect with data of this domain. Throws Error
+  // where it can say what has that effect instead.
   virtual bool heeds(const std::string& setting, const std::string& data) const;
   virtual Datasets load(const DataRequest& request) const = 0;
   // Makes data of any domain what one of its models sees. Throws Error if the model cannot learn

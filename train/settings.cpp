@@ -38,7 +38,8 @@ bool equal_but_for_case(const std::string& a, const std::string& b) {
       a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
-[[noreturn]] void refuse(const About& about, const std::string& text, const std::string& expected) {
+[[noreturn]] void refuse(const SettingFacts& about, const std::string& text,
+                         const std::string& expected) {
   fail("{} is {}: expected {}", about.name, text.empty() ? "empty" : text, expected);
 }
 
@@ -51,15 +52,15 @@ const char* type_name(const T&) {
 const char* type_name(const std::string&) { return "TEXT"; }
 
 template <class T>
-std::string text_of(const T& number, const About& about) {
+std::string text_of(const T& number, const SettingFacts& about) {
   for (const auto& [word, meaning] : about.words)
     if (static_cast<T>(meaning) == number) return word;
   return fmt::format("{}", number);
 }
-std::string text_of(const std::string& value, const About&) { return value; }
+std::string text_of(const std::string& value, const SettingFacts&) { return value; }
 
 template <class T>
-void set(T& number, const std::string& text, const About& about) {
+void set(T& number, const std::string& text, const SettingFacts& about) {
   for (const auto& [word, meaning] : about.words)
     if (equal_but_for_case(word, text)) return void(number = static_cast<T>(meaning));
   const char* const end = text.data() + text.size();
@@ -72,18 +73,18 @@ void set(T& number, const std::string& text, const About& about) {
   for (const auto& word : about.words) expected += ", or " + word.first;
   refuse(about, text, expected);
 }
-void set(std::string& value, const std::string& text, const About&) { value = text; }
+void set(std::string& value, const std::string& text, const SettingFacts&) { value = text; }
 
 template <class T>
 const char* type_name(const std::optional<T>&) {
   return type_name(T());
 }
 template <class T>
-std::string text_of(const std::optional<T>& value, const About& about) {
+std::string text_of(const std::optional<T>& value, const SettingFacts& about) {
   return value ? text_of(*value, about) : std::string();
 }
 template <class T>
-void set(std::optional<T>& value, const std::string& text, const About& about) {
+void set(std::optional<T>& value, const std::string& text, const SettingFacts& about) {
   set(value.emplace(), text, about);
 }
 
@@ -92,13 +93,13 @@ const char* type_name(const std::vector<T>&) {
   return type_name(T());
 }
 template <class T>
-std::string text_of(const std::vector<T>& values, const About& about) {
+std::string text_of(const std::vector<T>& values, const SettingFacts& about) {
   std::vector<std::string> texts;
   for (const T& value : values) texts.push_back(text_of(value, about));
   return fmt::format("{}", fmt::join(texts, ","));
 }
 template <class T>
-void set(std::vector<T>& values, const std::string& text, const About& about) {
+void set(std::vector<T>& values, const std::string& text, const SettingFacts& about) {
   if (text.empty()) return;  // none
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
@@ -128,7 +129,7 @@ constexpr bool is_list<std::vector<T>> = true;
 
 }  // namespace
 
-std::string Range::describe() const {
+std::string Interval::describe() const {
   const bool has_low = low > -std::numeric_limits<double>::infinity();
   const bool has_high = high < std::numeric_limits<double>::infinity();
   if (has_low && has_high)
@@ -160,12 +161,12 @@ Settings& Settings::group(std::string heading) {
 }
 
 template <class T>
-Settings& Settings::add(T& field, About about) {
+Settings& Settings::add(T& field, SettingFacts about) {
   if (about.takes.empty()) {
     const std::string range = about.range.describe();
     about.takes = fmt::format("{}{}{}", type_name(field), range.empty() ? "" : " ", range);
   }
-  const auto shared = std::make_shared<const About>(about);
+  const auto shared = std::make_shared<const SettingFacts>(about);
   return push({.about = std::move(about),
                .holds = held(field),
                .is_list = is_list<T>,
@@ -177,25 +178,25 @@ Settings& Settings::add(T& field, About about) {
                      field = std::move(value);
                    }});
 }
-template Settings& Settings::add(double&, About);
-template Settings& Settings::add(int64_t&, About);
-template Settings& Settings::add(uint64_t&, About);
-template Settings& Settings::add(std::string&, About);
-template Settings& Settings::add(std::optional<double>&, About);
-template Settings& Settings::add(std::optional<int64_t>&, About);
-template Settings& Settings::add(std::optional<uint64_t>&, About);
-template Settings& Settings::add(std::vector<double>&, About);
-template Settings& Settings::add(std::vector<int64_t>&, About);
-template Settings& Settings::add(std::vector<std::string>&, About);
+template Settings& Settings::add(double&, SettingFacts);
+template Settings& Settings::add(int64_t&, SettingFacts);
+template Settings& Settings::add(uint64_t&, SettingFacts);
+template Settings& Settings::add(std::string&, SettingFacts);
+template Settings& Settings::add(std::optional<double>&, SettingFacts);
+template Settings& Settings::add(std::optional<int64_t>&, SettingFacts);
+template Settings& Settings::add(std::optional<uint64_t>&, SettingFacts);
+template Settings& Settings::add(std::vector<double>&, SettingFacts);
+template Settings& Settings::add(std::vector<int64_t>&, SettingFacts);
+template Settings& Settings::add(std::vector<std::string>&, SettingFacts);
 
 Settings& Settings::add_choice(std::function<int()> get, std::function<void(int)> set,
-                               std::map<std::string, int> values, About about) {
+                               std::map<std::string, int> values, SettingFacts about) {
   std::vector<std::string> names;
   for (const auto& entry : values) names.push_back(entry.first);
   about.takes = fmt::format("{}", fmt::join(names, "|"));
   // What copies of a table share.
   struct Choice {
-    About about;
+    SettingFacts about;
     std::map<std::string, int> values;
     std::vector<std::string> names;
   };
@@ -219,7 +220,8 @@ Settings& Settings::add_choice(std::function<int()> get, std::function<void(int)
                    }});
 }
 
-Settings& Settings::add(std::string& field, const std::vector<std::string>& choices, About about) {
+Settings& Settings::add(std::string& field, const std::vector<std::string>& choices,
+                        SettingFacts about) {
   std::map<std::string, int> values;
   for (size_t i = 0; i < choices.size(); ++i) values[choices[i]] = static_cast<int>(i);
   return add_choice([&field, values] { return values.contains(field) ? values.at(field) : -1; },
@@ -227,8 +229,8 @@ Settings& Settings::add(std::string& field, const std::vector<std::string>& choi
                     std::move(about));
 }
 
-Settings& Settings::add_flag(bool& field, bool on, About about) {
-  const auto shared = std::make_shared<const About>(about);
+Settings& Settings::add_flag(bool& field, bool on, SettingFacts about) {
+  const auto shared = std::make_shared<const SettingFacts>(about);
   return push({.about = std::move(about),
                .is_flag = true,
                .text = [&field, on] { return field == on ? "yes" : "no"; },

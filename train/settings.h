@@ -16,7 +16,7 @@ namespace accrue {
 // read its options, to explain them, to pass them on and to write them down.
 
 // The numbers that a setting takes.
-struct Range {
+struct Interval {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   bool without_low = false;
@@ -25,8 +25,8 @@ struct Range {
   // "above 0", "0 to 1024", or nothing for all numbers.
   std::string describe() const;
 };
-inline constexpr Range positive{.low = 0, .without_low = true};
-inline constexpr Range not_negative{.low = 0};
+inline constexpr Interval above_zero{.low = 0, .without_low = true};
+inline constexpr Interval zero_or_more{.low = 0};
 
 // `result`: a run with another value is another run, which cannot go on from this one's checkpoint.
 // `no_result`: it is the same run, which may be rounded, begun or stopped elsewhere, or what
@@ -86,13 +86,13 @@ struct Takes : std::string {
 inline Takes reads(std::string text) { return {std::move(text), Path::input}; }
 inline Takes writes(std::string text, Path path = Path::file) { return {std::move(text), path}; }
 
-struct About {
+struct SettingFacts {
   std::string name;  // "clip-norm"
   Decides decides;
   std::string help;
   Takes takes{};
   std::string unset{};                    // the effect of not setting it: "0.999; for lion 0.99"
-  Range range{};                          // of a number
+  Interval range{};                       // of a number
   std::map<std::string, double> words{};  // that stand for a number: {"auto", ...}
   std::string alias{};                    // another name
   std::string needs{}, excludes{};        // the name of a setting
@@ -108,7 +108,7 @@ struct About {
 enum class Holds { text, choice, whole_number, number };
 
 struct Setting {
-  About about;
+  SettingFacts about;
   std::string group;  // the heading that it stands under
   Holds holds = Holds::text;
   bool is_flag = false, is_list = false;
@@ -133,19 +133,20 @@ class Settings {
   // Adds a number (double, int64_t, uint64_t) or a string, one that may be absent (std::optional),
   // or a list of them (std::vector), written with commas.
   template <class T>
-  Settings& add(T& field, About about);
+  Settings& add(T& field, SettingFacts about);
   // Adds a choice of several values by their names, in letters of either case.
   template <class Enum>
-  Settings& add(Enum& field, const std::map<std::string, Enum>& names, About about) {
+  Settings& add(Enum& field, const std::map<std::string, Enum>& names, SettingFacts about) {
     std::map<std::string, int> values;
     for (const auto& [name, value] : names) values[name] = static_cast<int>(value);
     return add_choice([&field] { return static_cast<int>(field); },
                       [&field](int value) { field = static_cast<Enum>(value); }, std::move(values),
                       std::move(about));
   }
-  // As above, for a choice that may be absent; About::unset is then its name.
+  // As above, for a choice that may be absent; SettingFacts::unset is then its name.
   template <class Enum>
-  Settings& add(std::optional<Enum>& field, const std::map<std::string, Enum>& names, About about) {
+  Settings& add(std::optional<Enum>& field, const std::map<std::string, Enum>& names,
+                SettingFacts about) {
     std::map<std::string, int> values;
     for (const auto& [name, value] : names) values[name] = static_cast<int>(value);
     constexpr int absent = -1;
@@ -158,9 +159,9 @@ class Settings {
                       std::move(values), std::move(about));
   }
   // Adds a choice of one of these texts.
-  Settings& add(std::string& field, const std::vector<std::string>& choices, About about);
+  Settings& add(std::string& field, const std::vector<std::string>& choices, SettingFacts about);
   // Adds a flag: the field becomes `on` if the flag is given.
-  Settings& add_flag(bool& field, bool on, About about);
+  Settings& add_flag(bool& field, bool on, SettingFacts about);
   Settings& append(const Settings& others);
 
   // Throws Error, with the name that may be meant, if there is no setting of this name.
@@ -197,7 +198,7 @@ class Settings {
 
  private:
   Settings& add_choice(std::function<int()> get, std::function<void(int)> set,
-                       std::map<std::string, int> values, About about);
+                       std::map<std::string, int> values, SettingFacts about);
   Settings& push(Setting setting);
 
   std::string group_;

@@ -140,7 +140,7 @@ inline Settings settings_of(TrainingOptions& o) {
       .add(o.seed, {.name = "seed",
                     .decides = result,
                     .help = "Seed of weights, order and dropout",
-                    .range = not_negative});
+                    .range = zero_or_more});
   s.group("Machine").add(o.cuda_graphs, graphs_names(),
                          {.name = "cuda-graphs",
                           .decides = no_result,
@@ -187,12 +187,12 @@ inline Settings settings_of(TrainingOptions& o) {
       .add(o.steps, {.name = "steps",
                      .decides = no_result,
                      .help = "Stop before that, after this many optimizer steps taken",
-                     .range = not_negative})
+                     .range = zero_or_more})
       .add(o.max_minutes, {.name = "max-minutes",
                            .decides = no_result,
                            .help = "Stop after the window in which so much time has passed, as on "
                                    "Ctrl-C: what has a checkpoint can go on",
-                           .range = positive})
+                           .range = above_zero})
       .add_flag(o.shuffle, false,
                 {"no-shuffle", result, "Take the samples in the order of the file"})
       .add(o.on_oom, on_oom_names(),
@@ -228,19 +228,19 @@ inline Settings settings_of(TrainingOptions& o) {
                            .decides = no_result,
                            .help = "Stop after so many windows in a row that no smaller loss scale "
                                    "would save, or in which it does not halve",
-                           .range = positive});
+                           .range = above_zero});
   s.group("Evaluation")
       .add(o.eval_every, {.name = "eval-every",
                           .decides = no_result,
                           .help = "Score the test data on the way, after so many windows or every "
                                   "epoch",
                           .takes = "N|epoch",
-                          .range = positive,
+                          .range = above_zero,
                           .words = {{"epoch", double(each_epoch)}}})
       .add(o.patience, {.name = "patience",
                         .decides = no_result,
                         .help = "Stop after so many of these scores in a row without a lower loss",
-                        .range = positive,
+                        .range = above_zero,
                         .needs = "eval-every"})
       .add_flag(o.keep_best, true,
                 {.name = "keep-best",
@@ -255,12 +255,12 @@ inline Settings settings_of(TrainingOptions& o) {
       .add(o.checkpoints.every, {.name = "checkpoint-every",
                                  .decides = no_result,
                                  .help = "Optimizer steps between two",
-                                 .range = positive,
+                                 .range = above_zero,
                                  .needs = "checkpoint-dir"})
       .add(o.checkpoints.keep_last, {.name = "keep-last",
                                      .decides = no_result,
                                      .help = "How many of the latest checkpoints to keep",
-                                     .range = positive,
+                                     .range = above_zero,
                                      .needs = "checkpoint-dir"})
       .add_flag(o.checkpoints.resume, true,
                 {.name = "resume",

@@ -12,7 +12,7 @@ namespace {
 
 class Bf16Sum : public Accumulator {
  public:
-  Bf16Sum(Optimizer& optimizer, const Decision& decision, const WindowOptions& options)
+  Bf16Sum(Optimizer& optimizer, const StepDecision& decision, const WindowOptions& options)
       : Accumulator(optimizer, decision, options) {
     const Tensor& values = parameters().values();
     check(values.dtype() == DType::f32,

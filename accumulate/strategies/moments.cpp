@@ -11,7 +11,7 @@ namespace {
 
 class IntoMoments : public Accumulator {
  public:
-  IntoMoments(Optimizer& optimizer, const Decision& decision, const WindowOptions& options)
+  IntoMoments(Optimizer& optimizer, const StepDecision& decision, const WindowOptions& options)
       : Accumulator(optimizer, decision, options) {
     check(optimizer.folds(),
           "strategy moments folds gradients into Adam's moments: expected adam or adamw");

@@ -12,7 +12,7 @@ namespace {
 
 class Separate : public Accumulator {
  public:
-  Separate(Optimizer& optimizer, const Decision& decision, const WindowOptions& options)
+  Separate(Optimizer& optimizer, const StepDecision& decision, const WindowOptions& options)
       : Accumulator(optimizer, decision, options) {
     const MemoryScope scope("window");
     const Tensor& gradients = parameters().gradients();

@@ -10,7 +10,7 @@ namespace {
 
 class InBackward : public Accumulator {
  public:
-  InBackward(Optimizer& optimizer, const Decision& decision, const WindowOptions& options)
+  InBackward(Optimizer& optimizer, const StepDecision& decision, const WindowOptions& options)
       : Accumulator(optimizer, decision, options) {
     decision.partials.fill(0);
   }

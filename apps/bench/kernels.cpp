@@ -90,11 +90,11 @@ Settings settings_of(BenchKernelsOptions& bench, Options& options) {
       .add(bench.micro_batch, {.name = "micro-batch",
                                .decides = no_result,
                                .help = "Samples in the weight gradients",
-                               .range = positive})
+                               .range = above_zero})
       .add(bench.seconds, {.name = "seconds",
                            .decides = no_result,
                            .help = "How long to measure",
-                           .range = positive})
+                           .range = above_zero})
       .add(options.json, {"json", no_result, "Write the figures", writes("FILE", Path::text)});
   return s;
 }

@@ -170,7 +170,7 @@ Settings settings_of(BenchMemoryOptions& bench, Options& options) {
       .add(bench.effective_batches, {.name = "effective-batch",
                                      .decides = no_result,
                                      .help = "Samples per optimizer step, to compare",
-                                     .range = positive,
+                                     .range = above_zero,
                                      .alias = "effective-batches"})
       .add(bench.micro_batches, {.name = "micro-batches",
                                  .decides = no_result,
@@ -179,7 +179,7 @@ Settings settings_of(BenchMemoryOptions& bench, Options& options) {
       .add(bench.widths, {.name = "widths",
                           .decides = no_result,
                           .help = "Factors on the model's hidden sizes, to compare",
-                          .range = positive,
+                          .range = above_zero,
                           .excludes = "width"})
       .add(bench.ways, {.name = "ways",
                         .decides = no_result,
@@ -189,11 +189,11 @@ Settings settings_of(BenchMemoryOptions& bench, Options& options) {
       .add(bench.steps, {.name = "steps",
                          .decides = no_result,
                          .help = "Optimizer steps of each run",
-                         .range = positive})
+                         .range = above_zero})
       .add(bench.rounds, {.name = "rounds",
                           .decides = no_result,
                           .help = "Runs of each row, in turns; times are medians",
-                          .range = positive})
+                          .range = above_zero})
       .add(bench.csv, {"csv", no_result, "Write the table", writes("FILE", Path::text)})
       .add(options.json, {"json", no_result, "Write the table", writes("FILE", Path::text)})
       .add(bench.report, {"report", no_result, "Write charts and tables as one web page",

@@ -99,7 +99,7 @@ Settings settings_of(BenchTrainOptions& bench, Options& options) {
       .add(bench.seconds, {.name = "seconds",
                            .decides = no_result,
                            .help = "How long to measure",
-                           .range = positive})
+                           .range = above_zero})
       .add_flag(bench.profile, true,
                 {"profile", no_result,
                  "Then run windows for as long again with every kernel timed, without CUDA graphs, "

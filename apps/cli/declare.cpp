@@ -16,7 +16,7 @@ void set(const Setting& setting, const std::string& text) {
 }
 
 CLI::Option* declare(CLI::App& command, const Setting& setting) {
-  const About& about = setting.about;
+  const SettingFacts& about = setting.about;
   std::string names = "--" + about.name;
   if (!about.alias.empty()) names += ",--" + about.alias;
   if (setting.is_flag)
@@ -70,7 +70,7 @@ namespace {
 bool is_on(const Setting& setting) { return !setting.is_flag || setting.text() == "yes"; }
 
 void check_effect(const Setting& setting, const Settings& settings) {
-  const About& about = setting.about;
+  const SettingFacts& about = setting.about;
   if (settings.has_effect(setting)) return;
   std::string is, wanted;
   for (const ActsWith::Case& lacking : settings.lacking(setting)) {
@@ -94,7 +94,7 @@ void check_given(const std::set<std::string>& given, const Settings& settings) {
     return given.contains(name) && settings.has(name) && is_on(settings.at(name));
   };
   for (const Setting& setting : settings) {
-    const About& about = setting.about;
+    const SettingFacts& about = setting.about;
     if (!is_asked(about.name)) continue;
     check(about.needs.empty() || is_asked(about.needs), "--{} requires --{}", about.name,
           about.needs);

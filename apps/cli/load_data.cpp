@@ -32,7 +32,7 @@ std::vector<int64_t> numbers_of(const Metadata& said, const std::string& key) {
 void check_settings_of_data(const Options& options, const DataRequest& request) {
   const Domain& domain = options.domains.of_data(request.data);
   for (const Setting& setting : settings_of(options)) {
-    const About& about = setting.about;
+    const SettingFacts& about = setting.about;
     check(about.data.empty() || !request.given.contains(about.name) ||
               domain.heeds(about.name, request.data),
           "--{} has no effect with --data {}: expected {}, or no --{}", about.name, request.data,
@@ -227,7 +227,7 @@ Options with_what_weights_say(const Options& options) {
   const Settings settings = settings_of(result);
   std::string problems;
   for (const Setting& setting : settings) {
-    const About& about = setting.about;
+    const SettingFacts& about = setting.about;
     const auto found = said.find(about.name);
     if (about.saved == Saved::no || found == said.end() || about.name == "model") continue;
     const bool is_given = options.given.contains(about.name);

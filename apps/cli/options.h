@@ -149,7 +149,7 @@ inline Settings settings_of(Options& o) {
       .add(o.network.width, {.name = "width",
                              .decides = result,
                              .help = "Factor on hidden sizes and channels",
-                             .range = positive,
+                             .range = above_zero,
                              .saved = Saved::with_weights})
       .add(o.network.depth,
            {.name = "depth",
@@ -158,7 +158,7 @@ inline Settings settings_of(Options& o) {
                     "channels. Images whose sides are no multiples of 2^(depth - 1) are filled up "
                     "with the colour of --mean below and on the right, and the answer is cut to "
                     "their size",
-            .range = Range{1, 10},
+            .range = Interval{1, 10},
             .saved = Saved::with_weights})
       .add(o.data,
            {"data", result,
@@ -188,7 +188,7 @@ inline Settings settings_of(Options& o) {
                           .help = "The same; a net of PyTorch's that was trained on ToTensor() "
                                   "alone takes --mean 0 --std 1",
                           .takes = "NUMBER,... above 0",
-                          .range = positive,
+                          .range = above_zero,
                           .saved = Saved::with_weights})
       .add(o.network.dropout, {.name = "dropout",
                                .decides = result,
@@ -229,18 +229,18 @@ inline Settings settings_of(Options& o) {
             .decides = no_result,
             .help = "Samples in memory at a time; auto: as many as --memory-limit allows",
             .takes = "N|auto",
-            .range = positive,
+            .range = above_zero,
             .words = {{"auto", double(auto_micro_batch)}}})
       .add(o.accum, {.name = "accum",
                      .decides = no_result,
                      .help = "Micro-batches per optimizer step",
                      .unset = "4",
-                     .range = positive})
+                     .range = above_zero})
       .add(o.effective_batch,
            {.name = "effective-batch",
             .decides = result,
             .help = "Samples per optimizer step; --accum is derived, the remainder exact",
-            .range = positive})
+            .range = above_zero})
       .append(of_domains("Batches"));
   s.append(settings_of(static_cast<TrainingOptions&>(o)));
   s.group("Several processes")
@@ -269,7 +269,7 @@ inline Settings settings_of(Options& o) {
             .decides = no_result,
             .help = "Also log histograms of the gradients, every so many optimizer steps",
             .takes = "STEPS",
-            .range = positive,
+            .range = above_zero,
             .needs = "log-dir"})
       .add(o.sample_every,
            {.name = "sample-every",
@@ -277,7 +277,7 @@ inline Settings settings_of(Options& o) {
             .help = "Every so many windows: a language model writes a short text; a font's "
                     "generator draws characters that are held out, as a sheet in --log-dir",
             .takes = "WINDOWS",
-            .range = positive})
+            .range = above_zero})
       .append(of_domains("Output"))
       .add(o.memory_trace,
            {"memory-trace", no_result,
@@ -286,7 +286,7 @@ inline Settings settings_of(Options& o) {
       .add(o.memory_trace_windows, {.name = "memory-trace-windows",
                                     .decides = no_result,
                                     .help = "How many windows",
-                                    .range = positive,
+                                    .range = above_zero,
                                     .needs = "memory-trace"})
       .add(o.profile,
            {"profile", no_result,
@@ -297,12 +297,12 @@ inline Settings settings_of(Options& o) {
            {.name = "profile-windows",
             .decides = no_result,
             .help = "How many windows' events, at most 100000 events; the table sums all windows",
-            .range = positive,
+            .range = above_zero,
             .needs = "profile"})
       .add(o.log_every, {.name = "log-every",
                          .decides = no_result,
                          .help = "Optimizer steps between two lines in a pipe",
-                         .range = positive})
+                         .range = above_zero})
       .add_flag(o.measure_baseline, true,
                 {"measure-baseline", no_result,
                  "Also run the same effective batch without accumulation and measure its memory"});

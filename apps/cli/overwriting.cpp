@@ -219,7 +219,7 @@ void add_paths(Paths& paths, const Settings& settings, const Domains& domains) {
   const std::vector<std::string> known = domains.data_sets();
   int standard_outputs = 0;
   for (const Setting& setting : settings) {
-    const About& about = setting.about;
+    const SettingFacts& about = setting.about;
     const std::string value = setting.text(), what = fmt::format("--{} {}", about.name, value);
     if (setting.is_flag || value.empty()) continue;
     if (is_output(about.takes.path)) {

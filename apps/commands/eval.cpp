@@ -19,7 +19,7 @@ Settings evaluation_settings(Options& options) {
       .add(options.micro_batch, {.name = "micro-batch",
                                  .decides = no_result,
                                  .help = "Samples in memory at a time",
-                                 .range = positive})
+                                 .range = above_zero})
       .add(options.split, split_names(),
            {"split", no_result,
             "The part of the data to score; of texts the test, unless another is given"})

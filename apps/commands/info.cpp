@@ -108,7 +108,7 @@ bool info_heeds(const Setting& setting) {
       "device",   "dropout",         "effective-batch", "ema",       "ignore-mask", "image-size",
       "init",     "memory-limit",    "micro-batch",     "new-head",  "noise-scale", "precision",
       "schedule", "skip-bad",        "threads",         "tokenizer", "warmup-steps"};
-  const About& about = setting.about;
+  const SettingFacts& about = setting.about;
   const bool is_of_schedule =
       about.name == "lr" || (about.name.starts_with("lr-") && about.name != "lr-d");
   return about.saved == Saved::with_weights || is_of_schedule || heeded.contains(about.name);

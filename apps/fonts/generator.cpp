@@ -16,7 +16,7 @@ Settings drawing_settings(Options& options) {
       .add(options.micro_batch, {.name = "micro-batch",
                                  .decides = no_result,
                                  .help = "Glyphs in memory at a time",
-                                 .range = positive});
+                                 .range = above_zero});
   return s.append(
       all.only({"data", "image-size", "precision", "device", "threads", "memory-limit"}));
 }

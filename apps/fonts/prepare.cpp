@@ -52,7 +52,7 @@ Settings settings_of(fonts::GlyphPairsOptions& pairs) {
                          .decides = result,
                          .help = "Take the first so many that all fonts have",
                          .takes = "N",
-                         .range = positive});
+                         .range = above_zero});
   s.group("Output")
       .add(pairs.size,
            {.name = "size", .decides = result, .help = "Pixels of a side", .range = {8, 1024}})

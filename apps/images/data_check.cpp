@@ -109,7 +109,7 @@ void check_data(const DataCheckOptions& asked) {
   }
   const std::optional<ImageFolder> folder = find_images(asked.directory, asked.hold_out);
   if (!folder) refuse_layout(asked.directory);
-  const ImageSurvey found = survey(*folder, Look::pixels);
+  const ImageSurvey found = survey(*folder, SurveyDepth::pixels);
   say("{}: {}\n", asked.directory, describe(*folder, found));
   print_counts(*folder, found);
   if (!found.mask_values.empty())

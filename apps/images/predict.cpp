@@ -273,12 +273,12 @@ Settings settings_of(PredictOptions& asked, Options& options) {
                                    "half of them",
                            .takes = "PIXELS",
                            .unset = "the whole images' answer",
-                           .range = not_negative,
+                           .range = zero_or_more,
                            .needs = "tile"})
       .add(options.micro_batch, {.name = "micro-batch",
                                  .decides = no_result,
                                  .help = "Samples in memory at a time",
-                                 .range = positive})
+                                 .range = above_zero})
       .add_flag(asked.force, true,
                 {"force", no_result, "Replace files in --out that accrue has not written"});
   return s

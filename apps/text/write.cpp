@@ -41,16 +41,16 @@ Settings settings_of(WriteOptions& asked, Options& options) {
       .add(asked.tokens, {.name = "tokens",
                           .decides = no_result,
                           .help = "At most so many, beyond the prompt",
-                          .range = positive})
+                          .range = above_zero})
       .add(asked.sampling.temperature,
            {.name = "temperature",
             .decides = no_result,
             .help = "Above 1 for more surprises, below for fewer; 0: the likeliest token each time",
-            .range = not_negative})
+            .range = zero_or_more})
       .add(asked.sampling.top_k, {.name = "top-k",
                                   .decides = no_result,
                                   .help = "Draw from the so many likeliest tokens; 0: from all",
-                                  .range = not_negative})
+                                  .range = zero_or_more})
       .add(asked.sampling.top_p,
            {.name = "top-p",
             .decides = no_result,
@@ -60,7 +60,7 @@ Settings settings_of(WriteOptions& asked, Options& options) {
            {.name = "repetition-penalty",
             .decides = no_result,
             .help = "Above 1 for fewer tokens that are there already",
-            .range = positive})
+            .range = above_zero})
       .add(asked.sampling.seed, {"seed", no_result, "Another one writes another text"});
   return s.append(
       all.only({"model", "base", "base-bits", "precision", "device", "threads", "memory-limit"}));

@@ -18,7 +18,7 @@ struct LinearCrossEntropy {
   View softmax;           // Wide<T> [R, 2]: RowSoftmax of each row that counts
   View places, gathered;  // on the cpu, if it leaves out: i32 [R], Wide<T> [rows of a chunk, E]
   View workspace;         // of the products
-  Own own;                // of row r: logit r
+  OwnLogit own;           // of row r: logit r
 
   HOST_DEVICE bool counts(int32_t label) const { return !(leaves_out && label == not_judged); }
   int64_t rows() const { return x.shape[0]; }

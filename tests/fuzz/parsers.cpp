@@ -67,7 +67,7 @@ void look_at_mask(std::span<const std::byte> file) {
   const ImageFolder folder{.directory = good.path().parent_path(),
                            .answer = ImageFolder::Answer::masks,
                            .samples = {{.image = good.path(), .mask = mask.path()}}};
-  const ImageSurvey found = survey(folder, Look::pixels);
+  const ImageSurvey found = survey(folder, SurveyDepth::pixels);
   describe(folder, found);
   if (!found.bad.empty()) fail("{}", found.bad.front().describe());
   check_has_classes(folder, found);
@@ -130,7 +130,7 @@ void look_at_folder(std::span<const std::byte> file) {
   }
   const std::optional<ImageFolder> found = find_images(folder.path(), {});
   if (!found) refuse_layout(folder.path());
-  const ImageSurvey seen = survey(*found, Look::pixels);
+  const ImageSurvey seen = survey(*found, SurveyDepth::pixels);
   describe(*found, seen);
   notes_of(*found, seen);
 }

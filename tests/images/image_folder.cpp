@@ -351,8 +351,8 @@ TEST_CASE("bad files are refused, listed or left out", "[data]") {
   REQUIRE(sets.train["images"].span<uint8_t>()[12] == 3);  // the third, in the place of the others
   REQUIRE(sets.test.size() == 1);
   const auto found = find_images(folder.path());
-  REQUIRE(survey(*found, Look::pixels).bad.size() == 4);
-  REQUIRE(survey(*found, Look::headers).bad.size() == 3);
+  REQUIRE(survey(*found, SurveyDepth::pixels).bad.size() == 4);
+  REQUIRE(survey(*found, SurveyDepth::headers).bad.size() == 3);
 
   const TemporaryDirectory other;
   REQUIRE_ERROR(find_dataset(other.path().string()), "holds nothing that is known");

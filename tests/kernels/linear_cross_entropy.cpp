@@ -23,7 +23,7 @@ namespace {
 struct Head {
   size_t V, E;
   std::vector<int32_t> labels;
-  Own own = Own::counts;
+  OwnLogit own = OwnLogit::counts;
 
   int64_t rows() const { return static_cast<int64_t>(labels.size()); }
   Shape x_shape() const { return {rows(), static_cast<int64_t>(E)}; }
@@ -41,7 +41,7 @@ struct Head {
       const double of_label = row[static_cast<size_t>(labels[r])];
       double sum = 0;
       for (size_t v = 0; v < V; ++v)
-        if (own == Own::counts || v != r) sum += std::exp(row[v] - of_label);
+        if (own == OwnLogit::counts || v != r) sum += std::exp(row[v] - of_label);
       losses.push_back(std::log(sum));
     }
     return losses;
@@ -145,7 +145,7 @@ TEST_CASE("linear_cross_entropy of rows that are no multiple of what is aligned"
   check_op(head_op("linear_cross_entropy of some rows of 85 logits", head, true, 4));
   head = random_head(66, 66, 2);
   for (size_t r = 0; r < 66; ++r) head.labels[r] = static_cast<int32_t>((r + 65) % 66);
-  head.own = Own::left_out;
+  head.own = OwnLogit::left_out;
   check_op(head_op("linear_cross_entropy of 66 logits without own ones", head, false, 32));
 }
 
@@ -163,13 +163,13 @@ TEST_CASE("linear_cross_entropy of what is judged", "[ops]") {
 }
 
 TEST_CASE("linear_cross_entropy of rows that leave their own logit out", "[ops]") {
-  Head head{10, 3, {1, 0, 3, 2, 5, 4, 7, 6, 9, 8}, Own::left_out};
+  Head head{10, 3, {1, 0, 3, 2, 5, 4, 7, 6, 9, 8}, OwnLogit::left_out};
   check_op(head_op("linear_cross_entropy without own logits", head, false, 0));
   check_op(head_op("linear_cross_entropy without own logits in chunks", head, false, 4));
   head.labels[2] = head.labels[7] = not_judged;
   check_op(head_op("linear_cross_entropy of some rows without own logits", head, true, 4));
   REQUIRE_ERROR(linear_cross_entropy(ones({2, 3}), ones({4, 3}), indices({1, 0}, ones({1})), {}, 0,
-                                     0, Own::left_out),
+                                     0, OwnLogit::left_out),
                 "expected as many rows");
 }
 
@@ -281,8 +281,9 @@ TEST_CASE("linear_cross_entropy takes a seed, and gradients of one input", "[ops
 
 TEST_CASE("linear_cross_entropy of a frozen head computes each logit once", "[ops]") {
   const Values xs = uniform(20 * 3, 1), ws = uniform(20 * 3, 2);
-  for (const auto& [own, judges] : {std::pair(Own::counts, false), std::pair(Own::counts, true),
-                                    std::pair(Own::left_out, false)}) {
+  for (const auto& [own, judges] :
+       {std::pair(OwnLogit::counts, false), std::pair(OwnLogit::counts, true),
+        std::pair(OwnLogit::left_out, false)}) {
     Head head = random_head(20, 20, 3);
     if (judges) head.labels[2] = head.labels[7] = head.labels[19] = not_judged;
     // dx of two backwards, so that the second one is added.

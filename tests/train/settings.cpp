@@ -134,7 +134,7 @@ TEST_CASE("a checkpoint knows the settings that decide the result, and no others
   const Metadata plain = identity_with("", "");
   app::Options options;
   for (const Setting& setting : settings_of(options)) {
-    const About& about = setting.about;
+    const SettingFacts& about = setting.about;
     INFO(about.name);
     const bool decides = about.decides == Decides::result;
     REQUIRE(plain.contains(about.name) == decides);
@@ -204,7 +204,8 @@ TEST_CASE("what a setting does not take is refused with what it takes", "[cli][f
   refuses("steps", "9223372036854775808",
           "steps is 9223372036854775808: expected a whole number, 0 or more");
   refuses("width", "0", "width is 0: expected a number above 0");
-  REQUIRE(Range{.low = 0, .high = 0.5, .without_low = true}.describe() == "above 0 and up to 0.5");
+  REQUIRE(Interval{.low = 0, .high = 0.5, .without_low = true}.describe() ==
+          "above 0 and up to 0.5");
   refuses("micro-batch", "all", "micro-batch is all: expected a whole number above 0, or auto");
   REQUIRE_THROWS_WITH(settings.at("clip-nrom"),
                       "there is no setting clip-nrom; did you mean clip-norm?");
@@ -216,7 +217,7 @@ TEST_CASE("a list is read and written with commas", "[cli][full]") {
   std::vector<double> widths;
   Settings settings;
   settings.add(widths,
-               {.name = "widths", .decides = Decides::no_result, .help = "", .range = positive});
+               {.name = "widths", .decides = Decides::no_result, .help = "", .range = above_zero});
   settings.at("widths").set("0.5,2");
   REQUIRE(widths == std::vector{0.5, 2.0});
   REQUIRE(settings.at("widths").text() == "0.5,2");
