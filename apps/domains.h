@@ -25,11 +25,14 @@ struct ProgramDomain {
   void (*add_network_commands)(CommandLine&) = nullptr;
   void (*add_data_commands)(CommandLine&, CLI::App& data) = nullptr;
   void (*add_own_commands)(CommandLine&) = nullptr;
-  std::unique_ptr<Watcher> (*watch)(const Options&, Trainer&, RunLog&,
+  std::unique_ptr<Watcher> (*watch)(const Request&, Trainer&, RunLog&,
                                     const Dataset& held_out) = nullptr;
   // What it needs of the machine, for `accrue info`: names and facts.
   std::vector<std::pair<std::string, std::string>> (*about_machine)() = nullptr;
 };
+
+// The domains that the program knows, with the usual values of their settings.
+Domains all_domains();
 
 // The one list of domains. Of data that two of them claim the later one is taken.
 const std::vector<ProgramDomain>& program_domains();

@@ -18,6 +18,7 @@
 #include "apps/commands/train.h"
 #include "apps/domains.h"
 #include "core/error.h"
+#include "job/config.h"
 #include "report/report.h"
 #include "train/build.h"
 
@@ -39,7 +40,7 @@ Settings settings_of_eval(const CommandLine& line) {
 }
 
 void add_network_commands(CommandLine& line, Asked& asked) {
-  Options& options = line.options();
+  Request& options = line.options();
   const Settings& all = line.all();
   line.add(line.program(),
            {.name = "train",
@@ -112,7 +113,7 @@ void add_data_commands(CommandLine& line) {
 }
 
 void add_bench_commands(CommandLine& line, Asked& asked) {
-  Options& options = line.options();
+  Request& options = line.options();
   const Settings& all = line.all();
   const Settings of_model = line.settings_of_networks();
   CLI::App& bench = line.add_group("bench", "Measure speed or memory");
@@ -239,7 +240,7 @@ std::map<std::string, Settings> settings_of_commands(Asked& asked) {
   return all;
 }
 
-struct Request::Parts {
+struct CommandCall::Parts {
   Parts(Asked& a, const std::string& name)
       : asked(a), parser(a, Reads::nothing()), command(parser.line.commands().at(name)) {}
 
@@ -249,25 +250,25 @@ struct Request::Parts {
   Paths paths;
 };
 
-Request::Request(Asked& asked, const std::string& command)
+CommandCall::CommandCall(Asked& asked, const std::string& command)
     : parts_(std::make_unique<Parts>(asked, command)) {}
-Request::~Request() = default;
+CommandCall::~CommandCall() = default;
 
-const Settings& Request::settings() const { return parts_->command.settings; }
+const Settings& CommandCall::settings() const { return parts_->command.settings; }
 
-void Request::give(const Setting& setting, const std::string& text) {
+void CommandCall::give(const Setting& setting, const std::string& text) {
   setting.give(text);
   parts_->asked.options.given.insert(setting.about.name);
 }
 
-void Request::read_config(const std::string& path) {
+void CommandCall::read_config(const std::string& path) {
   parts_->paths.read("--config " + path, path);
   const std::set<std::string> before = parts_->asked.options.given;
   for (const auto& [name, text] : settings_in_config(path, parts_->parser.line.known))
     if (settings().has(name) && !before.contains(name)) give(settings().at(name), text);
 }
 
-void Request::perform(const std::function<void()>& work) {
+void CommandCall::perform(const std::function<void()>& work) {
   for (const std::string& needed : parts_->command.needed)
     check(parts_->asked.options.given.contains(needed.substr(2)), "{} is required", needed);
   CommandLine::perform(parts_->command, parts_->asked.options, parts_->paths, work);

@@ -10,12 +10,13 @@
 #include "apps/commands/export.h"
 #include "apps/commands/info.h"
 #include "apps/commands/plan.h"
+#include "apps/domains.h"
 
 namespace accrue::app {
 
 // The options of all commands but domains' own.
 struct Asked {
-  Options options;
+  Request options{all_domains()};
   PlanOptions plan;
   InfoOptions info;
   OnnxOptions onnx;
@@ -34,13 +35,13 @@ int run_program(int argc, char** argv);
 std::map<std::string, Settings> settings_of_commands(Asked& asked);
 
 // What another program asks of a command: values for its settings, by their names.
-class Request {
+class CommandCall {
  public:
   // Refers to `asked`.
-  Request(Asked& asked, const std::string& command);
-  ~Request();
-  Request(const Request&) = delete;
-  Request& operator=(const Request&) = delete;
+  CommandCall(Asked& asked, const std::string& command);
+  ~CommandCall();
+  CommandCall(const CommandCall&) = delete;
+  CommandCall& operator=(const CommandCall&) = delete;
 
   const Settings& settings() const;
   // Sets it, as Setting::give() does, and counts it as given. Throws Error.

@@ -15,6 +15,7 @@ class Fonts : public Domain {
   Zi2ziGame game;
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Fonts>(*this); }
+  std::unique_ptr<Domain> fresh() const override { return std::make_unique<Fonts>(); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Fonts&>(other); }
   Settings settings(TrainingOptions& training) override;
   std::string networks_heading() const override { return "Font GAN"; }

@@ -36,6 +36,7 @@ class Images : public Domain {
   std::string data_dir;
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Images>(*this); }
+  std::unique_ptr<Domain> fresh() const override { return std::make_unique<Images>(); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Images&>(other); }
   Settings settings(TrainingOptions& training) override;
   std::vector<DomainModel> models() const override;

@@ -1,8 +1,8 @@
 #include "python/answers.h"
 
-#include "apps/cli/load_data.h"
 #include "fonts/domain.h"
 #include "images/domain.h"
+#include "job/load_data.h"
 #include "python/tokens.h"
 #include "python/working.h"
 #include "train/weights.h"
@@ -54,7 +54,7 @@ nb::object answers_of(nb::handle x, const LanguageModel& model, TextAnswers kind
   return array_of(all);
 }
 
-void see_as_trained(Dataset& data, const app::Options& options) {
+void see_as_trained(Dataset& data, const Request& options) {
   DomainModel model = options.domains.model(options.model_name);
   const Metadata said = read_safetensors_metadata(options.weights);
   const Shape &here = data.fields.front().values.shape(), &known = options.network.image;
@@ -64,7 +64,7 @@ void see_as_trained(Dataset& data, const app::Options& options) {
   if (const auto answers = said.find("answers"); answers != said.end())
     model.fields.back().name = answers->second;
   Datasets both{.train = {}, .test = std::move(data)};
-  crop(both, model, options.request(DataUse::prediction));
+  crop(both, model, options.data_request(DataUse::prediction));
   data = std::move(both.test);
 }
 

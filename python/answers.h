@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "apps/cli/options.h"
+#include "job/request.h"
 #include "python/arrays.h"
 #include "text/language_model.h"
 
@@ -14,7 +14,7 @@ namespace accrue::python {
 Dataset question_of(nb::handle x, SampleShape shape, std::optional<int64_t> styles);
 // A network that was trained on crops sees the images' middle, unless it answers with masks. Throws
 // Error for images of other channels than it has learned.
-void see_as_trained(Dataset& data, const app::Options& options);
+void see_as_trained(Dataset& data, const Request& options);
 // The answers of a model, in pieces of `micro_batch`.
 nb::object answers_to(Dataset data, const Normalization& pixels, const accrue::Layer& model,
                       int64_t micro_batch, DType dtype, Device device);

@@ -126,7 +126,7 @@ void Call::run(const std::function<void(app::Asked&)>& work) {
     }
   if (language_model_) asked.options.class_count_of_weights = language_model_->vocabulary;
   asked.options.domains.add(given_.clone());
-  app::Request request(asked, door_.command);
+  app::CommandCall request(asked, door_.command);
   for (const Setting& setting : request.settings())
     spelling_.add(setting,
                   setting.about.name == "init" ? door_.weights : argument_name(setting.about.name));
@@ -144,7 +144,7 @@ bool Call::has(const std::string& setting) const {
   });
 }
 
-void Call::give(app::Request& request) {
+void Call::give(app::CommandCall& request) {
   std::set<std::string> given;
   for (const Value& each : values_) {
     const Setting& setting = setting_of(each, request.settings());

@@ -77,7 +77,7 @@ class Call {
 
   void set_vocabulary(nb::handle value);
   void add_tokens(const Tokens& tokens, nb::handle test);
-  void give(app::Request& request);
+  void give(app::CommandCall& request);
   const Setting& setting_of(const Value& value, const Settings& settings) const;
   std::string file_of(nb::handle weights);
 

@@ -25,6 +25,7 @@ class Given : public Domain {
   std::shared_ptr<Datasets> arrays;
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Given>(*this); }
+  std::unique_ptr<Domain> fresh() const override { return std::make_unique<Given>(); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Given&>(other); }
   Settings settings(TrainingOptions& training) override;
   // True for a setting of ModelOptions, which the layers that were given say themselves.

@@ -226,12 +226,12 @@ class PythonTrainer {
 
   Trainer& trainer() const { return run_->trainer(); }
   void check_inputs(const Dataset& data) const {
-    using enum app::Inputs;
+    using enum Inputs;
     const Encoding seen = run_->data().train.fields[0].encoding;
     const auto learned = seen == Encoding::number  ? as_given
                          : seen == Encoding::pixel ? pixels
                                                    : unknown;
-    app::check_inputs(data, learned, "the trainer's network", run_->options());
+    accrue::check_inputs(data, learned, "the trainer's network", run_->options());
   }
   // As the samples for the score are.
   void crop(Dataset& data) const {

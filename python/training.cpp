@@ -3,10 +3,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "apps/cli/load_data.h"
-#include "apps/cli/load_network.h"
 #include "apps/commands/eval.h"
 #include "fonts/domain.h"
+#include "job/load_data.h"
+#include "job/load_network.h"
+#include "job/machine.h"
 #include "python/answers.h"
 #include "python/arrays.h"
 #include "python/call.h"
@@ -110,11 +111,11 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
   const Words words(true, call.spelling());
   nb::object y;
   call.run([&](Asked& asked) {
-    const app::Options& o = asked.options;
-    const Device device = app::apply_machine_options(o);
+    const Request& o = asked.options;
+    const Device device = apply_machine_settings(o, app::spoken());
     const nb::gil_scoped_acquire gil;
     if (tokens_of(x) && o.class_count_of_weights) {
-      const app::LoadedNetwork network = load_network(o, o.network, device);
+      const LoadedNetwork network = load_network(o, o.network, device);
       const auto* const text = dynamic_cast<const Text*>(&o.domains.of_model(o.model_name));
       y = answers_of(x, dynamic_cast<const LanguageModel&>(*network.model),
                      text && text->embeds() ? TextAnswers::embeddings : TextAnswers::logits,
@@ -126,9 +127,9 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
                                draws ? std::optional(o.network.classes) : std::nullopt);
     for (const char* name : {"mean", "std"})
       if (o.given.contains(name)) data.check_pixels(fmt::format("--{}", name));
-    app::check_inputs(data, o.inputs_of_weights, o.weights, o);
+    check_inputs(data, o.inputs_of_weights, o.weights, o);
     see_as_trained(data, o);
-    const app::LoadedNetwork network = load_network(o, o.model_for(data), device);
+    const LoadedNetwork network = load_network(o, o.model_for(data), device);
     y = answers_to(std::move(data), o.pixels, *network.model, o.micro_batch,
                    network.parameters.compute_dtype(), device);
   });

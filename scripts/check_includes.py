@@ -2,14 +2,14 @@
 """Checks that each part of accrue includes, and links to, only the parts below it.
 
     core <- kernels <- layers, optim, data;  optim <- accumulate
-    layers, accumulate, data <- train <- images, fonts, text, report <- accrue
+    layers, accumulate, data <- train <- job <- images, fonts, text <- accrue;  train <- report <- accrue
     all of them <- apps, tests;  apps <- python
 
 The domains, images, fonts and text, are those of the root's CMakeLists.txt.
 Only apps, tests and accumulate/ladder/ include what lies in the ladder; they may also include
 accrue/eigen.h, which needs core/ alone.
-train/, domains and report/ do not print to the terminal nor parse the command line; train/ and report/
-do not name its options, either.
+train/, job/, domains and report/ do not print to the terminal nor parse the command line; train/ and
+report/ do not name its options, either.
 In apps/ only cli/messages.cpp prints, which does not throw.
 A quoted include names a file of this project by its path from the root, and that file exists.
 CUDA sources count bits by the device's own functions.
@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BELOW = {"core", "kernels", "layers", "optim", "accumulate", "data", "train"}
 DOMAINS = re.search(r"set\(ACCRUE_DOMAINS ([^)]+)\)",
                     (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")).group(1).split()
-LIBRARY = (*sorted(BELOW), *DOMAINS, "report")
+LIBRARY = (*sorted(BELOW), "job", *DOMAINS, "report")
 PARTS = LIBRARY
 MAY_USE = {
     "core": {"core"},
@@ -33,7 +33,8 @@ MAY_USE = {
     "optim": {"core", "kernels", "optim"},
     "data": {"core", "kernels", "data"},
     "train": BELOW,
-    **{domain: {*BELOW, domain} for domain in DOMAINS},
+    "job": {*BELOW, "job"},
+    **{domain: {*BELOW, "job", domain} for domain in DOMAINS},
     "report": {"core", "data", "train", "report"},
     "accrue": {*LIBRARY, "accrue"},
     "accumulate": {"core", "kernels", "optim", "accumulate"},
@@ -79,7 +80,7 @@ def program_error(part, line):
     if part == "apps" and PRINTS.search(line.split("//")[0]):
         return "apps must print by say() and say_error() (apps/cli/messages.h)"
     code = line.split("//")[0]
-    if part in ("train", *DOMAINS, "report") and NOT_IN_LIBRARY.search(code):
+    if part in ("train", "job", *DOMAINS, "report") and NOT_IN_LIBRARY.search(code):
         return f"{part} must not print or parse the command line"
     if part in ("train", "report") and OPTION.search(code):
         return f"{part} must not name an option of the command line"

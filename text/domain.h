@@ -39,6 +39,7 @@ class Text : public Domain {
   std::string own_title;      // likewise (PretrainedModel::title)
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Text>(*this); }
+  std::unique_ptr<Domain> fresh() const override { return std::make_unique<Text>(); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Text&>(other); }
   Settings settings(TrainingOptions& training) override;
   std::string networks_heading() const override { return "Language models"; }

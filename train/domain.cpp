@@ -27,6 +27,12 @@ Domains::Domains(const Domains& others) {
   for (const auto& domain : others) all_.push_back(domain->clone());
 }
 
+Domains Domains::fresh() const {
+  std::vector<std::unique_ptr<Domain>> all;
+  for (const auto& domain : all_) all.push_back(domain->fresh());
+  return Domains(std::move(all));
+}
+
 Domains& Domains::operator=(const Domains& others) {
   for (size_t i = 0; i < all_.size(); ++i) all_[i]->assign(*others.all_.at(i));
   return *this;

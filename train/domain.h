@@ -69,10 +69,12 @@ class Domain {
  public:
   virtual ~Domain() = default;
   virtual std::unique_ptr<Domain> clone() const = 0;
+  // A new one, whose settings have their usual values.
+  virtual std::unique_ptr<Domain> fresh() const = 0;
   // Takes the values of another of the same type.
   virtual void assign(const Domain& other) = 0;
 
-  // Each stands under a heading of the program's (settings_of(Options&), apps/cli/options.h) or
+  // Each stands under a heading of the program's (settings_of(Request&), job/request.h) or
   // under networks_heading(). Some are fields of the training.
   virtual Settings settings(TrainingOptions& training) = 0;
   // The heading of the settings of its networks and of how they are trained; empty if it has none.
@@ -143,6 +145,9 @@ class Domains {
   Domains(Domains&&) = default;
   Domains& operator=(const Domains& others);
   ~Domains() = default;
+
+  // New ones of the same types, whose settings have their usual values.
+  Domains fresh() const;
 
   // Adds one, after the others.
   void add(std::unique_ptr<Domain> domain) { all_.push_back(std::move(domain)); }

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/options.h"
+#include "job/request.h"
 
 namespace accrue::app {
 
@@ -14,8 +14,8 @@ struct BenchTrainOptions {
   double seconds = 5;
   bool profile = false;
 };
-Settings settings_of(BenchTrainOptions& bench, Options& options);
-void bench_train(const Options& options, const BenchTrainOptions& bench);
+Settings settings_of(BenchTrainOptions& bench, Request& options);
+void bench_train(const Request& options, const BenchTrainOptions& bench);
 
 // `accrue bench memory`: for each width and effective batch, one batch at once and every way to
 // divide it, in fresh processes: peak by category, growth of the resident memory, time per sample,
@@ -29,8 +29,8 @@ struct BenchMemoryOptions {
   int64_t steps = 3, rounds = 3;
   std::string csv, report;
 };
-Settings settings_of(BenchMemoryOptions& bench, Options& options);
-void bench_memory(const Options& options, const BenchMemoryOptions& bench);
+Settings settings_of(BenchMemoryOptions& bench, Request& options);
+void bench_memory(const Request& options, const BenchMemoryOptions& bench);
 
 // `accrue bench kernels`: accumulation, loss scaling and the optimizers' steps, each from the way
 // everybody writes it first to the shipped kernel (accumulate/ladder/), in turns with a copy.
@@ -41,7 +41,7 @@ struct BenchKernelsOptions {
   int64_t micro_batch = 32;
   double seconds = 5;
 };
-Settings settings_of(BenchKernelsOptions& bench, Options& options);
-void bench_kernels(const Options& options, const BenchKernelsOptions& bench);
+Settings settings_of(BenchKernelsOptions& bench, Request& options);
+void bench_kernels(const Request& options, const BenchKernelsOptions& bench);
 
 }  // namespace accrue::app

@@ -5,6 +5,7 @@
 #include "apps/bench/commands.h"
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
+#include "job/machine.h"
 #include "kernels/parallel.h"
 
 namespace accrue::app {
@@ -73,7 +74,7 @@ nlohmann::ordered_json to_json(const std::vector<ladder::Result>& results) {
 
 }  // namespace
 
-Settings settings_of(BenchKernelsOptions& bench, Options& options) {
+Settings settings_of(BenchKernelsOptions& bench, Request& options) {
   constexpr Decides no_result = Decides::no_result;
   Settings s;
   s.group("Options")
@@ -99,9 +100,9 @@ Settings settings_of(BenchKernelsOptions& bench, Options& options) {
   return s;
 }
 
-void bench_kernels(const Options& options, const BenchKernelsOptions& bench) {
+void bench_kernels(const Request& options, const BenchKernelsOptions& bench) {
   check_output(options.json);
-  const Device device = apply_machine_options(options);
+  const Device device = apply_machine_settings(options, spoken());
   const ladder::Arrays arrays(layout_for(options.domains, bench, device), device);
   std::vector<ladder::Result> results =
       ladder::check_rungs(ladder::all_ladders(arrays, bench.micro_batch), [&] { arrays.reset(); });

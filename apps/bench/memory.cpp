@@ -7,10 +7,11 @@
 
 #include "apps/bench/commands.h"
 #include "apps/bench/memory_runs.h"
-#include "apps/cli/environment.h"
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
 #include "data/atomic_file.h"
+#include "job/environment.h"
+#include "job/machine.h"
 #include "kernels/parallel.h"
 #include "report/memory_comparison.h"
 #include "report/page.h"
@@ -24,7 +25,7 @@ std::string names_of_ways() {
   return fmt::format("{}", fmt::join(all_ways() | std::views::transform(&Way::name), ", "));
 }
 
-std::vector<Way> chosen_ways(const Options& options, const BenchMemoryOptions& bench,
+std::vector<Way> chosen_ways(const Request& options, const BenchMemoryOptions& bench,
                              const MemoryRuns& runs) {
   const bool fp32 = options.precision == Precision::fp32;
   std::vector<Way> ways;
@@ -163,7 +164,7 @@ nlohmann::ordered_json timelines(const MemoryRows& rows, const MemoryRuns& runs)
 
 }  // namespace
 
-Settings settings_of(BenchMemoryOptions& bench, Options& options) {
+Settings settings_of(BenchMemoryOptions& bench, Request& options) {
   constexpr Decides no_result = Decides::no_result;
   Settings s;
   s.group("Options")
@@ -201,10 +202,10 @@ Settings settings_of(BenchMemoryOptions& bench, Options& options) {
   return s;
 }
 
-void bench_memory(const Options& given, const BenchMemoryOptions& bench) {
+void bench_memory(const Request& given, const BenchMemoryOptions& bench) {
   check_options(bench);
   check_output(given.json);
-  Options options = given;
+  Request options = given;
   options.device = wanted_device(options);
   if (options.threads == 0) options.threads = thread_count();
   const MemoryRuns runs(options, bench.steps, bench.python);

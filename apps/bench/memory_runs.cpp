@@ -4,8 +4,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "apps/cli/build.h"
 #include "apps/cli/child.h"
+#include "job/build.h"
 #include "report/window_timeline.h"
 
 namespace accrue::app {
@@ -29,7 +29,7 @@ ChildResult must_succeed(const MemoryRow& row, const ChildResult& child) {
 }
 
 // Trains in a process of its own.
-void train(const MemoryRow& row, const Options& options) {
+void train(const MemoryRow& row, const Request& options) {
   std::vector<std::string> arguments = arguments_of(options);
   arguments.insert(arguments.begin(), "train");
   must_succeed(row, run_self(arguments));
@@ -37,7 +37,7 @@ void train(const MemoryRow& row, const Options& options) {
 
 }  // namespace
 
-MemoryRuns::MemoryRuns(const Options& options, int64_t steps, std::string python)
+MemoryRuns::MemoryRuns(const Request& options, int64_t steps, std::string python)
     : options_(options), steps_(steps), python_(std::move(python)) {
   const auto temporary = std::filesystem::temp_directory_path();
   std::string pattern = (temporary / "accrue-XXXXXX").string();
@@ -51,8 +51,8 @@ MemoryRuns::~MemoryRuns() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
-Options MemoryRuns::options_of(const MemoryRow& row) const {
-  Options options = options_;
+Request MemoryRuns::options_of(const MemoryRow& row) const {
+  Request options = options_;
   options.network.width = row.width;
   options.effective_batch = row.batches.effective;
   options.micro_batch = row.batches.micro;
@@ -67,7 +67,7 @@ void MemoryRuns::measure(MemoryRow& row) const {
 }
 
 void MemoryRuns::measure_accrue(MemoryRow& row) const {
-  Options options = options_of(row);
+  Request options = options_of(row);
   options.steps = options.epochs = steps_;
   options.json = file("steps.json");
   options.save = file("weights.safetensors");
@@ -91,7 +91,7 @@ NamedTensors MemoryRuns::weights() const {
 }
 
 nlohmann::json MemoryRuns::timeline(const MemoryRow& row) const {
-  Options options = options_of(row);
+  Request options = options_of(row);
   options.steps = options.epochs = 2;
   options.memory_trace = file("trace.json");
   train(row, options);

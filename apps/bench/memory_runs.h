@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "apps/cli/options.h"
 #include "data/safetensors.h"
+#include "job/request.h"
 #include "report/memory_comparison.h"
 
 namespace accrue::app {
@@ -13,7 +13,7 @@ class MemoryRuns {
  public:
   // `options` holds what all runs share; `steps` optimizer steps each. Throws Error if no folder
   // for their files can be made.
-  MemoryRuns(const Options& options, int64_t steps, std::string python);
+  MemoryRuns(const Request& options, int64_t steps, std::string python);
   ~MemoryRuns();
   MemoryRuns(const MemoryRuns&) = delete;
   MemoryRuns& operator=(const MemoryRuns&) = delete;
@@ -32,11 +32,11 @@ class MemoryRuns {
  private:
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
   // The options of the row's training.
-  Options options_of(const MemoryRow& row) const;
+  Request options_of(const MemoryRow& row) const;
   void measure_accrue(MemoryRow& row) const;
   void measure_pytorch(MemoryRow& row) const;
 
-  Options options_;
+  Request options_;
   int64_t steps_;
   std::string python_;
   std::filesystem::path folder_;

@@ -5,13 +5,14 @@
 #include "accumulate/ladder/machine_rates.h"
 #include "accumulate/ranks.h"
 #include "apps/bench/commands.h"
-#include "apps/cli/load_data.h"
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
 #include "apps/commands/memory_advice.h"
 #include "core/cuda.h"
 #include "core/median.h"
 #include "core/refused_graphs.h"
+#include "job/load_data.h"
+#include "job/machine.h"
 #include "kernels/parallel.h"
 #include "train/memory_prediction.h"
 #include "train/process.h"
@@ -92,7 +93,7 @@ std::unique_ptr<Profile> profile_windows(Windows& windows, Device device, double
 
 }  // namespace
 
-Settings settings_of(BenchTrainOptions& bench, Options& options) {
+Settings settings_of(BenchTrainOptions& bench, Request& options) {
   constexpr Decides no_result = Decides::no_result;
   Settings s;
   s.group("Options")
@@ -108,11 +109,11 @@ Settings settings_of(BenchTrainOptions& bench, Options& options) {
   return s;
 }
 
-void bench_train(const Options& asked, const BenchTrainOptions& bench) {
+void bench_train(const Request& asked, const BenchTrainOptions& bench) {
   check_output(asked.json);
-  const Device device = apply_machine_options(asked);
-  const Datasets data = place_data(load_data(asked), device);
-  const Options options = with_micro_batch_chosen(asked, data, device);
+  const Device device = apply_machine_settings(asked, spoken());
+  const Datasets data = place_data(load_data(asked, DataUse::training, spoken()), device);
+  const Request options = with_micro_batch_chosen(asked, data, device);
   const TrainingOptions trained = options.training(data.train);
   check(
       trained.players.empty(),

@@ -5,14 +5,35 @@
 
 #include "apps/cli/declare.h"
 #include "apps/cli/help.h"
-#include "apps/cli/load_data.h"
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
-#include "apps/cli/overwriting.h"
 #include "apps/cli/ranks.h"
+#include "job/load_data.h"
+#include "job/machine.h"
+#include "job/paths.h"
 
 namespace accrue::app {
 namespace {
+
+// Files by which `report` knows a run.
+void read_runs(Paths& paths, const std::vector<std::string>& directories) {
+  for (const std::string& directory : directories)
+    for (const char* name : {"metrics.jsonl", "summary.json", "config.toml"})
+      paths.read(directory + "/" + name, std::filesystem::path(directory) / name);
+}
+
+// The paths among a command's arguments that are no settings.
+Paths paths_of_arguments(const CLI::App& command) {
+  Paths paths;
+  const auto given = [&](const char* name) {
+    const CLI::Option* const option = command.get_option_no_throw(name);
+    return option ? option->results() : std::vector<std::string>();
+  };
+  for (const std::string& config : given("--config")) paths.read("--config " + config, config);
+  for (const std::string& data : given("directory")) paths.read("'" + data + "'", data);
+  read_runs(paths, given("runs"));
+  return paths;
+}
 
 // Lets an option that was given "-" write to standard output.
 void write_to_standard_output(const Setting& setting) {
@@ -87,7 +108,7 @@ Command Command::taking_all_of(const Settings& other) const {
   return result;
 }
 
-CommandLine::CommandLine(CLI::App& program, Options& options, Reads reads)
+CommandLine::CommandLine(CLI::App& program, Request& options, Reads reads)
     : known(settings_of(options)),
       program_(program),
       options_(options),
@@ -100,7 +121,7 @@ CLI::App& CommandLine::add_group(const std::string& name, const std::string& des
   return *groups_.back();
 }
 
-CLI::App& CommandLine::add(CLI::App& parent, const Command& command, Options& options) {
+CLI::App& CommandLine::add(CLI::App& parent, const Command& command, Request& options) {
   CLI::App* const parser = parent.add_subcommand(command.name, command.description);
   if (&parent == &program_) commands_.emplace(command.name, command);
   const std::string path = (&parent == &program_ ? "" : parent.get_name() + " ") + command.name;
@@ -126,21 +147,21 @@ namespace {
 
 // A command's own setting may have the name of one that weights say, such as the base of adapters:
 // then it was not that one that was given.
-Options with_what_is_not_given(const Command& command, Options options) {
+Request with_what_is_not_given(const Command& command, Request options) {
   const std::set<std::string> given = options.given;
   const Settings of_networks = settings_of(options);
   std::erase_if(options.given, [&](const std::string& name) {
     return command.settings.has(name) && of_networks.has(name) &&
            command.settings.at(name).about.saved != of_networks.at(name).about.saved;
   });
-  options = with_options_of_weights(options);
+  options = with_settings_of_weights(options, spoken());
   options.given = given;
   return options;
 }
 
 }  // namespace
 
-void CommandLine::perform(const Command& command, Options& options, Paths paths,
+void CommandLine::perform(const Command& command, Request& options, Paths paths,
                           const std::function<void()>& work) {
   check(command.is_shared || launched().count == 1,
         "{} is one process, but was started as {} ranks: expected train, eval or bench train, or "
@@ -149,7 +170,7 @@ void CommandLine::perform(const Command& command, Options& options, Paths paths,
   options = with_what_is_not_given(command, options);
   check_given(options.given, command.settings);
   const Settings heeded = heeded_by(command);
-  check_machine(options, heeded);
+  check_machine(options, heeded, launched().count);
   add_paths(paths, heeded, options.domains);
   paths.refuse_overwriting();
   for (const Setting& setting : heeded)

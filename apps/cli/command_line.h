@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/options.h"
-#include "apps/cli/overwriting.h"
+#include "job/paths.h"
+#include "job/request.h"
 
 namespace CLI {
 class App;
@@ -48,18 +48,18 @@ struct Reads {
 class CommandLine {
  public:
   // The options are those of the commands that make a network or have a trained one.
-  CommandLine(CLI::App& program, Options& options, Reads reads = Reads::words());
+  CommandLine(CLI::App& program, Request& options, Reads reads = Reads::words());
 
   // Adds a command that works by these options. The parser notes it as the one that is chosen.
-  CLI::App& add(CLI::App& parent, const Command& command, Options& options);
+  CLI::App& add(CLI::App& parent, const Command& command, Request& options);
   // False if no command is the one that Reads::one() names.
   bool knows_options() const { return knows_options_; }
   // The commands that stand at the program's top, by their names.
   const std::map<std::string, Command>& commands() const { return commands_; }
-  // Does `work` by the options as they are, Options::given among them: checks what was given, and
+  // Does `work` by the options as they are, Request::given among them: checks what was given, and
   // takes what weights say. `paths` are what is read and written beside the settings' own. Throws
   // Error, and what `work` throws.
-  static void perform(const Command& command, Options& options, Paths paths,
+  static void perform(const Command& command, Request& options, Paths paths,
                       const std::function<void()>& work);
   // Does what the parser has read, if that is a command of add().
   void perform();
@@ -69,7 +69,7 @@ class CommandLine {
   CLI::App& program() const { return program_; }
   // The program, and the commands that have commands.
   const std::vector<CLI::App*>& groups() const { return groups_; }
-  Options& options() const { return options_; }
+  Request& options() const { return options_; }
   const Settings& all() const { return all_; }
   // The settings of a network: those of model and data, of domains' networks and of the machine.
   Settings settings_of_networks() const;
@@ -81,12 +81,12 @@ class CommandLine {
   // A command as the words ask for it.
   struct Chosen {
     Command command;
-    Options& options;
+    Request& options;
     Paths paths;
   };
 
   CLI::App& program_;
-  Options& options_;
+  Request& options_;
   const Reads reads_;
   const Settings all_;  // settings_of(options)
   std::vector<CLI::App*> groups_;

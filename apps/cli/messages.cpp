@@ -115,6 +115,14 @@ void say_error_text(fmt::string_view format, fmt::format_args args) noexcept {
   });
 }
 
+const Notices& spoken() {
+  static const Notices notices([](Notices::Kind kind, std::string_view text) {
+    if (kind == Notices::Kind::warning) say_error("warning: {}\n", text);
+    else say("{}\n", text);
+  });
+  return notices;
+}
+
 void say_in_handler(std::string_view text) noexcept {
   const int before = errno;
   if (write_all(STDERR_FILENO, text) != 0) write_all(STDOUT_FILENO, text);

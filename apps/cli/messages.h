@@ -5,6 +5,8 @@
 #include <functional>
 #include <string_view>
 
+#include "job/notices.h"
+
 namespace accrue::app {
 
 // All that the program prints passes through here. Nothing of it throws: a terminal may be closed,
@@ -54,6 +56,9 @@ template <class... Args>
 void say_error(fmt::format_string<Args...> format, Args&&... args) noexcept {
   say_error_text(format, fmt::make_format_args(args...));
 }
+
+// What jobs have to say, said by these.
+const Notices& spoken();
 
 // The same in a signal handler, which may do little else.
 void say_in_handler(std::string_view text) noexcept;

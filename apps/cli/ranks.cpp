@@ -12,6 +12,7 @@
 #include "apps/cli/nccl.h"
 #include "core/cpus.h"
 #include "core/cuda.h"
+#include "job/machine.h"
 
 namespace accrue::app {
 namespace {
@@ -24,7 +25,7 @@ int number_in(const char* variable, int otherwise) {
   return number;
 }
 
-void check_for_ranks(const Options& options) {
+void check_for_ranks(const Request& options) {
   check(!options.measure_baseline,
         "--measure-baseline runs this program again as one process: expected not to be one of "
         "several ranks");
@@ -34,7 +35,7 @@ void check_for_ranks(const Options& options) {
 }
 
 // For all ranks but the first, which alone writes. (They share in the weights that it saves.)
-void write_nothing(Options& options) {
+void write_nothing(Request& options) {
   silence_messages();
   for (std::string* file :
        {&options.json, &options.log_dir, &options.profile, &options.memory_trace})
@@ -53,7 +54,7 @@ bool have_own_gpus(Ranks& ranks, bool has_gpu) {
 }
 
 // Hands these ranks to the options, with a share of the processors and a GPU each.
-void share_machine(MpiRanks& ranks, Options& options) {
+void share_machine(MpiRanks& ranks, Request& options) {
   check_for_ranks(options);
   options.ranks = &ranks;
   const int sharing = ranks.sharing_processors();
@@ -93,7 +94,7 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
 }
 
-MpiRanks* start_ranks(Options& options) {
+MpiRanks* start_ranks(Request& options) {
   if (launched().count == 1) {
     // Slurm's step of several tasks that say nothing of each other.
     if (const int tasks = number_in("SLURM_STEP_NUM_TASKS", 1); tasks > 1)

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "accumulate/ranks.h"
-#include "apps/cli/options.h"
+#include "job/request.h"
 
 namespace accrue::app {
 
@@ -41,7 +41,7 @@ std::string describe_mpi();
 // Makes this process one of the launcher's ranks, which share what these options ask for: the first
 // alone prints and writes files, and the processors are shared out. The options keep them. Null if
 // there is one process.
-MpiRanks* start_ranks(Options& options);
+MpiRanks* start_ranks(Request& options);
 // Ends all ranks with the message of this one, which failed.
 void abort_ranks(MpiRanks& ranks, const std::exception& error);
 

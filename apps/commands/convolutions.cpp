@@ -37,7 +37,7 @@ ConvolutionChoice choice_or_none(const Convolution& convolution) {
 
 }  // namespace
 
-std::vector<ChosenConvolution> chosen_convolutions(const Options& options,
+std::vector<ChosenConvolution> chosen_convolutions(const Request& options,
                                                    const ModelOptions& network,
                                                    double seconds_to_time) {
   using Clock = std::chrono::steady_clock;
@@ -45,7 +45,7 @@ std::vector<ChosenConvolution> chosen_convolutions(const Options& options,
         "--micro-batch auto: info runs nothing; expected a number");
   cuda::require_device();
   cuda::allow_tf32(options.precision == Precision::tf32);
-  Options alone = options;
+  Request alone = options;
   alone.accum = 1;
   alone.effective_batch.reset();
   alone.noise_scale = false;

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "apps/cli/options.h"
+#include "job/request.h"
 #include "kernels/convolutions.h"
 
 namespace accrue::app {
@@ -20,7 +20,7 @@ struct ChosenConvolution {
 // predicted, but each convolution runs, to time it, until so many seconds are over. Where cuDNN has
 // no way to compute one, its algorithm is "none", without parts. Throws Error unless Device::cuda
 // can be used.
-std::vector<ChosenConvolution> chosen_convolutions(const Options& options,
+std::vector<ChosenConvolution> chosen_convolutions(const Request& options,
                                                    const ModelOptions& network,
                                                    double seconds_to_time);
 

@@ -2,17 +2,18 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/cli/load_data.h"
-#include "apps/cli/load_network.h"
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
+#include "job/load_data.h"
+#include "job/load_network.h"
+#include "job/machine.h"
 #include "train/json.h"
 #include "train/memory_prediction.h"
 #include "train/training.h"
 
 namespace accrue::app {
 
-Settings evaluation_settings(Options& options) {
+Settings evaluation_settings(Request& options) {
   constexpr Decides no_result = Decides::no_result;
   Settings s;
   s.group("Options")
@@ -27,11 +28,11 @@ Settings evaluation_settings(Options& options) {
   return s;
 }
 
-std::string eval(const Options& options, const StopRequest& stop) {
-  const Device device = apply_machine_options(options);
+std::string eval(const Request& options, const StopRequest& stop) {
+  const Device device = apply_machine_settings(options, spoken());
   check_output(options.json);
   check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
-  const Datasets data = place_data(load_data(options, DataUse::scoring), device);
+  const Datasets data = place_data(load_data(options, DataUse::scoring, spoken()), device);
   const LoadedNetwork network = load_network(options, options.model_for(data.train), device);
   // Corpora are large, and their held-out part tells what is asked.
   const bool is_of_tokens = options.objective_on(data.train)->input() == "tokens";

@@ -1,13 +1,13 @@
 #pragma once
 
-#include "apps/cli/options.h"
+#include "job/request.h"
 #include "train/stop.h"
 
 namespace accrue::app {
 
-Settings evaluation_settings(Options& options);
+Settings evaluation_settings(Request& options);
 // `accrue eval`: prints loss and accuracy of saved weights on the training and the test data, and
 // returns them as JSON. Throws Stopped if `stop` says Stop::now on the way.
-std::string eval(const Options& options, const StopRequest& stop = never_stop);
+std::string eval(const Request& options, const StopRequest& stop = never_stop);
 
 }  // namespace accrue::app

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 
-#include "apps/cli/load_network.h"
 #include "apps/cli/messages.h"
 #include "data/atomic_file.h"
+#include "job/load_network.h"
+#include "job/machine.h"
 #include "train/onnx/onnx.h"
 
 namespace accrue::app {
@@ -29,7 +30,7 @@ std::string described(const Example& example, bool bytes) {
 
 }  // namespace
 
-Settings settings_of(OnnxOptions& asked, Options& options) {
+Settings settings_of(OnnxOptions& asked, Request& options) {
   constexpr Decides no_result = Decides::no_result;
   Settings s;
   s.group("Options")
@@ -45,7 +46,7 @@ Settings settings_of(OnnxOptions& asked, Options& options) {
   return s.append(settings_of(options).only({"threads"}));
 }
 
-void export_onnx(const Options& options, const OnnxOptions& asked) {
+void export_onnx(const Request& options, const OnnxOptions& asked) {
   apply_threads(options);
   check_writable(asked.out);
   const Metadata said = read_safetensors_metadata(options.init);
@@ -65,7 +66,7 @@ void export_onnx(const Options& options, const OnnxOptions& asked) {
         options.init);
   ModelOptions network = options.network;
   if (options.given.contains("image-size")) {
-    const auto size = *options.request(DataUse::prediction).size;
+    const auto size = *options.data_request(DataUse::prediction).size;
     network.image = {network.image[0], size.height, size.width};
   }
   const LoadedNetwork loaded = load_network(options, network, Device::cpu);

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "apps/cli/options.h"
+#include "job/request.h"
 
 namespace accrue::app {
 
@@ -11,7 +11,7 @@ struct OnnxOptions {
   std::string out;
   bool bytes = false;  // it takes pixels as bytes
 };
-Settings settings_of(OnnxOptions& asked, Options& options);
-void export_onnx(const Options& options, const OnnxOptions& asked);
+Settings settings_of(OnnxOptions& asked, Request& options);
+void export_onnx(const Request& options, const OnnxOptions& asked);
 
 }  // namespace accrue::app

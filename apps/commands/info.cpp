@@ -2,9 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/cli/averages.h"
-#include "apps/cli/environment.h"
-#include "apps/cli/load_data.h"
 #include "apps/cli/messages.h"
 #include "apps/cli/nccl.h"
 #include "apps/cli/output.h"
@@ -14,6 +11,10 @@
 #include "apps/domains.h"
 #include "core/cuda.h"
 #include "core/error.h"
+#include "job/averages.h"
+#include "job/environment.h"
+#include "job/load_data.h"
+#include "job/machine.h"
 #include "kernels/compiled_isa.h"
 #include "kernels/parallel.h"
 #include "train/build.h"
@@ -61,7 +62,7 @@ Json to_json(const ChosenConvolution& chosen) {
 }
 
 // The text's facts, for programs.
-std::string to_json(const Options& options, const Layer& model, const Parameters& parameters,
+std::string to_json(const Request& options, const Layer& model, const Parameters& parameters,
                     double flops,
                     const std::optional<std::vector<ChosenConvolution>>& convolutions) {
   Json json{{"environment", environment(wanted_device(options))},
@@ -89,9 +90,10 @@ std::string to_json(const Options& options, const Layer& model, const Parameters
 }
 
 // The network for the data, which is read only if the command says which.
-ModelOptions shown_network(const Options& options) {
+ModelOptions shown_network(const Request& options) {
   for (const char* of_data : {"data", "image-size", "crop"})
-    if (options.given.contains(of_data)) return options.model_for(load_data(options).train);
+    if (options.given.contains(of_data))
+      return options.model_for(load_data(options, DataUse::training, spoken()).train);
   ModelOptions network = options.network;
   const ModelOptions shown = options.domains.model(options.model_name).shown;
   network.image = shown.image;
@@ -114,7 +116,7 @@ bool info_heeds(const Setting& setting) {
   return about.saved == Saved::with_weights || is_of_schedule || heeded.contains(about.name);
 }
 
-Settings settings_of(InfoOptions& asked, Options& options) {
+Settings settings_of(InfoOptions& asked, Request& options) {
   constexpr Decides no_result = Decides::no_result;
   Settings s;
   s.group("Output")
@@ -128,7 +130,7 @@ Settings settings_of(InfoOptions& asked, Options& options) {
   return s;
 }
 
-std::string info(const Options& options, const InfoOptions& asked) {
+std::string info(const Request& options, const InfoOptions& asked) {
   apply_threads(options);
   say("accrue {} | compiled for {} | matrix products: {} | {}\nCUDA: {}\nMPI: {}\nNCCL: {}\n",
       version(), compiled_isa(), matrix_products(), counted(thread_count(), "thread"),

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "apps/cli/options.h"
+#include "job/request.h"
 
 namespace accrue::app {
 
@@ -9,13 +9,13 @@ struct InfoOptions {
 };
 
 // The settings of info beside those of a training.
-Settings settings_of(InfoOptions& asked, Options& options);
+Settings settings_of(InfoOptions& asked, Request& options);
 
 // True for the settings of a training that have to do with what info prints.
 bool info_heeds(const Setting& setting);
 
 // `accrue info`: prints the build, the machine and what a model consists of, and returns this as
 // JSON.
-std::string info(const Options& options, const InfoOptions& asked);
+std::string info(const Request& options, const InfoOptions& asked);
 
 }  // namespace accrue::app

@@ -1,21 +1,22 @@
 #include "apps/commands/memory_advice.h"
 
-#include "apps/cli/load_data.h"
 #include "apps/cli/messages.h"
 #include "apps/commands/plan.h"
 #include "core/cuda.h"
 #include "core/limit_scope.h"
+#include "job/load_data.h"
+#include "job/machine.h"
 #include "train/score.h"
 
 namespace accrue::app {
 
-std::optional<size_t> memory_for_a_run(const Options& options, Device device) {
+std::optional<size_t> memory_for_a_run(const Request& options, Device device) {
   if (!options.memory_limit.empty()) return parse_bytes(options.memory_limit);
   if (device != Device::cuda) return std::nullopt;
   return cuda::free_memory() / 10 * 9 + ledger(device).current().total();
 }
 
-Options with_micro_batch_chosen(const Options& options, const Datasets& data, Device device) {
+Request with_micro_batch_chosen(const Request& options, const Datasets& data, Device device) {
   if (options.micro_batch != auto_micro_batch) return options;
   const std::optional<size_t> memory = memory_for_a_run(options, device);
   check(memory.has_value(),
@@ -34,20 +35,21 @@ Options with_micro_batch_chosen(const Options& options, const Datasets& data, De
   }
   say("micro-batch auto: {} of effective batch {}, {} of {}\n", best->batches.micro,
       best->batches.describe(), format_bytes(best->peak.total()), format_bytes(*memory));
-  Options chosen = options;
+  Request chosen = options;
   chosen.micro_batch = best->batches.micro;
   chosen.effective_batch = best->batches.effective;
   chosen.batches.piece = best->batches.piece;
   return chosen;
 }
 
-std::string advice_for_training(const Options& options) {
+std::string advice_for_training(const Request& options) {
   const Device device = wanted_device(options);
   const std::optional<size_t> memory = memory_for_a_run(options, device);
   if (!memory) return {};
   // The data set is read again, which has no place within the limit.
   const LimitScope unlimited(Device::cpu, std::nullopt);
-  const Datasets planned = plan_data(load_data(options), device, *memory);
+  const Datasets planned =
+      plan_data(load_data(options, DataUse::training, spoken()), device, *memory);
   const TrainingOptions wanted = options.to_plan(planned.train);
   const auto found = [&](const SearchSpace& space) {
     return plan_windows(wanted, planned, device, *memory, space);
@@ -67,11 +69,11 @@ std::string advice_for_training(const Options& options) {
                      format_bytes(least.peak.total()));
 }
 
-std::string advice_for_scoring(const Options& options) {
+std::string advice_for_scoring(const Request& options) {
   const Device device = wanted_device(options), meta = meta_of(device);
   // The data set is read again, which has no place within the limit.
   const LimitScope unlimited(Device::cpu, std::nullopt);
-  const Datasets planned = plan_data(load_data(options, DataUse::scoring), device);
+  const Datasets planned = plan_data(load_data(options, DataUse::scoring, spoken()), device);
   const auto model = options.factory(options.model_for(planned.train))();
   ledger(meta).reset_peak();
   const Parameters parameters = place(*model, compute_dtype(options.precision), meta, options.seed,

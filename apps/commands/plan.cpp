@@ -4,13 +4,14 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/cli/environment.h"
-#include "apps/cli/load_data.h"
 #include "apps/cli/messages.h"
 #include "apps/cli/nccl.h"
 #include "apps/cli/output.h"
 #include "apps/commands/memory_advice.h"
 #include "core/cuda.h"
+#include "job/environment.h"
+#include "job/load_data.h"
+#include "job/machine.h"
 #include "train/json.h"
 #include "train/process.h"
 
@@ -91,7 +92,7 @@ class PlannedRanks : public Ranks {
 };
 
 // The command for a training in this way, within the memory that was planned for.
-std::string command_to_train(const Alternative& a, Options options) {
+std::string command_to_train(const Alternative& a, Request options) {
   std::string command = options.ranks
                             ? fmt::format("mpirun -n {} accrue train", options.ranks->count())
                             : "accrue train";
@@ -126,7 +127,7 @@ struct Budget {
   std::string whose{};
 };
 
-Budget budget_of(const PlanOptions& asked, const Options& options, Device device) {
+Budget budget_of(const PlanOptions& asked, const Request& options, Device device) {
   if (!asked.memory.empty()) return {parse_bytes(asked.memory)};
   check(asked.ranks == 1, "--ranks {} without --memory: expected what each of them may use",
         asked.ranks);
@@ -141,7 +142,7 @@ Budget budget_of(const PlanOptions& asked, const Options& options, Device device
 }
 
 void print(const Plan& plan, const std::optional<Alternative>& yours, const Budget& budget,
-           const Options& options, const MemoryShortage& deciding, Device device) {
+           const Request& options, const MemoryShortage& deciding, Device device) {
   constexpr size_t wide_columns = 150;
   const bool wide = terminal_columns() >= wide_columns;
   const bool narrow = terminal_columns() < 70;
@@ -185,13 +186,13 @@ void print(const Plan& plan, const std::optional<Alternative>& yours, const Budg
 }
 
 // True if it is said how the windows are to be cut, and not left to the plan.
-bool asks_for_batches(const Options& options) {
+bool asks_for_batches(const Request& options) {
   return options.micro_batch != auto_micro_batch &&
          (options.given.contains("micro-batch") || options.given.contains("accum"));
 }
 
 // The nearest that would fit instead, or the least memory that would do.
-std::string nearest(const Options& options, const Datasets& planned, Device device,
+std::string nearest(const Request& options, const Datasets& planned, Device device,
                     const Plan& plan) {
   const TrainingOptions wanted = options.to_plan(planned.train);
   TrainingOptions plain = wanted;
@@ -215,7 +216,7 @@ std::string nearest(const Options& options, const Datasets& planned, Device devi
 
 }  // namespace
 
-std::string flags(const Alternative& a, const Options& options) {
+std::string flags(const Alternative& a, const Request& options) {
   std::string text =
       fmt::format("--micro-batch {} --effective-batch {}", a.batches.micro, a.batches.effective);
   if (a.strategy != options.strategy)
@@ -258,7 +259,7 @@ bool plan_heeds(const Setting& setting) {
                                     : !not_heeded.contains(name);
 }
 
-Settings settings_of(PlanOptions& asked, Options& options) {
+Settings settings_of(PlanOptions& asked, Request& options) {
   Settings s;
   s.group("Machine").add(asked.memory, {.name = "memory",
                                         .decides = Decides::no_result,
@@ -278,7 +279,7 @@ Settings settings_of(PlanOptions& asked, Options& options) {
   return s;
 }
 
-std::string plan(Options options, const PlanOptions& asked) {
+std::string plan(Request options, const PlanOptions& asked) {
   options.memory_limit = asked.memory;
   apply_threads(options);
   const Device device = wanted_device(options);
@@ -287,7 +288,8 @@ std::string plan(Options options, const PlanOptions& asked) {
   if (asked.ranks > 1) options.ranks = &ranks;
   const Budget budget = budget_of(asked, options, device);
   const size_t memory = budget.bytes;
-  const Datasets planned = plan_data(load_data(options), device, memory);
+  const Datasets planned =
+      plan_data(load_data(options, DataUse::training, spoken()), device, memory);
   std::optional<Alternative> yours;
   if (asks_for_batches(options)) {
     const TrainingOptions training = options.training(planned.train);

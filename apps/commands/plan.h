@@ -1,6 +1,6 @@
 #pragma once
 
-#include "apps/cli/options.h"
+#include "job/request.h"
 #include "train/plan.h"
 
 namespace accrue::app {
@@ -11,15 +11,15 @@ struct PlanOptions {
   std::string memory;  // empty: the machine's, or what its GPU has left
   int64_t ranks = 1;
 };
-Settings settings_of(PlanOptions& asked, Options& options);
+Settings settings_of(PlanOptions& asked, Request& options);
 // True for the settings of a training that have to do with its memory, or with how long it takes.
 bool plan_heeds(const Setting& setting);
 // Prints the plan, and returns it as JSON. Throws Error if nothing fits: what is missing, and the
 // nearest that would fit.
-std::string plan(Options options, const PlanOptions& asked);
+std::string plan(Request options, const PlanOptions& asked);
 
 // The options to add to a command for it: "--micro-batch 12 --effective-batch 64", and strategy and
 // recompute where they are not those of the options.
-std::string flags(const Alternative& alternative, const Options& options);
+std::string flags(const Alternative& alternative, const Request& options);
 
 }  // namespace accrue::app

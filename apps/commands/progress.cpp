@@ -7,8 +7,8 @@
 #include <cmath>
 #include <iterator>
 
-#include "apps/cli/averages.h"
 #include "apps/cli/messages.h"
+#include "job/averages.h"
 #include "train/json.h"
 #include "train/process.h"
 
@@ -50,7 +50,7 @@ std::string describe_seconds(double seconds) {
 
 }  // namespace
 
-Progress::Progress(const Options& options, Trainer& trainer, size_t resident_before)
+Progress::Progress(const Request& options, Trainer& trainer, size_t resident_before)
     : options_(options),
       trainer_(trainer),
       total_steps_(trainer.total_steps()),
@@ -278,7 +278,7 @@ void Progress::score(const Score& test, const std::optional<Score>& of_average) 
   if (of_average) results_["test_ema"] = to_json(*of_average);
 }
 
-void warn_about_batch_norm(const Options& options, const Training& training, Batches batches) {
+void warn_about_batch_norm(const Request& options, const Training& training, Batches batches) {
   if (batches.accumulation_steps() == 1 || !training.trains_batch_norm() ||
       options.batch_norm == BatchNormOver::window)
     return;

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "apps/cli/options.h"
+#include "job/request.h"
 #include "train/trainer.h"
 
 namespace accrue::app {
@@ -12,7 +12,7 @@ namespace accrue::app {
 class Progress : public Observer {
  public:
   // `resident_before` is what of the process was in memory before the data was loaded.
-  Progress(const Options& options, Trainer& trainer, size_t resident_before);
+  Progress(const Request& options, Trainer& trainer, size_t resident_before);
 
   // Prints the run's settings.
   void start(const Datasets& data);
@@ -47,7 +47,7 @@ class Progress : public Observer {
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
 
-  const Options& options_;
+  const Request& options_;
   Trainer& trainer_;
   int64_t total_steps_, samples_ = 0, steps_ = 0, steps_before_ = 0;
   // Windows without a step, and those of them that nothing makes good.
@@ -79,6 +79,6 @@ std::string progress_line(const std::vector<std::string>& parts, double done, si
 
 // Warns that BatchNorm takes its statistics from a micro-batch, where that is less than the batch,
 // unless all BatchNorms are frozen.
-void warn_about_batch_norm(const Options& options, const Training& training, Batches batches);
+void warn_about_batch_norm(const Request& options, const Training& training, Batches batches);
 
 }  // namespace accrue::app

@@ -1,12 +1,8 @@
 #include "apps/commands/train.h"
 
 #include "accumulate/ladder/machine_rates.h"
-#include "apps/cli/about_run.h"
-#include "apps/cli/averages.h"
 #include "apps/cli/config.h"
-#include "apps/cli/environment.h"
 #include "apps/cli/interrupt.h"
-#include "apps/cli/load_data.h"
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
 #include "apps/commands/memory_advice.h"
@@ -14,6 +10,12 @@
 #include "apps/commands/progress.h"
 #include "apps/domains.h"
 #include "data/atomic_file.h"
+#include "job/about_run.h"
+#include "job/averages.h"
+#include "job/config.h"
+#include "job/environment.h"
+#include "job/load_data.h"
+#include "job/machine.h"
 #include "train/memory_trace.h"
 #include "train/process.h"
 #include "train/profile_json.h"
@@ -24,14 +26,14 @@ namespace accrue::app {
 namespace {
 
 // A place that cannot be written to is an error now, not after the training.
-void check_outputs(const Options& options) {
+void check_outputs(const Request& options) {
   if (!options.save.empty()) check_writable(options.save);
   if (!options.save.empty() && options.ema) check_writable(average_path(options.save));
   check_output(options.profile);
 }
 
 // A replayed graph allocates nothing and runs no kernels that could be timed one by one.
-void turn_graphs_off_if_recorded(Options& options, Device device) {
+void turn_graphs_off_if_recorded(Request& options, Device device) {
   if (device != Device::cuda || options.cuda_graphs == Graphs::off) return;
   if (!options.memory_trace.empty())
     say("--memory-trace: CUDA graphs are off, so that every allocation is seen\n");
@@ -42,7 +44,7 @@ void turn_graphs_off_if_recorded(Options& options, Device device) {
 }
 
 // The files of --json and --log-dir, from which lines after the checkpoint are taken out.
-void rewind_logs(const Options& options, int64_t windows) {
+void rewind_logs(const Request& options, int64_t windows) {
   std::vector<std::string> logs;
   if (!options.json.empty() && options.json != "-") logs.push_back(options.json);
   if (!options.log_dir.empty()) logs.push_back(options.log_dir + "/metrics.jsonl");
@@ -61,7 +63,7 @@ Stop asked_to_stop() {
   return interrupted() || is_reader_gone() ? Stop::after_window : Stop::no;
 }
 
-void save(const Options& options, Trainer& trainer) {
+void save(const Request& options, Trainer& trainer) {
   if (options.save.empty()) return;
   trainer.save_weights(options.save);
   say("saved {}\n", options.save);
@@ -80,7 +82,7 @@ MachineRates rates_if_memory_suffices(Device device, DType dtype) {
   }
 }
 
-void report_profile(const Profile& profile, const Options& options, Batches batches) {
+void report_profile(const Profile& profile, const Request& options, Batches batches) {
   const MachineRates rates =
       rates_if_memory_suffices(profile.device(), compute_dtype(options.precision));
   say("\n{}", profile_table(profile, rates, terminal_columns()));
@@ -93,12 +95,12 @@ void report_profile(const Profile& profile, const Options& options, Batches batc
 // By which the run can be repeated, with outputs and checkpoints elsewhere. What nobody asked for
 // is needed if it is not usual (as for `font train`), unless the weights that the run begins with
 // say it.
-std::string config_of(const Options& options) {
+std::string config_of(const Request& options) {
   std::vector<std::string> headings = headings_of_networks(options);
   for (const char* heading : {"Machine", "Batches", "Optimizer", "Loss scale", "Evaluation"})
     headings.emplace_back(heading);
   const Settings all = settings_of(options).in(headings).without({"keep-best"});
-  const Options defaults;
+  const Request defaults(options.domains.fresh());
   const Settings usual = settings_of(defaults);
   const auto is_given = [&](const Setting& setting) {
     return options.given.contains(setting.about.name);
@@ -122,7 +124,7 @@ std::string config_of(const Options& options) {
 }
 
 // For TensorBoard: what a run is about, not where it is written.
-std::vector<std::pair<std::string, std::string>> hyperparameters(const Options& options) {
+std::vector<std::pair<std::string, std::string>> hyperparameters(const Request& options) {
   std::vector<std::pair<std::string, std::string>> values;
   for (const Setting& setting : settings_of(options))
     if (const std::string text = setting.text();
@@ -131,7 +133,7 @@ std::vector<std::pair<std::string, std::string>> hyperparameters(const Options& 
   return values;
 }
 
-std::string summary(const Options& options, const Progress& progress, Device device) {
+std::string summary(const Request& options, const Progress& progress, Device device) {
   nlohmann::ordered_json all{{"command", command_line()}};
   for (const Setting& setting : settings_of(options))
     if (const std::string text = setting.text(); setting.group != "Output" && !text.empty())
@@ -141,7 +143,7 @@ std::string summary(const Options& options, const Progress& progress, Device dev
   return all.dump();
 }
 
-void load_weights(Trainer& trainer, const Options& options, const Dataset& data) {
+void load_weights(Trainer& trainer, const Request& options, const Dataset& data) {
   const std::string& path = options.init;
   const std::optional<OtherHead> head =
       trainer.load_weights(path, options.new_head ? NewHead::always : NewHead::of_other_size);
@@ -151,7 +153,7 @@ void load_weights(Trainer& trainer, const Options& options, const Dataset& data)
                     counted_classes(head->classes_in_file), path, head->classes);
     if (options.new_head) say("{}", made_new);
     else say_error("warning: {}", made_new);
-  } else if (!options.classes_of_weights) say_whose_classes(options, data);
+  } else if (!options.classes_of_weights) say_whose_classes(options, data, spoken());
 }
 
 }  // namespace
@@ -159,7 +161,7 @@ void load_weights(Trainer& trainer, const Options& options, const Dataset& data)
 // The recording of --memory-trace, if there is one. What ends before it does leaves a part of it.
 class TrainingRun::Recording {
  public:
-  Recording(const Options& options, Device device) : options_(options), device_(device) {
+  Recording(const Request& options, Device device) : options_(options), device_(device) {
     check_output(options.memory_trace);
     if (!options.memory_trace.empty())
       trace_.emplace(options.memory_trace_windows, options.steps_in(options.memory_trace_windows),
@@ -177,7 +179,7 @@ class TrainingRun::Recording {
     }
   }
 
-  void write(const Options& options, Batches batches, int64_t steps) {
+  void write(const Request& options, Batches batches, int64_t steps) {
     if (!trace_) return;
     write_output(options.memory_trace, trace_->text(about_run(options, batches, device_).dump()));
     trace_.reset();
@@ -186,7 +188,7 @@ class TrainingRun::Recording {
   }
 
  private:
-  const Options& options_;
+  const Request& options_;
   const Device device_;
   std::optional<MemoryTrace> trace_;
 };
@@ -196,13 +198,13 @@ static Usage without(Usage all, const Usage& part) {
   return all;
 }
 
-TrainingRun::TrainingRun(const Options& given, const Usage& held_before)
+TrainingRun::TrainingRun(const Request& given, const Usage& held_before)
     : given_(given),
-      device_(apply_machine_options(given_)),
+      device_(apply_machine_settings(given_, spoken())),
       recording_(std::make_unique<Recording>(given_, device_)),
       resident_before_(resident_bytes()),
       options_(given_) {
-  Datasets loaded = load_data(given_);
+  Datasets loaded = load_data(given_, DataUse::training, spoken());
   const size_t domain = given_.domains.number_of_model(given_.model_name);
   const auto& own = program_domains();  // beside which there may be a caller's
   const auto watch = domain < own.size() ? own[domain].watch : nullptr;
@@ -309,7 +311,7 @@ void TrainingRun::score(const StopRequest& stop) {
   log_->score(*score_, of_average);
 }
 
-void train(const Options& options) {
+void train(const Request& options) {
   TrainingRun run(options);
   const bool is_first = run.trainer().options().is_first_rank();
   const InterruptScope interrupts(is_first ? Answers::yes : Answers::no);

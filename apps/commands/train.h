@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "apps/cli/options.h"
 #include "apps/commands/memory_table.h"
+#include "job/request.h"
 #include "train/trainer.h"
 
 namespace accrue {
@@ -26,7 +26,7 @@ class TrainingRun {
  public:
   // Loads the data, makes the networks, takes weights or a checkpoint, and opens the logs.
   // `held_before` is the memory on the cpu that others in this process hold. Throws Error.
-  explicit TrainingRun(const Options& options, const Usage& held_before = {});
+  explicit TrainingRun(const Request& options, const Usage& held_before = {});
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
   ~TrainingRun();
@@ -37,7 +37,7 @@ class TrainingRun {
            WhenStopped then = WhenStopped::score);
 
   Trainer& trainer() { return *trainer_; }
-  const Options& options() const { return options_; }
+  const Request& options() const { return options_; }
   const Datasets& data() const { return data_; }
   Device device() const { return device_; }
   // That of the test data, after run(); none if that was stopped before.
@@ -49,13 +49,13 @@ class TrainingRun {
   class Recording;
   void score(const StopRequest& stop);
 
-  const Options given_;
+  const Request given_;
   const Device device_;
   const std::unique_ptr<Recording> recording_;
   const size_t resident_before_;
   Usage own_;  // of the memory on the cpu
   Datasets data_;
-  Options options_;  // with the micro-batch that was chosen
+  Request options_;  // with the micro-batch that was chosen
   TrainingOptions asked_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Progress> progress_;
@@ -66,6 +66,6 @@ class TrainingRun {
 };
 
 // `accrue train`: trains, reports, evaluates, saves. Throws Error.
-void train(const Options& given);
+void train(const Request& given);
 
 }  // namespace accrue::app

@@ -18,14 +18,14 @@ namespace {
 // The options of all its commands.
 struct FontCommands {
   fonts::GlyphPairsOptions prepare;
-  Options options;
+  Request options{all_domains()};
   FontDrawOptions draw;
   FontExportOptions write;
 };
 
 // A training of zi2zi with what its authors train it: Adam's beta1 0.5, weights of N(0, 0.02).
-Options font_defaults() {
-  Options options;
+Request font_defaults() {
+  Request options{all_domains()};
   options.model_name = Fonts().models().front().name;
   options.network.init = InitScheme::normal;
   options.beta1 = 0.5;
@@ -34,7 +34,7 @@ Options font_defaults() {
 
 void add_font_commands(CommandLine& line) {
   const auto asked = std::make_shared<FontCommands>();
-  Options& options = asked->options;
+  Request& options = asked->options;
   options = font_defaults();
   CLI::App& font = line.add_group("font", "Draw the characters of one font in another's style");
   const Settings of_prepare = settings_of(asked->prepare);
@@ -83,7 +83,7 @@ void add_font_commands(CommandLine& line) {
            options);
 }
 
-std::unique_ptr<Watcher> watch_drawings(const Options& options, Trainer& trainer, RunLog& log,
+std::unique_ptr<Watcher> watch_drawings(const Request& options, Trainer& trainer, RunLog& log,
                                         const Dataset& held_out) {
   return std::make_unique<FontSamples>(options, trainer, log, held_out);
 }

@@ -10,7 +10,7 @@
 #include "fonts/glyphs.h"
 
 namespace accrue::app {
-Settings settings_of(FontDrawOptions& asked, Options& options) {
+Settings settings_of(FontDrawOptions& asked, Request& options) {
   constexpr Decides no_result = Decides::no_result;
   Settings s = drawing_settings(options);
   s.group("Drawing")
@@ -44,7 +44,7 @@ Settings settings_of(FontDrawOptions& asked, Options& options) {
   return s;
 }
 
-void draw_font(const Options& options, const FontDrawOptions& asked) {
+void draw_font(const Request& options, const FontDrawOptions& asked) {
   check(asked.all != !asked.text.empty(),
         "nothing to draw is given: expected --text TEXT or --all");
   check(asked.between.empty() || asked.between.size() == 2,

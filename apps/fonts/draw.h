@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/options.h"
+#include "job/request.h"
 
 namespace accrue::app {
 
@@ -20,7 +20,7 @@ struct FontDrawOptions {
   std::optional<uint64_t> dropout_seed;
   std::string out = "sheet.png";
 };
-Settings settings_of(FontDrawOptions& asked, Options& options);
-void draw_font(const Options& options, const FontDrawOptions& asked);
+Settings settings_of(FontDrawOptions& asked, Request& options);
+void draw_font(const Request& options, const FontDrawOptions& asked);
 
 }  // namespace accrue::app

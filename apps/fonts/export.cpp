@@ -112,7 +112,7 @@ class Exporter {
 };
 
 ChosenStyle choose_style(const LoadedGenerator& generator, const fonts::Face& source,
-                         const Options& options, const FontExportOptions& asked) {
+                         const Request& options, const FontExportOptions& asked) {
   const Zi2ziOptions& network = generator.network().options();
   if (options.data.empty()) return style_by_number(network, asked.style, asked.layout);
   check(holds_glyphs(options.data),
@@ -153,7 +153,7 @@ std::string in_short(const std::string& licence) {
 
 }  // namespace
 
-Settings settings_of(FontExportOptions& asked, Options& options) {
+Settings settings_of(FontExportOptions& asked, Request& options) {
   constexpr Decides no_result = Decides::no_result;
   Settings s = drawing_settings(options).without({"data", "image-size"});
   s.group("Font")
@@ -175,7 +175,7 @@ Settings settings_of(FontExportOptions& asked, Options& options) {
   return s;
 }
 
-void export_font(const Options& given, const FontExportOptions& asked) {
+void export_font(const Request& given, const FontExportOptions& asked) {
   fonts::require_potrace();
   check_writable(asked.out);
   const fonts::Face source(asked.font);

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "apps/cli/options.h"
 #include "fonts/face.h"
+#include "job/request.h"
 
 namespace accrue::app {
 
@@ -18,7 +18,7 @@ struct FontExportOptions {
   std::string name;  // of the family; empty: "<source's family> in <style>"
   std::string out;
 };
-Settings settings_of(FontExportOptions& asked, Options& options);
-void export_font(const Options& given, const FontExportOptions& asked);
+Settings settings_of(FontExportOptions& asked, Request& options);
+void export_font(const Request& given, const FontExportOptions& asked);
 
 }  // namespace accrue::app

@@ -1,12 +1,14 @@
 #include "apps/fonts/generator.h"
 
-#include "apps/cli/load_data.h"
+#include "apps/cli/messages.h"
 #include "data/safetensors.h"
 #include "fonts/domain.h"
+#include "job/load_data.h"
+#include "job/machine.h"
 
 namespace accrue::app {
 
-Settings drawing_settings(Options& options) {
+Settings drawing_settings(Request& options) {
   constexpr Decides no_result = Decides::no_result;
   const Settings all = settings_of(options);
   Settings s;
@@ -24,7 +26,7 @@ Settings drawing_settings(Options& options) {
 namespace {
 
 // Throws Error unless the weights are a generator's.
-void check_generator(const Options& options) {
+void check_generator(const Request& options) {
   check(!options.init.empty(),
         "there is nothing to draw with: expected --weights FILE.safetensors");
   check(dynamic_cast<const Fonts*>(&options.domains.of_model(options.model_name)) != nullptr,
@@ -35,16 +37,16 @@ void check_generator(const Options& options) {
 
 }  // namespace
 
-LoadedGenerator load_generator(const Options& options) {
-  const Device device = apply_machine_options(options);
+LoadedGenerator load_generator(const Request& options) {
+  const Device device = apply_machine_settings(options, spoken());
   check_generator(options);
-  Datasets data = load_data(options);
+  Datasets data = load_data(options, DataUse::training, spoken());
   const ModelOptions network = options.model_for(data.train);
   return {load_network(options, network, device), std::move(data), device};
 }
 
-LoadedGenerator load_generator_alone(const Options& options) {
-  const Device device = apply_machine_options(options);
+LoadedGenerator load_generator_alone(const Request& options) {
+  const Device device = apply_machine_settings(options, spoken());
   check_generator(options);
   const Metadata said = read_safetensors_metadata(options.init);
   check(said.contains("image") && said.contains("classes"),

@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "apps/cli/load_network.h"
-#include "apps/cli/options.h"
 #include "fonts/zi2zi.h"
+#include "job/load_network.h"
+#include "job/request.h"
 
 namespace accrue::app {
 
@@ -16,12 +16,12 @@ struct LoadedGenerator : LoadedNetwork {
   const Zi2ziGenerator& network() const { return dynamic_cast<const Zi2ziGenerator&>(*model); }
 };
 // Throws Error for weights of anything else, and for data without glyphs.
-LoadedGenerator load_generator(const Options& options);
+LoadedGenerator load_generator(const Request& options);
 // Loads a generator from weights alone, whose file says which images and how many styles it is for:
 // the data sets have no fields. Throws Error also where it does not say that.
-LoadedGenerator load_generator_alone(const Options& options);
+LoadedGenerator load_generator_alone(const Request& options);
 
 // The settings of a command that draws: the weights, the data and the machine.
-Settings drawing_settings(Options& options);
+Settings drawing_settings(Request& options);
 
 }  // namespace accrue::app

@@ -25,7 +25,7 @@ Samples first_of(const Dataset& data, DType dtype) {
 
 }  // namespace
 
-FontSamples::FontSamples(const Options& options, Trainer& trainer, RunLog& log,
+FontSamples::FontSamples(const Request& options, Trainer& trainer, RunLog& log,
                          const Dataset& held_out)
     : sample_every_(options.sample_every), log_dir_(options.log_dir), trainer_(trainer), log_(log) {
   if (!sample_every_) return;

@@ -14,7 +14,7 @@ namespace accrue::app {
 class FontSamples : public Watcher {
  public:
   // The first characters of the data set that is held out, which is on the cpu.
-  FontSamples(const Options& options, Trainer& trainer, RunLog& log, const Dataset& held_out);
+  FontSamples(const Request& options, Trainer& trainer, RunLog& log, const Dataset& held_out);
   // The memory of those characters.
   Usage held_on(Device device) const override { return device == Device::cpu ? held_ : Usage{}; }
   void on_window(const Player& player) override;

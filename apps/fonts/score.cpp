@@ -29,14 +29,14 @@ GlyphScore mean_score(const Dataset& data, const std::function<Tensor(const Samp
 
 }  // namespace
 
-Settings font_score_settings(Options& options) {
+Settings font_score_settings(Request& options) {
   Settings s = drawing_settings(options);
   s.group("Options").add(
       options.json, {"json", Decides::no_result, "Write the scores", writes("FILE", Path::text)});
   return s;
 }
 
-void score_font(const Options& options) {
+void score_font(const Request& options) {
   check_output(options.json);
   const LoadedGenerator generator = load_generator(options);
   const Dataset& test = generator.data.test;

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "apps/cli/options.h"
+#include "job/request.h"
 
 namespace accrue::app {
 
 // `accrue font score`: how well the characters that were held out are drawn, beside what a blank
 // page and the source itself would score.
-Settings font_score_settings(Options& options);
-void score_font(const Options& options);
+Settings font_score_settings(Request& options);
+void score_font(const Request& options);
 
 }  // namespace accrue::app

@@ -13,7 +13,7 @@ namespace {
 
 void add_predict(CommandLine& line) {
   const auto asked = std::make_shared<PredictOptions>();
-  Options& options = line.options();
+  Request& options = line.options();
   CLI::App& command = line.add(line.program(),
                                {.name = "predict",
                                 .description = "The answers of saved weights to each sample",

@@ -7,10 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "apps/cli/load_data.h"
-#include "apps/cli/load_network.h"
 #include "apps/cli/messages.h"
-#include "apps/cli/overwriting.h"
 #include "data/atomic_file.h"
 #include "data/new_directory.h"
 #include "images/domain.h"
@@ -18,6 +15,10 @@
 #include "images/segmentation.h"
 #include "images/tiled.h"
 #include "images/tiled_unet.h"
+#include "job/load_data.h"
+#include "job/load_network.h"
+#include "job/machine.h"
+#include "job/paths.h"
 #include "train/class_table.h"
 #include "train/memory_prediction.h"
 #include "train/score.h"
@@ -39,20 +40,20 @@ std::unique_ptr<Layer> in_tiles(const Layer& model, const PredictOptions& asked)
 }
 
 // True for sets that are known by name or by their files, whose samples have no paths.
-bool is_set(const Options& options) {
+bool is_set(const Request& options) {
   return options.data.empty() || options.domains.claim(options.data) == Domain::Claim::own;
 }
 
-const Images& images_of(const Options& options) { return options.domains.get<Images>(); }
+const Images& images_of(const Request& options) { return options.domains.get<Images>(); }
 
-DomainModel model_of(const Options& options) { return options.domains.model(options.model_name); }
+DomainModel model_of(const Request& options) { return options.domains.model(options.model_name); }
 
-bool answers_with_masks(const Options& options) {
+bool answers_with_masks(const Request& options) {
   return accrue::answers_with_masks(model_of(options));
 }
 
 // The images and folders of images that are asked for; none if that is a data set of another kind.
-std::vector<fs::path> paths_of(const Options& options, const PredictOptions& asked) {
+std::vector<fs::path> paths_of(const Request& options, const PredictOptions& asked) {
   std::vector<fs::path> paths(asked.images.begin(), asked.images.end());
   const bool is_path = !is_set(options);
   check(is_path || paths.empty() || options.data.empty(),
@@ -72,7 +73,7 @@ Classes classes_called(const std::vector<std::string>& names) {
 
 // Folders may be those of the network's classes, or of any images; some of them and some of others
 // are a mistake.
-void check_folders(const ImageFolder& folder, const Options& options) {
+void check_folders(const ImageFolder& folder, const Request& options) {
   if (!options.classes_of_weights || answers_with_masks(options)) return;
   const Classes here = classes_called(folder.classes);
   const ClassMatch match = match_classes(here, *options.classes_of_weights);
@@ -87,21 +88,21 @@ void check_folders(const ImageFolder& folder, const Options& options) {
 }
 
 // The classes that a folder's names or masks have, if it has such.
-std::optional<Classes> classes_beside(const Options& options, const ImageFolder& folder) {
+std::optional<Classes> classes_beside(const Request& options, const ImageFolder& folder) {
   if (!answers_with_masks(options))
     return folder.classes.empty() ? std::nullopt : std::optional(classes_called(folder.classes));
   std::error_code ignored;
   const auto found =
       fs::is_directory(options.data, ignored) ? find_images(options.data) : std::nullopt;
   if (!found || found->answer == ImageFolder::Answer::classes) return std::nullopt;
-  Options of_any_size = options;  // the values in masks are the same
+  Request of_any_size = options;  // the values in masks are the same
   if (of_any_size.image_size.empty()) of_any_size.image_size = "1";
-  return classes_of(load_data(of_any_size, DataUse::prediction).train);
+  return classes_of(load_data(of_any_size, DataUse::prediction, spoken()).train);
 }
 
 // The classes of weights whose file does not name them: those of the folder, if it has as many, or
 // numbers.
-Classes unnamed_classes(const Options& options, const ImageFolder& folder, const Dataset& data) {
+Classes unnamed_classes(const Request& options, const ImageFolder& folder, const Dataset& data) {
   auto model = options.factory(options.model_for(data))();
   const int64_t K = classes_of_head(
       options.weights, place(*model, DType::f32, Device::meta, 0, GradientStorage::on_demand));
@@ -122,7 +123,7 @@ Classes unnamed_classes(const Options& options, const ImageFolder& folder, const
 }
 
 // The classes with the names of --classes, if there are some.
-Classes called(const Options& options, Classes classes) {
+Classes called(const Request& options, Classes classes) {
   const std::vector<std::string>& names = images_of(options).classes;
   if (names.empty()) return classes;
   check(std::ssize(names) == classes.size() && (!classes.have_names() || names == classes.names),
@@ -140,8 +141,8 @@ struct Questions {
 };
 
 // The images of a folder, on the cpu, and whether they are stretched.
-Questions load_images(const Options& options, const ImageFolder& folder) {
-  const DataRequest request = options.request(DataUse::prediction);
+Questions load_images(const Request& options, const ImageFolder& folder) {
+  const DataRequest request = options.data_request(DataUse::prediction);
   check(!request.given.contains("data-dir"),
         "--data-dir has no effect with a folder of images: expected --data mnist or fashion");
   const ImageFolderOptions read = images_of(options).folder_options(request);
@@ -153,7 +154,7 @@ Questions load_images(const Options& options, const ImageFolder& folder) {
     asked.parts.push_back(load_images_to_answer(folder, read));
     if (model.takes_any_size) asked.stretched = folder.directory;
   }
-  for (Dataset& data : asked.parts) take_in(data, options);
+  for (Dataset& data : asked.parts) take_in(data, options, spoken());
   const Dataset& first = asked.parts.front();
   const int64_t channels = first["images"].size(1), known = options.network.image[0];
   check(!options.classes_of_weights || channels == known,
@@ -168,25 +169,25 @@ Questions load_images(const Options& options, const ImageFolder& folder) {
   return asked;
 }
 
-Questions questions_of(const Options& options, const PredictOptions& asked) {
+Questions questions_of(const Request& options, const PredictOptions& asked) {
   check(asked.split || !options.given.contains("hold-out"),
         "--hold-out has no effect without --split: all images of a folder are answered");
   const std::vector<fs::path> paths = paths_of(options, asked);
   if (paths.empty()) {
-    Datasets both = load_data(options, DataUse::prediction);
+    Datasets both = load_data(options, DataUse::prediction, spoken());
     Dataset data = asked.split == Split::train ? std::move(both.train) : std::move(both.test);
-    if (!options.classes_of_weights) say_whose_classes(options, data);
+    if (!options.classes_of_weights) say_whose_classes(options, data, spoken());
     const std::optional<Classes> classes = classes_of(data);
     Questions questions{.parts = {}, .classes = *classes};
     questions.parts.push_back(std::move(data));
     return questions;
   }
-  const DataRequest request = options.request(DataUse::prediction);
+  const DataRequest request = options.data_request(DataUse::prediction);
   const ImageFolder folder =
       find_images_to_answer(paths, asked.split, images_of(options).given_hold_out(request));
   check_folders(folder, options);
   Questions questions = load_images(options, folder);
-  Options beside = options;
+  Request beside = options;
   if (paths.size() == 1) beside.data = paths.front().string();
   questions.classes =
       called(options, options.classes_of_weights
@@ -206,7 +207,7 @@ Field answers_of(const Classes& classes, bool masks) {
           .class_values = classes.values};
 }
 
-void check_tiles(const Options& options, const PredictOptions& asked, bool masks) {
+void check_tiles(const Request& options, const PredictOptions& asked, bool masks) {
   check(masks || (!asked.overlays && !asked.tile),
         "--{}: {} holds weights of a network that answers with classes, not with masks: expected "
         "neither --overlay nor --tile",
@@ -229,7 +230,7 @@ std::vector<fs::path> mask_paths(const std::vector<Dataset>& parts, const Field&
   return all;
 }
 
-void check_answers(const Options& options, const PredictOptions& asked,
+void check_answers(const Request& options, const PredictOptions& asked,
                    const std::vector<fs::path>& answers) {
   Paths paths;
   paths.read("--data", options.data);
@@ -240,7 +241,7 @@ void check_answers(const Options& options, const PredictOptions& asked,
 
 }  // namespace
 
-Settings settings_of(PredictOptions& asked, Options& options) {
+Settings settings_of(PredictOptions& asked, Request& options) {
   static const std::map<std::string, Split> splits{{"train", Split::train}, {"test", Split::test}};
   constexpr Decides no_result = Decides::no_result;
   const Settings all = settings_of(options);
@@ -289,8 +290,8 @@ Settings settings_of(PredictOptions& asked, Options& options) {
       .append(all.in({"Machine"}));
 }
 
-void predict(const Options& options, const PredictOptions& asked) {
-  const Device device = apply_machine_options(options);
+void predict(const Request& options, const PredictOptions& asked) {
+  const Device device = apply_machine_settings(options, spoken());
   const Domain& domain = options.domains.of_model(options.model_name);
   check(&domain == &images_of(options),
         "{} holds weights of {}, which sees {}: expected a model that answers with classes or "

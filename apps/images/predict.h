@@ -1,7 +1,7 @@
 #pragma once
 
-#include "apps/cli/options.h"
 #include "data/dataset.h"
+#include "job/request.h"
 
 namespace accrue::app {
 
@@ -18,7 +18,7 @@ struct PredictOptions {
   bool overlays = false, force = false;
   std::optional<int64_t> tile, overlap;  // pixels
 };
-Settings settings_of(PredictOptions& asked, Options& options);
-void predict(const Options& options, const PredictOptions& asked);
+Settings settings_of(PredictOptions& asked, Request& options);
+void predict(const Request& options, const PredictOptions& asked);
 
 }  // namespace accrue::app

@@ -74,7 +74,7 @@ std::string described(const Sampling& sampling) {
 
 class Chat {
  public:
-  Chat(WritingModel& model, const Options& options, const WriteOptions& asked)
+  Chat(WritingModel& model, const Request& options, const WriteOptions& asked)
       : model_(model),
         tokens_(asked.tokens),
         sampling_(asked.sampling),
@@ -189,7 +189,7 @@ std::vector<std::pair<json, std::string>> chats_in(const std::string& file) {
 
 }  // namespace
 
-void answer_lines(WritingModel& model, const Options& options, const WriteOptions& asked) {
+void answer_lines(WritingModel& model, const Request& options, const WriteOptions& asked) {
   Chat chat(model, options, asked);
   json messages = json::array();
   if (!asked.system.empty()) messages.push_back({{"role", "system"}, {"content", asked.system}});
@@ -215,7 +215,7 @@ void answer_lines(WritingModel& model, const Options& options, const WriteOption
   if (is_terminal) say("\n");
 }
 
-void answer_messages(WritingModel& model, const Options& options, const WriteOptions& asked) {
+void answer_messages(WritingModel& model, const Request& options, const WriteOptions& asked) {
   std::vector<std::pair<json, std::string>> chats = chats_in(asked.messages);
   Chat chat(model, options, asked);
   const bool is_alone = chats.size() == 1;

@@ -7,7 +7,7 @@ namespace accrue::app {
 
 // `accrue text write --chat`: answers to lines of standard input, or to the chats in a file, as the
 // model's own template writes them.
-void answer_lines(WritingModel& model, const Options& options, const WriteOptions& asked);
-void answer_messages(WritingModel& model, const Options& options, const WriteOptions& asked);
+void answer_lines(WritingModel& model, const Request& options, const WriteOptions& asked);
+void answer_messages(WritingModel& model, const Request& options, const WriteOptions& asked);
 
 }  // namespace accrue::app

@@ -16,7 +16,7 @@ namespace {
 // The options of all its commands.
 struct TextCommands {
   PrepareTextOptions prepare;
-  Options options;
+  Request options{all_domains()};
   WriteOptions write;
   ImportOptions import;
   ExportOptions publish;
@@ -25,7 +25,7 @@ struct TextCommands {
 
 void add_text_commands(CommandLine& line) {
   const auto asked = std::make_shared<TextCommands>();
-  Options& options = asked->options;
+  Request& options = asked->options;
   options.model_name = "gpt-tiny";
   CLI::App& text = line.add_group("text", "Corpora, and what language models write");
   const Settings of_prepare = settings_of(asked->prepare);
@@ -69,7 +69,7 @@ void add_text_commands(CommandLine& line) {
            options);
 }
 
-void warn_of_random_base(const Options& options, const Trainer& trainer) {
+void warn_of_random_base(const Request& options, const Trainer& trainer) {
   const Text& text = options.domains.get<Text>();
   if (text.lora.rank && text.base.empty() && options.init.empty() && trainer.windows() == 0)
     say_error(
@@ -78,7 +78,7 @@ void warn_of_random_base(const Options& options, const Trainer& trainer) {
         *text.lora.rank);
 }
 
-std::unique_ptr<Watcher> watch_training(const Options& options, Trainer& trainer, RunLog& log,
+std::unique_ptr<Watcher> watch_training(const Request& options, Trainer& trainer, RunLog& log,
                                         const Dataset& held_out) {
   warn_of_random_base(options, trainer);
   return std::make_unique<TextSamples>(options, trainer, log, held_out);

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 
-#include "apps/cli/load_data.h"
-#include "apps/cli/load_network.h"
 #include "apps/cli/messages.h"
+#include "apps/domains.h"
 #include "apps/text/language_model.h"
 #include "data/new_directory.h"
+#include "job/load_data.h"
+#include "job/load_network.h"
 #include "text/gguf_base.h"
 #include "text/gguf_export.h"
 #include "text/gguf_tokenizer_export.h"
@@ -18,7 +19,7 @@ namespace accrue::app {
 namespace {
 
 // The domain of options that will be asked for a language model.
-Text& text_of(Options& options) {
+Text& text_of(Request& options) {
   for (const auto& domain : options.domains)
     if (auto* const text = dynamic_cast<Text*>(domain.get())) return *text;
   fail("this program has no language models");
@@ -26,7 +27,7 @@ Text& text_of(Options& options) {
 
 // Writes weights that are a whole model of these options.
 void write_weights(const std::string& from, const std::string& to, const NamedTensors& weights,
-                   const Options& options, const ModelOptions& network) {
+                   const Request& options, const ModelOptions& network) {
   const auto model = options.factory(network)();
   const Parameters parameters =
       place(*model, DType::f32, Device::meta, 0, GradientStorage::on_demand);
@@ -36,9 +37,9 @@ void write_weights(const std::string& from, const std::string& to, const NamedTe
 }
 
 void import_adapters(const ImportOptions& asked) {
-  Options options;
+  Request options{all_domains()};
   options.init = asked.base;
-  options = with_options_of_weights(options);
+  options = with_settings_of_weights(options, spoken());
   check_language_model(options);
   PretrainedAdapters found = read_pretrained_adapters(asked.from);
   LoraOptions& lora = text_of(options).lora;
@@ -63,7 +64,7 @@ NamedTensors widened_weights(const Base& base) {
 
 // The weights of a model whose adapters have been added to them: beside a base, to its numbers in
 // float32.
-NamedTensors merged_weights(const Options& options) {
+NamedTensors merged_weights(const Request& options) {
   const Text& text = check_language_model(options);
   NamedTensors weights;
   if (text.base.empty()) {
@@ -92,8 +93,8 @@ NamedTensors merged_weights(const Options& options) {
 }
 
 // The options of a model without adapters and base.
-Options merged_options(const Options& options) {
-  Options plain = options;
+Request merged_options(const Request& options) {
+  Request plain = options;
   Text& text = text_of(plain);
   if (!text.base.empty()) plain.network.classes = text.open_base()->model().vocabulary;
   text.leave_adapters();
@@ -140,7 +141,7 @@ void import_text_model(const ImportOptions& asked) {
   const PretrainedModel found = base ? base->model() : read_pretrained_config(asked.from);
   const NamedTensors weights =
       base ? widened_weights(*base) : read_pretrained_weights(asked.from, found);
-  Options options;
+  Request options{all_domains()};
   options.model_name = found.name;
   Text& text = text_of(options);
   text.sizes = found.sizes;
@@ -160,7 +161,7 @@ void import_text_model(const ImportOptions& asked) {
   if (tokenizer.tokenizer) keep_tokenizer(tokenizer, folder);
 }
 
-Settings settings_of(ExportOptions& asked, Options& options) {
+Settings settings_of(ExportOptions& asked, Request& options) {
   constexpr Decides no_result = Decides::no_result;
   static const std::map<std::string, GgufTypes> types{
       {"F32", GgufTypes::f32},   {"F16", GgufTypes::f16},   {"BF16", GgufTypes::bf16},
@@ -260,13 +261,13 @@ void add_tokenizer(GgufWriter& file, const Text& text, const std::string& place,
   add_gguf_tokenizer(file, from, vocabulary);
 }
 
-void export_gguf_model(const Options& options, const ExportOptions& asked) {
+void export_gguf_model(const Request& options, const ExportOptions& asked) {
   const Text& text = check_language_model(options);
   const bool keeps_types = asked.type == GgufTypes::of_base;
   check(!keeps_types || is_gguf(text.base),
         "--gguf-type base: {} has no GGUF file as its base: expected F32, F16, BF16, Q8_0 or Q4_0",
         options.init);
-  const Options plain = merged_options(options);
+  const Request plain = merged_options(options);
   ModelOptions network = plain.network;
   network.image = {1};
   const TextModelOptions model =
@@ -289,7 +290,7 @@ void export_gguf_model(const Options& options, const ExportOptions& asked) {
   say("{}: {}\n", asked.out, make_text_model(model)->describe());
 }
 
-void export_gguf_adapters(const Options& options, const ExportOptions& asked,
+void export_gguf_adapters(const Request& options, const ExportOptions& asked,
                           const TextModelOptions& model) {
   const LoraOptions& lora = check_language_model(options).lora;
   check(!options.given.contains("gguf-type"), "--gguf-type: adapters are written in F32");
@@ -303,7 +304,7 @@ void export_gguf_adapters(const Options& options, const ExportOptions& asked,
       make_text_model(model)->describe());
 }
 
-void export_adapters(const Options& options, const ExportOptions& asked,
+void export_adapters(const Request& options, const ExportOptions& asked,
                      const TextModelOptions& model, const NamedTensors& weights,
                      const NewDirectory& out) {
   const LoraOptions& lora = check_language_model(options).lora;
@@ -333,7 +334,7 @@ TokenizerFiles tokenizer_of_export(const Text& text, const ExportOptions& asked,
   }
 }
 
-void export_whole(const Options& options, const ExportOptions& asked, const TextModelOptions& model,
+void export_whole(const Request& options, const ExportOptions& asked, const TextModelOptions& model,
                   const NamedTensors& weights, const NewDirectory& out) {
   const Text& text = check_language_model(options);
   const TokenizerFiles tokenizer = tokenizer_of_export(text, asked, options.network.classes);
@@ -348,7 +349,7 @@ void export_whole(const Options& options, const ExportOptions& asked, const Text
 
 }  // namespace
 
-void export_text_model(const Options& options, const ExportOptions& asked) {
+void export_text_model(const Request& options, const ExportOptions& asked) {
   const Text& text = check_language_model(options);
   ModelOptions network = options.network;
   network.image = {1};  // it stays made for what it is made for
@@ -379,7 +380,7 @@ void export_text_model(const Options& options, const ExportOptions& asked) {
       asked.adapter ? parameters.trained_count() : parameters.count());
 }
 
-Settings settings_of_merge(Options& options, std::string& out) {
+Settings settings_of_merge(Request& options, std::string& out) {
   constexpr Decides no_result = Decides::no_result;
   Settings s;
   s.group("Options")
@@ -390,10 +391,10 @@ Settings settings_of_merge(Options& options, std::string& out) {
   return s.append(settings_of(options).only({"model"}));
 }
 
-void merge_text_model(const Options& options, const std::string& out) {
+void merge_text_model(const Request& options, const std::string& out) {
   const Text& text = check_language_model(options);
   check(text.lora.rank.has_value(), "{} has no adapters to merge", options.init);
-  const Options plain = merged_options(options);
+  const Request plain = merged_options(options);
   write_weights(options.init, out, merged_weights(options), plain, plain.network);
 }
 

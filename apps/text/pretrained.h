@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "apps/cli/options.h"
+#include "job/request.h"
 
 namespace accrue::app {
 
@@ -23,11 +23,11 @@ struct ExportOptions {
   std::string base;                 // of which they say that they are
   GgufTypes type = GgufTypes::f16;  // of matrices in a GGUF file
 };
-Settings settings_of(ExportOptions& asked, Options& options);
-void export_text_model(const Options& options, const ExportOptions& asked);
+Settings settings_of(ExportOptions& asked, Request& options);
+void export_text_model(const Request& options, const ExportOptions& asked);
 
 // `accrue text merge`: weights with adapters as ordinary ones.
-Settings settings_of_merge(Options& options, std::string& out);
-void merge_text_model(const Options& options, const std::string& out);
+Settings settings_of_merge(Request& options, std::string& out);
+void merge_text_model(const Request& options, const std::string& out);
 
 }  // namespace accrue::app

@@ -45,7 +45,7 @@ std::string as_one_line(const std::string& text) {
 
 }  // namespace
 
-TextSamples::TextSamples(const Options& options, Trainer& trainer, RunLog& log,
+TextSamples::TextSamples(const Request& options, Trainer& trainer, RunLog& log,
                          const Dataset& held_out)
     : sample_every_(options.sample_every), trainer_(trainer), log_(log) {
   if (!sample_every_) return;

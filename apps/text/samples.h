@@ -13,7 +13,7 @@ class TextSamples : public Watcher {
  public:
   // The prompt is --sample-prompt, or the beginning of the data set that is held out, which is on
   // the cpu. Throws Error if the data's tokenizer is not known, and for a prompt that is too long.
-  TextSamples(const Options& options, Trainer& trainer, RunLog& log, const Dataset& held_out);
+  TextSamples(const Request& options, Trainer& trainer, RunLog& log, const Dataset& held_out);
   Usage held_on(Device) const override { return {}; }
   void on_window(const Player& player) override;
 

@@ -6,7 +6,7 @@
 
 namespace accrue::app {
 
-Settings settings_of(WriteOptions& asked, Options& options) {
+Settings settings_of(WriteOptions& asked, Request& options) {
   constexpr Decides no_result = Decides::no_result;
   const Settings all = settings_of(options);
   Settings s;
@@ -90,7 +90,7 @@ void go_on_from_prompt(WritingModel& model, const WriteOptions& asked) {
 
 }  // namespace
 
-void write_text(const Options& options, const WriteOptions& asked) {
+void write_text(const Request& options, const WriteOptions& asked) {
   check_sampling(asked.sampling);
   check(asked.messages.empty() || asked.prompt.empty(),
         "--messages {} are answered without a --prompt: expected one of the two", asked.messages);

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "apps/cli/options.h"
+#include "job/request.h"
 #include "text/sampling.h"
 
 namespace accrue::app {
@@ -17,7 +17,7 @@ struct WriteOptions {
   int64_t tokens = 200;
   Sampling sampling;
 };
-Settings settings_of(WriteOptions& asked, Options& options);
-void write_text(const Options& options, const WriteOptions& asked);
+Settings settings_of(WriteOptions& asked, Request& options);
+void write_text(const Request& options, const WriteOptions& asked);
 
 }  // namespace accrue::app

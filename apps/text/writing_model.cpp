@@ -4,13 +4,14 @@
 
 #include "apps/cli/messages.h"
 #include "apps/text/language_model.h"
+#include "job/machine.h"
 #include "text/base.h"
 #include "train/weights.h"
 
 namespace accrue::app {
 namespace {
 
-LoadedNetwork load(const Options& options, const Text& text, const BasePtr& base, Device device) {
+LoadedNetwork load(const Request& options, const Text& text, const BasePtr& base, Device device) {
   if (!base) return load_network(options, options.network, device);
   // Beside adapters, or alone.
   ModelOptions network = options.network;
@@ -23,14 +24,14 @@ LoadedNetwork load(const Options& options, const Text& text, const BasePtr& base
 }
 
 // Standard output is for what is written: nothing is said there of a device that was chosen.
-Device device_for_writing(Options options) {
+Device device_for_writing(Request options) {
   options.device = wanted_device(options);
-  return apply_machine_options(options);
+  return apply_machine_settings(options, spoken());
 }
 
 }  // namespace
 
-WritingModel::WritingModel(const Options& options, const std::string& tokenizer) {
+WritingModel::WritingModel(const Request& options, const std::string& tokenizer) {
   const Text& text = check_language_model(options);
   check(!options.init.empty() || !text.base.empty(),
         "there is no model: expected --weights FILE.safetensors, or --base FILE.gguf");

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/load_network.h"
+#include "job/load_network.h"
 #include "text/domain.h"
 #include "text/generation.h"
 #include "text/tokenizers.h"
@@ -18,7 +18,7 @@ namespace accrue::app {
 class WritingModel {
  public:
   // Throws Error for weights of another kind, and for a tokenizer that is not theirs.
-  WritingModel(const Options& options, const std::string& tokenizer);
+  WritingModel(const Request& options, const std::string& tokenizer);
 
   const TokenizerFiles& tokenizer() const { return tokenizer_; }
   const std::string& tokenizer_name() const { return place_; }

@@ -1,15 +1,13 @@
 // Outputs that would replace an input, another output, or what the program has not written.
 
-#include "apps/cli/overwriting.h"
-
 #include "data/png.h"
+#include "job/paths.h"
 #include "tests/support/cli.h"
 #include "tests/support/image_files.h"
 
 namespace accrue::test {
 namespace {
 
-using app::Paths;
 using Kind = Path;
 
 void refused(const Paths& paths, const std::string& part) {

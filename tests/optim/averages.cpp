@@ -1,6 +1,6 @@
 // The average of the weights and the gradient's noise scale, which a window keeps beside its step.
 
-#include "apps/cli/averages.h"
+#include "job/averages.h"
 
 #include <cmath>
 
@@ -172,21 +172,20 @@ TEST_CASE("the noise scale of a known distribution is found", "[window][averages
 
 TEST_CASE("the averages are told in words", "[window][averages]") {
   TrainingOptions options;
-  REQUIRE(app::describe_averages(options).empty());
+  REQUIRE(describe_averages(options).empty());
   options.beta2_half_life = 6400;
   options.ema = 0.999;
   options.noise_scale = true;
-  REQUIRE(app::describe_averages(options).size() == 3);
-  REQUIRE_THAT(app::describe_averages(options)[0], ContainsSubstring("beta2 0.993092"));
+  REQUIRE(describe_averages(options).size() == 3);
+  REQUIRE_THAT(describe_averages(options)[0], ContainsSubstring("beta2 0.993092"));
   REQUIRE_THAT(
-      app::describe_noise_scale(64, 64, "samples"),
+      describe_noise_scale(64, 64, "samples"),
       ContainsSubstring("64 samples: at an effective batch of 64 a run takes 2x the steps"));
-  REQUIRE_THAT(app::describe_noise_scale(300, 100, "tokens"),
+  REQUIRE_THAT(describe_noise_scale(300, 100, "tokens"),
                ContainsSubstring("an effective batch of 100 tokens a run takes 4x the steps"));
-  REQUIRE_THAT(app::describe_noise_scale(std::nan(""), 64, "samples"),
-               ContainsSubstring("unknown"));
-  REQUIRE(app::average_path("a/w.safetensors") == "a/w.ema.safetensors");
-  REQUIRE(app::average_path("w") == "w.ema");
+  REQUIRE_THAT(describe_noise_scale(std::nan(""), 64, "samples"), ContainsSubstring("unknown"));
+  REQUIRE(average_path("a/w.safetensors") == "a/w.ema.safetensors");
+  REQUIRE(average_path("w") == "w.ema");
 }
 
 TEST_CASE("the average of the weights is scored and saved beside them", "[cli][full]") {

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "apps/commands/memory_advice.h"
+#include "apps/domains.h"
 #include "images/digits.h"
 #include "images/shapes.h"
 #include "layers/models.h"
@@ -15,11 +16,9 @@
 namespace accrue::test {
 namespace {
 
-using app::Options;
-
 constexpr int64_t N = 100;
 
-Datasets data_for(const Options& options) {
+Datasets data_for(const Request& options) {
   if (options.model_name == "unet") {
     const BuiltInOptions sizes{.train_size = N, .test_size = 10};
     return {make_shapes(Split::train, sizes), make_shapes(Split::test, sizes)};
@@ -28,28 +27,28 @@ Datasets data_for(const Options& options) {
   return {make_digits(Split::train, sizes), make_digits(Split::test, sizes)};
 }
 
-Options options_for(ModelKind model, int64_t effective) {
-  Options options;
+Request options_for(ModelKind model, int64_t effective) {
+  Request options(app::all_domains());
   options.model_name = name(model);
   options.effective_batch = effective;
-  options.micro_batch = app::auto_micro_batch;
+  options.micro_batch = auto_micro_batch;
   return options;
 }
 
-Plan plan(const Options& options, size_t memory) {
+Plan plan(const Request& options, size_t memory) {
   return plan_windows(options.to_plan(data_for(options).train),
                       plan_data(data_for(options), test_device(), memory), test_device(), memory,
                       only_choice(options));
 }
 
-size_t peak(Options options, int64_t micro, size_t memory) {
+size_t peak(Request options, int64_t micro, size_t memory) {
   options.micro_batch = micro;
   const Datasets planned = plan_data(data_for(options), test_device(), memory);
   return planned_peak(options.training(planned.train), planned.train, test_device()).total();
 }
 
 // True if two windows really run in so much memory.
-bool runs(Options options, int64_t micro, size_t memory) {
+bool runs(Request options, int64_t micro, size_t memory) {
   options.micro_batch = micro;
   Ledger& device = ledger(test_device());
   // Beside what other tests keep.
@@ -102,7 +101,7 @@ std::vector<std::pair<Strategy, Recompute>> ways(const std::vector<Strategy>& st
 
 TEST_CASE("a plan's choice runs in its memory, and one sample more does not", "[plan]") {
   const int64_t effective = is_slow() ? 10 : 16;
-  const auto check_size = [&](const Options& options, int64_t size) {
+  const auto check_size = [&](const Request& options, int64_t size) {
     // A budget between two sizes, with room for the data on the device.
     const size_t plenty = size_t{1} << 40;
     const size_t memory = peak(options, size, plenty) + 100;
@@ -121,7 +120,7 @@ TEST_CASE("a plan's choice runs in its memory, and one sample more does not", "[
   };
   for (const ModelKind model : models()) {
     if (!takes_one_image(model)) continue;
-    Options options = options_for(model, effective);
+    Request options = options_for(model, effective);
     if (!is_slow())
       for (const int64_t size : {1, 13}) check_size(options, size);
     for (const auto& [strategy, recompute] :
@@ -138,7 +137,7 @@ TEST_CASE("the peak is predicted to the byte, for every model, K, strategy and r
   std::vector<int64_t> all_K{1, 2, 7, 16};
   if (is_slow()) all_K = {1, 2};
   for (const ModelKind model : models()) {
-    Options options = options_for(model, 1);
+    Request options = options_for(model, 1);
     if (!takes_one_image(model)) options.network.width = 0.125;
     options.micro_batch = 2;
     const Datasets host = data_for(options);
@@ -164,7 +163,7 @@ TEST_CASE("the peak is predicted to the byte, for every model, K, strategy and r
 }
 
 TEST_CASE("the peak is predicted to the byte with an average and a noise scale", "[plan][memory]") {
-  Options options = options_for(ModelKind::mlp_small, 16);
+  Request options = options_for(ModelKind::mlp_small, 16);
   options.micro_batch = 4;
   const Datasets host = data_for(options);
   const Datasets data = place_data(host, test_device());
@@ -189,7 +188,7 @@ TEST_CASE("the peak is predicted to the byte with an average and a noise scale",
 TEST_CASE("a plan finds the largest of all micro-batches that fit", "[plan]") {
   if (test_device() != Device::cpu) return;  // the search is the same
   for (const ModelKind model : {ModelKind::mlp_small, ModelKind::cnn_gn}) {
-    const Options options = options_for(model, 50);
+    const Request options = options_for(model, 50);
     std::vector<size_t> peaks{0};
     for (int64_t micro = 1; micro <= 50; ++micro)
       peaks.push_back(peak(options, micro, size_t{1} << 40));
@@ -204,7 +203,7 @@ TEST_CASE("a plan finds the largest of all micro-batches that fit", "[plan]") {
 }
 
 TEST_CASE("a plan's alternatives are complete, sorted and marked", "[plan]") {
-  const Options options = options_for(ModelKind::cnn, 50);
+  const Request options = options_for(ModelKind::cnn, 50);
   const size_t memory = peak(options, 20, size_t{1} << 40);
   const Plan plan = plan_windows(options.to_plan(data_for(options).train),
                                  plan_data(data_for(options), test_device(), memory), test_device(),
@@ -236,7 +235,7 @@ TEST_CASE("a plan's alternatives are complete, sorted and marked", "[plan]") {
 }
 
 TEST_CASE("the cost of a window follows what is computed again, and what is frozen", "[plan]") {
-  const Options options = options_for(ModelKind::unet, 8);
+  const Request options = options_for(ModelKind::unet, 8);
   const Datasets planned = plan_data(data_for(options), test_device());
   TrainingOptions training = options.to_plan(planned.train);
   training.batches.micro = 8;
@@ -260,7 +259,7 @@ TEST_CASE("the cost of a window follows what is computed again, and what is froz
 }
 
 TEST_CASE("the allocation that decides a peak is the one that does not fit in less", "[plan]") {
-  const Options options = options_for(ModelKind::cnn, 50);
+  const Request options = options_for(ModelKind::cnn, 50);
   const Datasets planned = plan_data(data_for(options), test_device());
   TrainingOptions training = options.to_plan(planned.train);
   training.batches.micro = 10;
@@ -281,7 +280,7 @@ TEST_CASE("where nothing fits the plan has what needs least", "[plan]") {
 }
 
 TEST_CASE("options that cannot be are refused before planning", "[plan]") {
-  Options options = options_for(ModelKind::mlp_small, 50);
+  Request options = options_for(ModelKind::mlp_small, 50);
   options.beta1 = 1;
   REQUIRE_ERROR(plan(options, 1 << 30), "beta1 is 1");
   options = options_for(ModelKind::mlp_small, N + 1);

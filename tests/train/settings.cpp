@@ -5,9 +5,10 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/cli/declare.h"
-#include "apps/cli/options.h"
+#include "apps/domains.h"
 #include "images/contrastive.h"
 #include "images/digits.h"
+#include "job/request.h"
 #include "tests/support/catch.h"
 #include "train/run_identity.h"
 
@@ -27,22 +28,22 @@ std::string another_value(const Setting& setting) {
   return is_integer ? "7" : "0.0005";
 }
 
-app::Options all_set(const std::vector<std::string>& but = {}) {
-  app::Options options;
+Request all_set(const std::vector<std::string>& but = {}) {
+  Request options(app::all_domains());
   for (const Setting& setting : settings_of(options))
     if (std::ranges::find(but, setting.about.name) == but.end())
       setting.set(another_value(setting));
   return options;
 }
 
-std::map<std::string, std::string> texts(app::Options options) {
+std::map<std::string, std::string> texts(Request options) {
   std::map<std::string, std::string> all;
   for (const Setting& setting : settings_of(options)) all[setting.about.name] = setting.text();
   return all;
 }
 
-app::Options parsed(std::vector<std::string> arguments) {
-  app::Options options;
+Request parsed(std::vector<std::string> arguments) {
+  Request options(app::all_domains());
   CLI::App command;
   app::declare(command, settings_of(options));
   std::ranges::reverse(arguments);
@@ -53,7 +54,7 @@ app::Options parsed(std::vector<std::string> arguments) {
 }  // namespace
 
 TEST_CASE("every setting is set by the text that it gives", "[cli][full]") {
-  app::Options options;
+  Request options(app::all_domains());
   for (const Setting& setting : settings_of(options)) {
     INFO(setting.about.name);
     const std::string before = setting.text(), other = another_value(setting);
@@ -69,7 +70,7 @@ TEST_CASE("every setting is set by the text that it gives", "[cli][full]") {
 TEST_CASE("a setting acts in one of its cases, where each condition is met", "[cli]") {
   const auto acts = [](const std::string& name,
                        const std::vector<std::pair<std::string, std::string>>& with) {
-    app::Options options;
+    Request options(app::all_domains());
     const Settings all = settings_of(options);
     for (const auto& [other, value] : with) all.at(other).set(value);
     return all.has_effect(all.at(name));
@@ -90,7 +91,7 @@ TEST_CASE("a setting acts in one of its cases, where each condition is met", "[c
 }
 
 TEST_CASE("what a model does not heed has no effect with it", "[cli]") {
-  app::Options options;
+  Request options(app::all_domains());
   const Settings all = settings_of(options);
   const auto heeding = options.domains.models_that_heed();
   for (const char* name : {"width", "depth", "dropout", "init-scheme", "pack", "sample-every"})
@@ -107,9 +108,9 @@ TEST_CASE("what a model does not heed has no effect with it", "[cli]") {
 }
 
 TEST_CASE("a process is passed every option that is not as by default", "[cli][full]") {
-  REQUIRE(app::arguments_of({}).empty());
-  const app::Options options = all_set({"beta2-half-life"});  // which excludes beta2
-  const auto arguments = app::arguments_of(options);
+  REQUIRE(arguments_of(Request(app::all_domains())).empty());
+  const Request options = all_set({"beta2-half-life"});  // which excludes beta2
+  const auto arguments = arguments_of(options);
   REQUIRE(texts(parsed(arguments)) == texts(options));
   for (const auto& [name, text] : texts(options)) {
     INFO(name);
@@ -121,7 +122,7 @@ TEST_CASE("a process is passed every option that is not as by default", "[cli][f
 TEST_CASE("a checkpoint knows the settings that decide the result, and no others", "[cli][full]") {
   const Dataset data = make_digits(accrue::Split::train, {.train_size = 100});
   const auto identity_with = [&](const std::string& name, const std::string& text) {
-    app::Options options;
+    Request options(app::all_domains());
     options.micro_batch = 1;
     // Which takes several micro-batches.
     options.effective_batch = name == "noise-scale" ? 2 : 1;
@@ -132,7 +133,7 @@ TEST_CASE("a checkpoint knows the settings that decide the result, and no others
     return run_identity(options.training(seen), seen);
   };
   const Metadata plain = identity_with("", "");
-  app::Options options;
+  Request options(app::all_domains());
   for (const Setting& setting : settings_of(options)) {
     const SettingFacts& about = setting.about;
     INFO(about.name);
@@ -150,7 +151,7 @@ TEST_CASE("a run that learns from views knows what they are of", "[cli]") {
   const auto data_of = [](uint64_t seed) {
     Dataset data = make_digits(accrue::Split::train, {.train_size = 10, .seed = seed});
     add_views(data, Views::equal);
-    app::Options options;
+    Request options(app::all_domains());
     options.micro_batch = options.effective_batch.emplace(1);
     return run_identity(options.training(data), data).at("data");
   };
@@ -160,7 +161,7 @@ TEST_CASE("a run that learns from views knows what they are of", "[cli]") {
 
 TEST_CASE("the identity that an earlier version wrote is understood", "[cli][full]") {
   const Dataset data = make_digits(accrue::Split::train, {.train_size = 100});
-  app::Options options;
+  Request options(app::all_domains());
   options.micro_batch = 1;
   options.effective_batch = 1;
   const Metadata here = run_identity(options.training(data), data, &data);
@@ -184,7 +185,7 @@ TEST_CASE("the identity that an earlier version wrote is understood", "[cli][ful
 }
 
 TEST_CASE("what a setting does not take is refused with what it takes", "[cli][full]") {
-  app::Options options;
+  Request options(app::all_domains());
   const Settings settings = settings_of(options);
   const auto refuses = [&](const std::string& name, const std::string& text,
                            const std::string& message) {

@@ -251,24 +251,24 @@ TEST_CASE("every setting of an optimizer changes what it does", "[window]") {
     trainer.run(nobody);
     return weights(trainer);
   };
-  using Options = TrainingOptions;
-  const std::map<OptimizerKind, std::vector<std::function<void(Options&)>>> settings{
+  using Request = TrainingOptions;
+  const std::map<OptimizerKind, std::vector<std::function<void(Request&)>>> settings{
       {OptimizerKind::adam,
-       {[](Options& o) { o.beta1 = 0.5; }, [](Options& o) { o.beta2 = 0.5; },
-        [](Options& o) { o.eps = 0.1; }, [](Options& o) { o.weight_decay = 0.1; },
-        [](Options& o) { o.beta2_half_life = 10; }}},
-      {OptimizerKind::adamw, {[](Options& o) { o.weight_decay = 0; }}},
+       {[](Request& o) { o.beta1 = 0.5; }, [](Request& o) { o.beta2 = 0.5; },
+        [](Request& o) { o.eps = 0.1; }, [](Request& o) { o.weight_decay = 0.1; },
+        [](Request& o) { o.beta2_half_life = 10; }}},
+      {OptimizerKind::adamw, {[](Request& o) { o.weight_decay = 0; }}},
       {OptimizerKind::lion,
-       {[](Options& o) { o.beta1 = 0.1; }, [](Options& o) { o.beta2 = 0.1; },
-        [](Options& o) { o.weight_decay = 0.1; }}},
+       {[](Request& o) { o.beta1 = 0.1; }, [](Request& o) { o.beta2 = 0.1; },
+        [](Request& o) { o.weight_decay = 0.1; }}},
       {OptimizerKind::sgd,
-       {[](Options& o) { o.momentum = 0.5; }, [](Options& o) { o.weight_decay = 0.1; },
-        [](Options& o) { o.momentum = 0.9, o.nesterov = true; }}}};
+       {[](Request& o) { o.momentum = 0.5; }, [](Request& o) { o.weight_decay = 0.1; },
+        [](Request& o) { o.momentum = 0.9, o.nesterov = true; }}}};
   for (const auto& [kind, changes] : settings) {
-    const auto with = [&](const std::function<void(Options&)>& set) {
-      return trained([&, kind = kind](Options& o) { o.optimizer = kind, set(o); });
+    const auto with = [&](const std::function<void(Request&)>& set) {
+      return trained([&, kind = kind](Request& o) { o.optimizer = kind, set(o); });
     };
-    std::set<std::vector<double>> outcomes{with([](Options&) {})};
+    std::set<std::vector<double>> outcomes{with([](Request&) {})};
     for (size_t i = 0; i < changes.size(); ++i) {
       INFO(name_in(optimizer_names(), kind) << ", setting " << i);
       REQUIRE(outcomes.insert(with(changes[i])).second);

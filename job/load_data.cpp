@@ -1,4 +1,4 @@
-#include "apps/cli/load_data.h"
+#include "job/load_data.h"
 
 #include <fmt/ranges.h>
 
@@ -10,13 +10,12 @@
 #include <sstream>
 #include <string_view>
 
-#include "apps/cli/messages.h"
 #include "data/byte_stream.h"
 #include "data/checkpoint_directory.h"
 #include "data/safetensors.h"
 #include "train/weights.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace {
 
 // The numbers of "1x64x64"; none if the file does not say it.
@@ -29,13 +28,13 @@ std::vector<int64_t> numbers_of(const Metadata& said, const std::string& key) {
 }
 
 // The settings that only some data sets heed.
-void check_settings_of_data(const Options& options, const DataRequest& request) {
-  const Domain& domain = options.domains.of_data(request.data);
-  for (const Setting& setting : settings_of(options)) {
+void check_settings_of_data(const Request& request, const DataRequest& asked) {
+  const Domain& domain = request.domains.of_data(asked.data);
+  for (const Setting& setting : settings_of(request)) {
     const SettingFacts& about = setting.about;
-    check(about.data.empty() || !request.given.contains(about.name) ||
-              domain.heeds(about.name, request.data),
-          "--{} has no effect with --data {}: expected {}, or no --{}", about.name, request.data,
+    check(about.data.empty() || !asked.given.contains(about.name) ||
+              domain.heeds(about.name, asked.data),
+          "--{} has no effect with --data {}: expected {}, or no --{}", about.name, asked.data,
           about.data, about.name);
   }
 }
@@ -51,9 +50,9 @@ void check_that_data_is_known(const Domains& domains, const std::string& data) {
                              : "");
 }
 
-void normalize(Dataset& data, const Options& options) {
+void normalize(Dataset& data, const Request& request) {
   for (Field& field : data.fields) {
-    field.normalization = options.pixels;
+    field.normalization = request.pixels;
     if (field.encoding == Encoding::pixel)
       check_normalization(field.normalization, field.values.shape(), "--mean and --std:");
   }
@@ -73,12 +72,12 @@ bool are_numbers(const Dataset& data, const Classes& here, const Classes& networ
 }
 
 // Numbers the classes as the network does.
-void match_to_weights(Datasets& data, const Options& options, DataUse use) {
-  const std::optional<Classes>& network = options.classes_of_weights;
+void match_to_weights(Datasets& data, const Request& request, DataUse use, const Notices& notices) {
+  const std::optional<Classes>& network = request.classes_of_weights;
   const std::optional<Classes> here = classes_of(data.train);
-  if (!here || options.new_head) return;
+  if (!here || request.new_head) return;
   if (!network) {
-    if (use == DataUse::scoring) say_whose_classes(options, data.train);
+    if (use == DataUse::scoring) say_whose_classes(request, data.train, notices);
     return;
   }
   const ClassMatch match = match_classes(*here, *network);
@@ -89,10 +88,10 @@ void match_to_weights(Datasets& data, const Options& options, DataUse use) {
   if (!fits && is_training) {
     // A head of another size is made new, unless the network knows all of the data's classes, and a
     // run that resumes is compared as a whole.
-    const bool is_resumed = options.weights != options.init;
+    const bool is_resumed = request.weights != request.init;
     if (is_resumed || (here->size() != network->size() && !match.is_known())) return;
   }
-  check(fits, "{} knows {}, but {} has {}: expected the same{}{}", options.weights,
+  check(fits, "{} knows {}, but {} has {}: expected the same{}{}", request.weights,
         described(*network, data.train), data.train.name, described(*here, data.train),
         is_training ? ", or --new-head to learn these with a new last layer" : "",
         here->have_names() ? "" : "; --classes names those of the data, in their order");
@@ -103,21 +102,21 @@ void match_to_weights(Datasets& data, const Options& options, DataUse use) {
 
 }  // namespace
 
-void say_whose_classes(const Options& options, const Dataset& data) {
+void say_whose_classes(const Request& request, const Dataset& data, const Notices& notices) {
   const std::optional<Classes> classes = classes_of(data);
-  if (options.weights.empty() || !classes) return;
+  if (request.weights.empty() || !classes) return;
   const Field& field = data.field(data.has("masks") ? "masks" : "labels");
   if (field.class_names.empty() && field.class_values.empty()) return;
-  say("{} does not name its classes: those of {} are taken: {}\n", options.weights, data.name,
-      classes->describe());
+  notices.say("{} does not name its classes: those of {} are taken: {}", request.weights, data.name,
+              classes->describe());
 }
 
 void check_inputs(const Dataset& data, Inputs learned, const std::string& whose,
-                  const Options& options) {
-  const DomainModel model = options.domains.model(options.model_name);
+                  const Request& request) {
+  const DomainModel model = request.domains.model(request.model_name);
   if (data.fields.empty() || model.has_own_pixels || learned == Inputs::unknown) return;
   const Field& seen = data.fields.front();
-  const bool says_how = options.given.contains("mean") && options.given.contains("std");
+  const bool says_how = request.given.contains("mean") && request.given.contains("std");
   check(seen.encoding != Encoding::pixel || learned != Inputs::as_given || says_how,
         "{} has learned from numbers as they were given, but {} has pixels from 0 to 255: expected "
         "numbers (float32) made as they were for it, or --mean and --std with which (x / 255 - "
@@ -126,64 +125,64 @@ void check_inputs(const Dataset& data, Inputs learned, const std::string& whose,
   check(seen.encoding != Encoding::number || learned != Inputs::pixels,
         "{} has learned from pixels x from 0 to 255, as (x / 255 - mean) / std with mean {} and "
         "std {}, but {} has numbers (float32): expected pixels (uint8)",
-        whose, fmt::join(options.pixels.mean, ","), fmt::join(options.pixels.std, ","), data.name);
+        whose, fmt::join(request.pixels.mean, ","), fmt::join(request.pixels.std, ","), data.name);
 }
 
-void take_in(Dataset& data, const Options& options) {
-  if (!data.about.empty()) say("{}: {}\n", data.name, data.about);
-  check_inputs(data, options.inputs_of_weights, options.weights, options);
-  normalize(data, options);
+void take_in(Dataset& data, const Request& request, const Notices& notices) {
+  if (!data.about.empty()) notices.say("{}: {}", data.name, data.about);
+  check_inputs(data, request.inputs_of_weights, request.weights, request);
+  normalize(data, request);
 }
 
-Datasets load_data(const Options& options, DataUse use) {
-  const DataRequest request = options.request(use);
-  check_that_data_is_known(options.domains, request.data);
-  check_settings_of_data(options, request);
+Datasets load_data(const Request& request, DataUse use, const Notices& notices) {
+  const DataRequest asked = request.data_request(use);
+  check_that_data_is_known(request.domains, asked.data);
+  check_settings_of_data(request, asked);
   Datasets data =
-      reading(request.data, [&] { return options.domains.of_data(request.data).load(request); });
+      reading(asked.data, [&] { return request.domains.of_data(asked.data).load(asked); });
   const Field& seen = data.train.fields.front();
   const Shape& shape = seen.values.shape();
   const bool are_images = shape.rank() == 4;
-  check(are_images || !request.given.contains("crop"),
+  check(are_images || !asked.given.contains("crop"),
         "--crop {}: the {} of --data {} are {}: expected images [N, C, H, W]",
-        request.crop ? request.crop->text : "", seen.name, request.data, shape);
-  check(!request.size || !options.given.contains("image-size") ||
-            (are_images && shape[2] == request.size->height && shape[3] == request.size->width),
+        asked.crop ? asked.crop->text : "", seen.name, asked.data, shape);
+  check(!asked.size || !request.given.contains("image-size") ||
+            (are_images && shape[2] == asked.size->height && shape[3] == asked.size->width),
         "--image-size {}: the {} of --data {} are {}; expected a folder of images, or "
         "--data strokes",
-        request.size ? request.size->text : "", seen.name, request.data,
+        asked.size ? asked.size->text : "", seen.name, asked.data,
         are_images ? fmt::format("{}x{}", shape[2], shape[3]) : to_string(shape));
   for (const char* name : {"mean", "std"})
-    if (request.given.contains(name)) data.train.check_pixels(fmt::format("--{}", name));
-  for (const auto& domain : options.domains) domain->augment(data.train, request);
-  take_in(data.train, options);
-  normalize(data.test, options);
-  options.domains.of_model(options.model_name)
-      .fit(data, options.domains.model(options.model_name), request);
-  match_to_weights(data, options, use);
+    if (asked.given.contains(name)) data.train.check_pixels(fmt::format("--{}", name));
+  for (const auto& domain : request.domains) domain->augment(data.train, asked);
+  take_in(data.train, request, notices);
+  normalize(data.test, request);
+  request.domains.of_model(request.model_name)
+      .fit(data, request.domains.model(request.model_name), asked);
+  match_to_weights(data, request, use, notices);
   for (const std::string& warning :
-       options.domains.of_model(options.model_name).warnings(options.model_name, data.train))
-    say_error("warning: {}\n", warning);
+       request.domains.of_model(request.model_name).warnings(request.model_name, data.train))
+    notices.warn("{}", warning);
   return data;
 }
 
 namespace {
 
 // Asks for what a file does not say, as PyTorch's do not, or warns of what is assumed.
-void check_what_is_said(const Metadata& said, const Options& options) {
-  const auto is_given = [&](const char* name) { return options.given.contains(name); };
-  const bool has_own_pixels = options.domains.model(options.model_name).has_own_pixels;
+void check_what_is_said(const Metadata& said, const Request& request, const Notices& notices) {
+  const auto is_given = [&](const char* name) { return request.given.contains(name); };
+  const bool has_own_pixels = request.domains.model(request.model_name).has_own_pixels;
   const bool says = has_own_pixels || said.contains("model");
   check(says || is_given("model"),
-        "{} does not say which model its weights are of: expected --model", options.init);
-  const auto sees = options.domains.model(options.model_name).fields.front().encoding;
+        "{} does not say which model its weights are of: expected --model", request.init);
+  const auto sees = request.domains.model(request.model_name).fields.front().encoding;
   if (!says && sees == Encoding::pixel && !(is_given("mean") && is_given("std")))
-    say_error(
-        "warning: {} does not say how its pixels were normalized: (x - {}) / {} is assumed; "
-        "expected --mean and --std\n",
-        options.init, fmt::join(options.pixels.mean, ","), fmt::join(options.pixels.std, ","));
-  if (holds_float64(options.init))
-    say_error("warning: {} holds float64, which is rounded to float32\n", options.init);
+    notices.warn(
+        "{} does not say how its pixels were normalized: (x - {}) / {} is assumed; "
+        "expected --mean and --std",
+        request.init, fmt::join(request.pixels.mean, ","), fmt::join(request.pixels.std, ","));
+  if (holds_float64(request.init))
+    notices.warn("{} holds float64, which is rounded to float32", request.init);
 }
 
 std::optional<Classes> classes_said(const Metadata& said, const std::string& file) {
@@ -195,30 +194,30 @@ std::optional<Classes> classes_said(const Metadata& said, const std::string& fil
 }
 
 // What --model says; empty if it is not given.
-std::string asked_model(const Options& options) {
-  if (!options.other_model.name.empty()) return options.other_model.name;
-  return options.given.contains("model") ? options.model_name : std::string();
+std::string asked_model(const Request& request) {
+  if (!request.other_model.name.empty()) return request.other_model.name;
+  return request.given.contains("model") ? request.model_name : std::string();
 }
 
-Domain& domain_of_model(Options& options) {
-  return **std::next(options.domains.begin(),
-                     int64_t(options.domains.number_of_model(options.model_name)));
+Domain& domain_of_model(Request& request) {
+  return **std::next(request.domains.begin(),
+                     int64_t(request.domains.number_of_model(request.model_name)));
 }
 
-Options with_what_weights_say(const Options& options) {
-  Options result = options;
-  if (options.checkpoints.resume)
-    result.weights = latest_weights_in(options.checkpoints.directory).string();
+Request with_what_weights_say(const Request& request, const Notices& notices) {
+  Request result = request;
+  if (request.checkpoints.resume)
+    result.weights = latest_weights_in(request.checkpoints.directory).string();
   const bool is_resumed = !result.weights.empty();
-  if (!is_resumed) result.weights = options.init;
+  if (!is_resumed) result.weights = request.init;
   if (result.weights.empty()) return result;
   const Metadata said = read_safetensors_metadata(result.weights);
   result.classes_of_weights = classes_said(said, result.weights);
   const auto image = numbers_of(said, "image");
   if (!image.empty()) result.network.image = Shape(image);
-  if (options.init.empty()) return result;
+  if (request.init.empty()) return result;
   if (!is_resumed) {
-    check_what_is_said(said, options);
+    check_what_is_said(said, request, notices);
     if (said.contains("mean")) result.inputs_of_weights = Inputs::pixels;
     const auto inputs = said.find(inputs_key);
     if (inputs != said.end() && inputs->second == inputs_as_given)
@@ -230,7 +229,7 @@ Options with_what_weights_say(const Options& options) {
     const SettingFacts& about = setting.about;
     const auto found = said.find(about.name);
     if (about.saved == Saved::no || found == said.end() || about.name == "model") continue;
-    const bool is_given = options.given.contains(about.name);
+    const bool is_given = request.given.contains(about.name);
     if (about.saved == Saved::with_scores) {
       if (!is_given && !found->second.empty()) setting.set(found->second);
     } else if (!is_given) setting.set(found->second);
@@ -241,7 +240,7 @@ Options with_what_weights_say(const Options& options) {
   }
   // By now all is known by which a model may have several names.
   if (const auto model = said.find("model"); model != said.end()) {
-    const std::string asked = asked_model(options);
+    const std::string asked = asked_model(request);
     settings.at("model").set(model->second);
     Domain& domain = domain_of_model(result);
     domain.remember(result.weights, said);
@@ -251,7 +250,7 @@ Options with_what_weights_say(const Options& options) {
     if (!is_right)
       problems += fmt::format("\n  --model is {}, but they were trained with {}", asked,
                               domain.title(result.model_name));
-    if (!is_right && is_resumed) result.model_name = options.model_name;
+    if (!is_right && is_resumed) result.model_name = request.model_name;
     result.other_model = {};
   }
   if (image.size() == 3) {
@@ -260,10 +259,10 @@ Options with_what_weights_say(const Options& options) {
       return found == said.end() ? std::string() : found->second;
     };
     const std::string crop = said_of("crop");
-    if (!options.given.contains("crop")) result.crop = crop;
+    if (!request.given.contains("crop")) result.crop = crop;
     // The built-in strokes and a folder's images can be of any size. That of a crop is not that of
     // the image.
-    if (!options.given.contains("image-size")) {
+    if (!request.given.contains("image-size")) {
       result.image_size =
           crop.empty() ? fmt::format("{}x{}", image[1], image[2]) : said_of("image-size");
       result.weights_saw_own_sizes = said_of(image_sizes_key) == own_image_sizes;
@@ -273,22 +272,22 @@ Options with_what_weights_say(const Options& options) {
     result.network.classes = classes[0];
   // A run that resumes is compared with its checkpoint as a whole.
   check(is_resumed || problems.empty(),
-        "{} holds weights of another network; leave out what the file says:{}", options.init,
+        "{} holds weights of another network; leave out what the file says:{}", request.init,
         problems);
   return result;
 }
 
-Options with_implied_model(Options options) {
-  const std::string implied = options.domains.implied_model(asked_model(options));
-  if (implied.empty()) return options;
-  options.model_name = implied;
-  options.other_model = {};
-  return options;
+Request with_implied_model(Request request) {
+  const std::string implied = request.domains.implied_model(asked_model(request));
+  if (implied.empty()) return request;
+  request.model_name = implied;
+  request.other_model = {};
+  return request;
 }
 
 // The settings that name weights which a command begins with.
-Settings settings_of_files(Options& options) {
-  return settings_of(options).where([](const Setting& setting) {
+Settings settings_of_files(Request& request) {
+  return settings_of(request).where([](const Setting& setting) {
     return setting.about.name != "save" &&
            setting.about.takes.find(".safetensors") != std::string::npos;
   });
@@ -336,12 +335,12 @@ bool is_gguf_file(const std::filesystem::path& path) {
   return std::string_view(start.data(), start.size()) == "GGUF";
 }
 
-Options with_options_of_weights(const Options& options) {
-  Options asked = options;
-  for (const Setting& setting : settings_of_files(asked))
+Request with_settings_of_weights(const Request& request, const Notices& notices) {
+  Request known = request;
+  for (const Setting& setting : settings_of_files(known))
     check_is_file_of_weights(setting.text(),
                              setting.about.takes.find(".gguf") != std::string::npos);
-  Options result = with_what_weights_say(with_implied_model(options));
+  Request result = with_what_weights_say(with_implied_model(request), notices);
   if (!result.other_model.name.empty()) fail("--{}", result.other_model.refusal);
   if (result.weights.empty()) return result;
   Domain& domain = domain_of_model(result);
@@ -351,4 +350,4 @@ Options with_options_of_weights(const Options& options) {
   return result;
 }
 
-}  // namespace accrue::app
+}  // namespace accrue

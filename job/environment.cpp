@@ -1,16 +1,15 @@
-#include "apps/cli/environment.h"
+#include "job/environment.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "apps/cli/build.h"
-#include "apps/cli/processor.h"
 #include "core/cuda.h"
+#include "job/build.h"
 #include "kernels/compiled_isa.h"
 #include "kernels/parallel.h"
 #include "train/build.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace {
 
 std::string processor() {
@@ -37,4 +36,4 @@ nlohmann::ordered_json environment(Device device) {
           {"threads", thread_count()}};
 }
 
-}  // namespace accrue::app
+}  // namespace accrue

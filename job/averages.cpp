@@ -1,9 +1,9 @@
-#include "apps/cli/averages.h"
+#include "job/averages.h"
 
 #include <cmath>
 #include <filesystem>
 
-namespace accrue::app {
+namespace accrue {
 
 std::vector<std::string> describe_averages(const TrainingOptions& o) {
   std::vector<std::string> lines;
@@ -36,4 +36,4 @@ std::string average_path(const std::string& path) {
   return (weights.parent_path() / weights.stem()).string() + ".ema" + weights.extension().string();
 }
 
-}  // namespace accrue::app
+}  // namespace accrue

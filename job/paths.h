@@ -10,11 +10,7 @@
 #include "train/domain.h"
 #include "train/settings.h"
 
-namespace CLI {
-class App;
-}
-
-namespace accrue::app {
+namespace accrue {
 
 // What a command reads and writes, so that nothing is written over what it reads, and nothing over
 // anything else that it writes, however the paths are spelt.
@@ -50,7 +46,5 @@ class Paths {
 
 // Adds the paths that settings name.
 void add_paths(Paths& paths, const Settings& settings, const Domains& domains);
-// The paths among a command's arguments that are no settings.
-Paths paths_of_arguments(const CLI::App& command);
 
-}  // namespace accrue::app
+}  // namespace accrue

@@ -1,4 +1,4 @@
-#include "apps/cli/options.h"
+#include "job/request.h"
 
 #include <fmt/ranges.h>
 
@@ -8,16 +8,11 @@
 #include <filesystem>
 #include <ranges>
 
-#include "apps/cli/environment.h"
-#include "apps/cli/messages.h"
-#include "apps/cli/ranks.h"
-#include "core/cpus.h"
-#include "core/cuda.h"
-#include "kernels/parallel.h"
+#include "job/environment.h"
 #include "train/process.h"
 #include "train/run_identity.h"
 
-namespace accrue::app {
+namespace accrue {
 const std::map<std::string, InitScheme>& init_scheme_names() {
   static const std::map<std::string, InitScheme> names{{"kaiming", InitScheme::kaiming},
                                                        {"xavier", InitScheme::xavier},
@@ -43,7 +38,7 @@ const std::map<std::string, ScoredSplit>& split_names() {
   return names;
 }
 
-std::string Options::data_name() const {
+std::string Request::data_name() const {
   if (!data.empty()) return data;
   return domains.model(model_name).data;
 }
@@ -70,7 +65,7 @@ std::optional<DataRequest::Size> size_of(const std::string& text, const char* op
 
 }  // namespace
 
-DataRequest Options::request(DataUse use) const {
+DataRequest Request::data_request(DataUse use) const {
   DataRequest asked{.data = data_name(),
                     .use = use,
                     .size = size_of(image_size, "image-size"),
@@ -83,7 +78,7 @@ DataRequest Options::request(DataUse use) const {
   return asked;
 }
 
-Batches Options::batches_of(int64_t samples) const {
+Batches Request::batches_of(int64_t samples) const {
   check(samples > 0, "{} has no samples: expected at least one", data_name());
   check(micro_batch != auto_micro_batch,
         "--micro-batch auto is chosen by train and bench train: expected a number here");
@@ -112,7 +107,7 @@ Batches Options::batches_of(int64_t samples) const {
   return {std::min(micro_batch, effective), effective, batches.piece};
 }
 
-TrainingOptions Options::training(const Dataset& data) const {
+TrainingOptions Request::training(const Dataset& data) const {
   TrainingOptions result = training_with(batches_of(data.size()), data);
   check(!noise_scale || result.batches.accumulation_steps() > 1,
         "--noise-scale compares a window with its first micro-batch, but {} is one micro-batch: "
@@ -123,23 +118,23 @@ TrainingOptions Options::training(const Dataset& data) const {
   return result;
 }
 
-TrainingOptions Options::to_plan(const Dataset& data) const {
+TrainingOptions Request::to_plan(const Dataset& data) const {
   if (micro_batch != auto_micro_batch) return training_with(batches_of(data.size()), data);
   check(!accum,
         "--micro-batch auto derives the number of micro-batches: expected --effective-batch "
         "instead of --accum {}",
         accum.value_or(0));
-  Options smallest = *this;
+  Request smallest = *this;
   smallest.effective_batch = effective_batch.value_or(default_effective_batch);
   smallest.micro_batch = 1;
   return training_with(smallest.batches_of(data.size()), data);
 }
 
-ObjectivePtr Options::objective_on(const Dataset& data) const {
+ObjectivePtr Request::objective_on(const Dataset& data) const {
   return domains.of_model(model_name).objective(data);
 }
 
-ModelOptions Options::model_for(const Dataset& data) const {
+ModelOptions Request::model_for(const Dataset& data) const {
   const DomainModel about = domains.model(model_name);
   const Shape sample = data.field(about.input()).shape_of(1);
   ModelOptions chosen = network;
@@ -158,11 +153,11 @@ ModelOptions Options::model_for(const Dataset& data) const {
   return chosen;
 }
 
-ModelFactory Options::factory(const ModelOptions& chosen) const {
+ModelFactory Request::factory(const ModelOptions& chosen) const {
   return domains.of_model(model_name).factory(model_name, chosen);
 }
 
-int64_t Options::steps_in(int64_t windows) const {
+int64_t Request::steps_in(int64_t windows) const {
   const auto players = domains.of_model(model_name).players(network, *this);
   if (players.empty() || order == Order::simultaneous) return windows;
   int64_t steps = 0;
@@ -170,7 +165,7 @@ int64_t Options::steps_in(int64_t windows) const {
   return steps;
 }
 
-Metadata Options::metadata_of(const ModelOptions& model) const {
+Metadata Request::metadata_of(const ModelOptions& model) const {
   Metadata metadata;
   const Settings all = settings_of(*this);
   for (const Setting& setting : all)
@@ -189,11 +184,11 @@ Metadata Options::metadata_of(const ModelOptions& model) const {
   return metadata;
 }
 
-TrainingOptions Options::training_with(Batches chosen, const Dataset& data) const {
+TrainingOptions Request::training_with(Batches chosen, const Dataset& data) const {
   TrainingOptions result = *this;
   result.batches = chosen;
   if (result.no_decay.empty()) result.no_decay = domains.model(model_name).no_decay;
-  Options o = *this;
+  Request o = *this;
   o.no_decay = result.no_decay;
   result.identity = deciding(settings_of(o));
   for (const auto& [name, value] : domains.of_model(model_name).identity())
@@ -217,7 +212,7 @@ TrainingOptions Options::training_with(Batches chosen, const Dataset& data) cons
   return result;
 }
 
-std::vector<std::string> headings_of_networks(const Options& o) {
+std::vector<std::string> headings_of_networks(const Request& o) {
   std::vector<std::string> headings{"Model and data"};
   for (const auto& domain : o.domains)
     if (const std::string heading = domain->networks_heading(); !heading.empty())
@@ -225,14 +220,14 @@ std::vector<std::string> headings_of_networks(const Options& o) {
   return headings;
 }
 
-std::vector<std::string> names_of_models(const Options& o) {
+std::vector<std::string> names_of_models(const Request& o) {
   std::vector<std::string> names;
   for (const DomainModel& model : o.domains.models()) names.push_back(model.name);
   return names;
 }
 
-std::string default_data(const Options& o) {
-  const std::string usual = o.domains.model(Options().model_name).data;
+std::string default_data(const Request& o) {
+  const std::string usual = o.domains.model(usual_model).data;
   std::map<std::string, std::vector<std::string>> models_of;
   for (const DomainModel& model : o.domains.models())
     if (model.data != usual) models_of[model.data].push_back(model.name);
@@ -249,9 +244,9 @@ std::string default_data(const Options& o) {
   return text;
 }
 
-std::vector<std::string> arguments_of(const Options& options) {
-  const Options defaults;
-  const Settings table = settings_of(options), default_table = settings_of(defaults);
+std::vector<std::string> arguments_of(const Request& request) {
+  const Request defaults(request.domains.fresh());
+  const Settings table = settings_of(request), default_table = settings_of(defaults);
   std::vector<std::string> arguments;
   for (const Setting& setting : table) {
     const std::string text = setting.text(), &name = setting.about.name;
@@ -262,64 +257,4 @@ std::vector<std::string> arguments_of(const Options& options) {
   return arguments;
 }
 
-Device wanted_device(const Options& options) {
-  return options.device.value_or(cuda::unavailable_reason().empty() ? Device::cuda : Device::cpu);
-}
-
-void check_machine(const Options& options, const Settings& settings) {
-  const bool is_plan = settings.has("ranks"), is_on_gpu = wanted_device(options) == Device::cuda;
-  const bool has_others = is_plan ? settings.at("ranks").text() != "1" : launched().count > 1;
-  for (const Setting& setting : settings) {
-    const std::string& name = setting.about.name;
-    if (!options.given.contains(name)) continue;
-    const auto check_effect = [&](bool has_effect, const char* here, const char* wanted) {
-      check(has_effect, "--{} has no effect {}: expected {}, or no --{}", name, here, wanted, name);
-    };
-    switch (setting.about.acts_on) {
-      case ActsOn::everything: break;
-      case ActsOn::cpu: check_effect(!is_on_gpu, "on a GPU", "--device cpu"); break;
-      case ActsOn::gpu: check_effect(is_on_gpu, "on the CPU", "--device cuda"); break;
-      case ActsOn::several_processes:
-        check_effect(has_others, "in one process",
-                     is_plan ? "--ranks of 2 or more" : "several, as mpirun starts them");
-    }
-  }
-}
-
-void apply_threads(const Options& options) {
-  const int64_t most = std::min(available_cpus(), most_threads);
-  set_thread_count(static_cast<int>(std::min(options.threads, most)));
-}
-
-Device apply_machine_options(const Options& options) {
-  const Device device = wanted_device(options);
-  if (options.device == Device::cuda) {
-    const std::string reason = cuda::unavailable_reason();
-    check(reason.empty(), "--device cuda cannot be used: {}; expected --device cpu", reason);
-  }
-  if (!options.device) {
-    const std::string reason = cuda::unavailable_reason();
-    if (reason.empty()) say("device: cuda ({})\n", cuda::describe_device());
-    else if (std::filesystem::exists("/dev/nvidiactl"))
-      say("device: cpu (not cuda, although there is a GPU: {})\n", reason);
-  }
-  const bool tf32 = options.precision == Precision::tf32;
-  check(!tf32 || device == Device::cuda,
-        "--precision tf32 is a way of a GPU's tensor cores to multiply, but this run is on {}: "
-        "expected fp32, bf16 or fp16, or --device cuda",
-        name(device));
-  if (device == Device::cuda) cuda::allow_tf32(tf32);
-  apply_threads(options);
-  if (!options.memory_limit.empty()) {
-    const size_t limit = parse_bytes(options.memory_limit);
-    const Usage held = ledger(device).current();
-    check(held.total() <= limit,
-          "--memory-limit {} is less than what is held before anything begins: {}; expected more "
-          "than {}",
-          format_bytes(limit), to_string(held), format_bytes(held.total()));
-    ledger(device).set_limit(limit);
-  }
-  return device;
-}
-
-}  // namespace accrue::app
+}  // namespace accrue

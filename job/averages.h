@@ -4,12 +4,12 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/cli/options.h"
+#include "job/request.h"
 
-namespace accrue::app {
+namespace accrue {
 
 // A line for each of --beta2-half-life, --ema and --noise-scale that is asked for.
-std::vector<std::string> describe_averages(const TrainingOptions& options);
+std::vector<std::string> describe_averages(const TrainingOptions& request);
 
 // Words for a noise scale B beside an effective batch E, both in terms of the loss, such as samples
 // or tokens: a run needs 1 + B / E times as many steps
@@ -21,4 +21,4 @@ std::string describe_noise_scale(double noise_scale, double effective, std::stri
 // "w.safetensors".
 std::string average_path(const std::string& path);
 
-}  // namespace accrue::app
+}  // namespace accrue

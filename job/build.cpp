@@ -1,9 +1,9 @@
-#include "apps/cli/build.h"
+#include "job/build.h"
 
-namespace accrue::app {
+namespace accrue {
 
 const char* compiler() { return ACCRUE_COMPILER; }
 const char* libraries() { return ACCRUE_LIBRARIES; }
 const char* source_scripts() { return ACCRUE_SCRIPTS; }
 
-}  // namespace accrue::app
+}  // namespace accrue

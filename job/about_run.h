@@ -3,13 +3,13 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
-#include "apps/cli/options.h"
+#include "job/request.h"
 
-namespace accrue::app {
+namespace accrue {
 
 // Command, settings and environment of a run, for the files about it; no batches if they never came
 // to be.
-nlohmann::ordered_json about_run(const Options& options, std::optional<Batches> batches,
+nlohmann::ordered_json about_run(const Request& request, std::optional<Batches> batches,
                                  Device device);
 
-}  // namespace accrue::app
+}  // namespace accrue

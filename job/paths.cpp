@@ -1,19 +1,18 @@
-#include "apps/cli/overwriting.h"
+#include "job/paths.h"
 
 #include <sys/stat.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
 #include <optional>
 #include <sstream>
 
-#include "apps/cli/averages.h"
 #include "core/error.h"
 #include "data/png.h"
+#include "job/averages.h"
 #include "train/class_table.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace {
 
 namespace fs = std::filesystem;
@@ -113,13 +112,6 @@ std::vector<std::string> split(const std::string& text, char at) {
 fs::path without_face(const std::string& font) {
   std::error_code ignored;
   return fs::exists(font, ignored) ? font : font.substr(0, font.rfind('#'));
-}
-
-// Files by which `report` knows a run.
-void read_runs(Paths& paths, const std::vector<std::string>& directories) {
-  for (const std::string& directory : directories)
-    for (const char* name : {"metrics.jsonl", "summary.json", "config.toml"})
-      paths.read(directory + "/" + name, fs::path(directory) / name);
 }
 
 bool is_written_by_us(const fs::path& path) {
@@ -248,16 +240,4 @@ void add_paths(Paths& paths, const Settings& settings, const Domains& domains) {
       paths.write(fmt::format("the average of --save {}", save), average_path(save), Path::file);
 }
 
-Paths paths_of_arguments(const CLI::App& command) {
-  Paths paths;
-  const auto given = [&](const char* name) {
-    const CLI::Option* const option = command.get_option_no_throw(name);
-    return option ? option->results() : std::vector<std::string>();
-  };
-  for (const std::string& config : given("--config")) paths.read("--config " + config, config);
-  for (const std::string& data : given("directory")) paths.read("'" + data + "'", data);
-  read_runs(paths, given("runs"));
-  return paths;
-}
-
-}  // namespace accrue::app
+}  // namespace accrue

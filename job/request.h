@@ -14,16 +14,18 @@
 #include "train/domain.h"
 #include "train/training_options.h"
 
-namespace accrue::app {
+namespace accrue {
 
 // The parts of a data set that are evaluated.
 enum class ScoredSplit { both, train, test };
 // The way of what ranks on GPUs add up: by NCCL where it can go, or through the host's memory.
 enum class RankExchange { automatic, host };
-// --micro-batch auto: the largest that fits (apps/commands/plan.h).
+// --micro-batch auto: the largest that fits (job/memory_advice.h).
 inline constexpr int64_t auto_micro_batch = std::numeric_limits<int64_t>::min();
-// The effective batch where the options leave it open.
+// The effective batch where the request leaves it open.
 inline constexpr int64_t default_effective_batch = 64;
+// The model of who asks for none.
+inline constexpr const char* usual_model = "mlp";
 // What the network of a file of weights has seen: pixels from 0 to 255, normalised as the file
 // says, or numbers as they were given; unknown if the file does not say it.
 enum class Inputs { unknown, pixels, as_given };
@@ -40,14 +42,13 @@ const std::map<std::string, Device>& device_names();
 const std::map<std::string, RankExchange>& rank_exchange_names();
 const std::map<std::string, ScoredSplit>& split_names();
 
-// The domains that the program knows (apps/domains.cpp).
-Domains all_domains();
+// What is asked of a job: a training, and what is done around it. A plain value, whose fields are
+// filled by name and type: each has a row in settings_of(), below.
+struct Request : TrainingOptions {
+  explicit Request(Domains known) : domains(std::move(known)) {}
 
-// A command's options: a training, and what the program does around it. A field has a row in
-// settings_of(), below.
-struct Options : TrainingOptions {
-  Domains domains = all_domains();
-  std::string model_name = "mlp";  // of one of the domains
+  Domains domains;
+  std::string model_name = usual_model;  // of one of the domains
   // What --model says, where none of them has it: a name that the weights may know.
   struct OtherModel {
     std::string name, refusal;
@@ -60,7 +61,7 @@ struct Options : TrainingOptions {
   Normalization pixels;
   std::set<std::string> given{};  // the settings that were asked for, by name
   // What `ranks` points to, where this process has started them: they live as long as any copy of
-  // these options, such as a run's.
+  // these request, such as a run's.
   std::shared_ptr<Ranks> started_ranks;
   // The weights that a command begins with, those of --init or of the checkpoint from which it
   // resumes, and the classes that their file names.
@@ -95,7 +96,7 @@ struct Options : TrainingOptions {
   // That of --data, else the model's.
   std::string data_name() const;
   // What is asked of the data. Throws Error for sizes that are not N or HxW.
-  DataRequest request(DataUse use) const;
+  DataRequest data_request(DataUse use) const;
   // The steps in the first so many windows: one in each, and of alternating networks one a turn.
   int64_t steps_in(int64_t windows) const;
   // Throws Error for a contradiction between micro_batch, accum and effective_batch, and for
@@ -120,14 +121,14 @@ struct Options : TrainingOptions {
 };
 
 // The headings of the settings of a network: of its model and data, and of domains' networks.
-std::vector<std::string> headings_of_networks(const Options& o);
-std::vector<std::string> names_of_models(const Options& o);
+std::vector<std::string> headings_of_networks(const Request& o);
+std::vector<std::string> names_of_models(const Request& o);
 // What a model learns from without --data: "digits; unet: shapes".
-std::string default_data(const Options& o);
+std::string default_data(const Request& o);
 
-// The settings of the program by name, of which a command has some as options: --name
+// The settings of the program by name, of which a command has some as request: --name
 // (apps/cli/declare.h).
-inline Settings settings_of(Options& o) {
+inline Settings settings_of(Request& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
   // The last domain, which may be a caller's, has the last word on a setting of one name.
   const auto of_domains = [&](const std::string& heading) {
@@ -313,22 +314,11 @@ inline Settings settings_of(Options& o) {
   return s;
 }
 // That table, to be looked at alone.
-inline Settings settings_of(const Options& o) {
-  return settings_of(const_cast<Options&>(o)).read_only();
+inline Settings settings_of(const Request& o) {
+  return settings_of(const_cast<Request&>(o)).read_only();
 }
 
-// The options that differ from their defaults, as arguments of a command that has them.
-std::vector<std::string> arguments_of(const Options& options);
+// The request that differ from their defaults, as arguments of a command that has them.
+std::vector<std::string> arguments_of(const Request& request);
 
-// The device that the options mean, without a word about it; cuda where it is asked for, whether it
-// can be used or not.
-Device wanted_device(const Options& options);
-// Throws Error for a setting of a command that was given and has no effect on that device, or in so
-// few processes.
-void check_machine(const Options& options, const Settings& settings);
-void apply_threads(const Options& options);
-// --device, --threads and --memory-limit take effect here. Returns the device to run on and, if it
-// was chosen automatically, says so. Throws Error if a device is asked for that cannot be used.
-Device apply_machine_options(const Options& options);
-
-}  // namespace accrue::app
+}  // namespace accrue
