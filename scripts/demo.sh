@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone to a trained network: sets up, builds, finds data, trains by accumulation; on
-# the GPU where there is one and a CUDA compiler.
+# From a fresh clone to a trained network: sets up, builds, finds data, trains by accumulation, and says
+# what that saved and what to try next; on the GPU where there is one and a CUDA compiler.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -11,18 +11,18 @@ source "$root/scripts/machine.sh"
 usage() {
   cat <<END
 Usage: scripts/demo.sh [options] [-- options of 'accrue train']
-Trains a perceptron with an effective batch of 64, 16 samples in memory at a time: on MNIST where
-it is found or can be downloaded, else on the built-in digits.
+Trains a convolutional network with an effective batch of 256, 16 samples in memory at a time: on
+MNIST where it is found or can be downloaded, else on the built-in digits.
   --data-dir DIR  where MNIST is, or is downloaded to (default: data/mnist of this project)
   --digits        take the built-in digits; look for nothing, download nothing
-  --epochs N      passes over the training data (default 3)
+  --epochs N      passes over the training data (default 2 for MNIST, 10 for the digits)
   --steps N       stop after so many optimizer steps
   --no-setup      install no packages
 END
 }
 
 data_dir=$root/data/mnist
-digits=false setup=true epochs=3 steps=()
+digits=false setup=true epochs="" steps=()
 while [[ $# -gt 0 ]]; do
   case $1 in
     --data-dir) need_value "$@"; data_dir=$2; shift ;;
@@ -37,8 +37,8 @@ while [[ $# -gt 0 ]]; do
   shift
 done
 
-echo "demo: this builds the program and then trains a perceptron ($epochs passes over the data, effective" \
-  "batch 64, of which 16 samples are in memory at a time)"
+echo "demo: this builds the program, then trains a convolutional network with an effective batch of 256," \
+  "of which 16 samples are in memory at a time"
 if $setup; then "$root/scripts/setup.sh"; fi
 build_for_machine || fail "the build failed"
 
@@ -53,8 +53,45 @@ else
   echo "demo: MNIST is neither in $data_dir nor to be had from here:" \
     "training on the built-in digits"
 fi
+if [[ $data == digits ]]; then epochs=${epochs:-10}; else epochs=${epochs:-2}; fi
 
-command=("$program" train --model mlp --data "$data"
-         --micro-batch 16 --accum 4 --schedule cosine --epochs "$epochs" "${steps[@]}" "$@")
+run=(--model cnn --data "$data" --micro-batch 16 --effective-batch 256)
+command=("$program" train "${run[@]}" --lr 5e-3 --schedule cosine --warmup-steps 50
+         --epochs "$epochs" "${steps[@]}" "$@")
 echo "demo: ${command[*]}"
-exec "${command[@]}"
+"${command[@]}"
+
+# What accumulation saves, by the plan, which predicts a run's memory to the byte.
+saving() {
+  "$program" plan "${run[@]}" --json - 2>/dev/null | python3 -c '
+import json, sys
+
+def at_once(plan):
+    return plan["micro_batch"] == 256 and (plan["recompute"], plan["strategy"]) == ("none", "fused")
+
+def size(n):
+    return f"{n / 2**10:.1f} KiB" if n < 2**20 else f"{n / 2**20:.1f} MiB"
+
+def compare(name, now, whole):
+    return f"{name} {size(now)} instead of {size(whole)} ({whole / now:.1f}x less)"
+
+plans = json.load(sys.stdin)
+now = plans["yours"]["peak_by_category"]
+whole = next(filter(at_once, plans["alternatives"]))["peak_by_category"]
+without_data = [sum(peak.values()) - peak["data"] for peak in (now, whole)]
+print(compare("activations took", now["activations"], whole["activations"]) + ",",
+      compare("all but the data", *without_data))'
+}
+same="every step was the step of the 256 samples at once"
+# With options of the caller it may have been another run.
+if [[ $# -eq 0 ]]; then echo "demo: $(saving); $same"; fi
+short=${program#"$PWD/"}
+cat <<END
+demo: what to try next:
+  your own photos, in a folder 'photos' with a folder for each class:
+    $short train --data photos --image-size 64 --model cnn --augment flip --micro-batch 8 --effective-batch 64 --epochs 10
+  a language model, in one or two minutes:
+    $short train --model gpt-tiny --context 128 --micro-batch 8 --effective-batch 32 --optimizer adamw --lr 3e-3 --schedule cosine --warmup-steps 20 --steps 400
+  the batch that fits into a memory of your choice:
+    $short plan --model resnet --memory 24MiB --effective-batch 256
+END
