@@ -190,9 +190,12 @@ TrainingOptions Request::training_with(Batches chosen, const Dataset& data) cons
   if (result.no_decay.empty()) result.no_decay = domains.model(model_name).no_decay;
   Request o = *this;
   o.no_decay = result.no_decay;
-  result.identity = deciding(settings_of(o));
-  for (const auto& [name, value] : domains.of_model(model_name).identity())
-    result.identity[name] = value;
+  const Request usual;
+  result.identity = deciding(settings_of(o), settings_of(usual));
+  for (const auto& [name, value] : domains.of_model(model_name).identity()) {
+    result.identity.values[name] = value;
+    result.identity.idle.erase(name);
+  }
   if (!memory_limit.empty() && pack == Pack::where_it_pays) result.pack = Pack::off;
   const ModelOptions chosen_model = model_for(data);
   result.players = domains.of_model(model_name).players(chosen_model, *this);

@@ -162,7 +162,7 @@ inline Settings settings_of(Request& o) {
             .range = Interval{1, 10},
             .saved = Saved::with_weights})
       .add(o.data,
-           {"data", result,
+           {"data", Decides::content,
             "mnist, fashion, digits, shapes and strokes (built in), or a directory: of images with "
             "a folder for each class, images/ and masks/, CIFAR-10's or IDX files, or glyphs",
             reads("NAME|DIR"), default_data(o)})

@@ -110,7 +110,7 @@ Settings settings_of_base(std::string& base, std::optional<int>& bits) {
   Settings s;
   s.group("Language models")
       .add(base, {.name = "base",
-                  .decides = Decides::no_result,  // what it holds does: Text::identity()
+                  .decides = Decides::content,  // Text::identity()
                   .help = "Take the model and its weights from there: they are fixed, beside "
                           "adapters (--lora), and a GGUF file's stay in its 4, 8 or 16 bits",
                   .takes = reads("FILE.gguf|FILE.safetensors"),

@@ -76,7 +76,7 @@ StateDict Checkpoints::state() const {
 
 CheckpointRecord Checkpoints::record(const StateDict& state) const {
   CheckpointRecord result{
-      .decisive = identity_, .rounding = rounding_of(training_), .origin = options_.origin};
+      .decisive = identity_.values, .rounding = rounding_of(training_), .origin = options_.origin};
   result.origin["written by"] = fmt::format("accrue {}", version());
   for (const auto& [name, number] : state.numbers)
     std::visit([&, &name = name](const auto* value) { result.counters[name] = *value; }, number);
@@ -143,14 +143,14 @@ std::optional<CheckpointDirectory::Found> Checkpoints::find(Observer& observer) 
       [&](const std::string& reason) { observer.on_damaged_checkpoint(reason); });
   if (found) check_same_run(*found);
   else observer.on_no_checkpoint(directory_->path());
-  const Metadata& decisive = found ? found->record.decisive : identity_;
+  const Metadata& decisive = found ? found->record.decisive : identity_.values;
   directory_->adopt(decisive);
   if (best_) best_->adopt(decisive);
   return found;
 }
 
 void Checkpoints::check_same_run(const CheckpointDirectory::Found& checkpoint) {
-  Metadata here = identity_, then = in_words_of(identity_, checkpoint.record.decisive);
+  Metadata here = identity_.values, then = in_words_of(identity_, checkpoint.record.decisive);
   scored_other_data_ = here[identity_of_scores] != then[identity_of_scores];
   if (!scores_decide_)
     for (Metadata* side : {&here, &then}) side->erase(identity_of_scores);

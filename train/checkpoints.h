@@ -60,7 +60,7 @@ class Checkpoints {
   const Metadata about_weights_;
   Ranks* const ranks_;
   std::optional<CheckpointDirectory> directory_, best_;
-  Metadata identity_;
+  RunIdentity identity_;
   const bool scores_decide_;
   bool scored_other_data_ = false;
   int64_t saved_ = 0;  // the step of the latest checkpoint

@@ -76,43 +76,75 @@ std::string without_place(const std::string& said) {
 
 }  // namespace
 
-Metadata deciding(const Settings& settings) {
-  Metadata all;
-  for (const Setting& setting : settings) {
-    if (setting.about.decides == Decides::no_result) continue;
+RunIdentity deciding(const Settings& settings, const Settings& usual) {
+  const auto decides = [](const Setting& setting) {
+    return setting.about.decides != Decides::no_result;
+  };
+  const auto said = [](const Setting& setting) {
     const std::string text = setting.text();
-    all[setting.about.name] = text.empty() ? "none" : text;
+    return text.empty() ? std::string("none") : text;
+  };
+  // What makes a setting idle is then a value that decides, too, and differs in a run where it is
+  // not idle.
+  const Settings all = settings.where(decides);
+  RunIdentity identity;
+  for (const Setting& setting : settings)
+    if (!decides(setting)) identity.idle.insert(setting.about.name);
+  for (const Setting& setting : all) {
+    const std::string& name = setting.about.name;
+    if (setting.about.decides == Decides::content) continue;
+    identity.values[name] = said(setting);
+    if (!all.has_effect(setting)) identity.idle.insert(name);
+    if (usual.has(name) && said(usual.at(name)) == said(setting)) identity.usual.insert(name);
   }
-  return all;
+  return identity;
 }
 
-Metadata run_identity(const TrainingOptions& options, const Dataset& data, const Dataset* scored) {
+namespace {
+
+// Adds what is not there yet.
+void add(RunIdentity& all, const RunIdentity& more, const std::string& prefix = {}) {
+  for (const auto& [name, value] : more.values) all.values.emplace(prefix + name, value);
+  for (const std::string& name : more.idle) all.idle.insert(prefix + name);
+  for (const std::string& name : more.usual) all.usual.insert(prefix + name);
+}
+
+}  // namespace
+
+RunIdentity run_identity(const TrainingOptions& options, const Dataset& data,
+                         const Dataset* scored) {
   const TrainingOptions& o = options;
-  Metadata all = deciding(settings_of(o));
+  const TrainingOptions usual;
+  RunIdentity all = deciding(settings_of(o), settings_of(usual));
+  Metadata said;  // beside the settings, or more than the setting of its name
   const ObjectivePtr objective = o.objective_for(data);
   if (!o.players.empty()) {
     for (const Setting& unused : settings_of(static_cast<const StepOptions&>(o)))
-      all.erase(unused.about.name);
-    all["order"] = o.order == Order::alternating ? "alternating" : "simultaneous";
+      all.values.erase(unused.about.name);
+    said["order"] = o.order == Order::alternating ? "alternating" : "simultaneous";
   }
+  const StepOptions usual_step;
   for (const PlayerOptions& network : o.networks(objective)) {
     const std::string prefix = network.name.empty() ? "" : network.name + ".";
-    for (const auto& [name, value] : deciding(settings_of(network.step)))
-      all[prefix + name] = value;
-    // These say more than the setting of their name.
-    all[prefix + "beta2"] = fmt::format("{}", network.step.chosen_beta2(o.batches.effective));
-    all[prefix + "schedule"] = Schedule(o.schedule_of(network, data.size())).describe();
+    add(all, deciding(settings_of(network.step), settings_of(usual_step)), prefix);
+    said[prefix + "beta2"] = fmt::format("{}", network.step.chosen_beta2(o.batches.effective));
+    said[prefix + "schedule"] = Schedule(o.schedule_of(network, data.size())).describe();
     if (!o.players.empty())
-      all[network.name] = fmt::format("every {} windows, {} times", network.every, network.times);
+      said[network.name] = fmt::format("every {} windows, {} times", network.every, network.times);
   }
-  all.insert(o.identity.begin(), o.identity.end());
-  all["data"] = fingerprint(data);
-  if (scored) all[identity_of_scores] = fingerprint(*scored);
+  add(all, o.identity);
+  said["data"] = fingerprint(data);
+  if (scored) said[identity_of_scores] = fingerprint(*scored);
   if (const std::string names = class_names_in(data); !names.empty())
-    all[std::string(identity_of_classes)] = names;
-  all["objective"] = objective->name();
-  all["effective-batch"] = fmt::format("{}", o.batches.effective);
-  all["strategy"] = strategy_text(o);
+    said[std::string(identity_of_classes)] = names;
+  said["objective"] = objective->name();
+  said["effective-batch"] = fmt::format("{}", o.batches.effective);
+  said["strategy"] = strategy_text(o);
+  for (const auto& [name, value] : said) {
+    all.values[name] = value;
+    all.idle.erase(name);
+    all.usual.erase(name);
+  }
   return all;
 }
 
@@ -132,18 +164,17 @@ Metadata rounding_identity(const TrainingOptions& options, const Objective& obje
   return all;
 }
 
-Metadata in_words_of(const Metadata& here, Metadata checkpoint) {
-  for (const char* told : {"init", "init-scheme", "image-size"}) checkpoint.erase(told);
-  // Once the place of a base was told, or that there is none.
-  if (const auto base = checkpoint.find("base"); base != checkpoint.end() && base->second == "none")
-    checkpoint.erase(base);
+Metadata in_words_of(const RunIdentity& here, Metadata checkpoint) {
   if (const auto data = checkpoint.find("data"); data != checkpoint.end())
     data->second = without_place(data->second);
-  for (const auto& [name, value] : here) {
-    const bool is_unused = value == "none" || value == "no" || value == "micro";
-    if (is_unused || name == identity_of_scores || name == identity_of_classes)
+  for (const std::string& name : here.idle) checkpoint.erase(name);
+  std::erase_if(checkpoint, [&](const auto& entry) {
+    return entry.second == "none" && !here.values.contains(entry.first);
+  });
+  for (const auto& [name, value] : here.values)
+    if (here.idle.contains(name) || here.usual.contains(name) || name == identity_of_scores ||
+        name == identity_of_classes)
       checkpoint.emplace(name, value);
-  }
   return checkpoint;
 }
 

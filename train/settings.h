@@ -29,9 +29,10 @@ inline constexpr Interval above_zero{.low = 0, .without_low = true};
 inline constexpr Interval zero_or_more{.low = 0};
 
 // `result`: a run with another value is another run, which cannot go on from this one's checkpoint.
+// `content`: what lies there decides, wherever that is; the run says it in the setting's place.
 // `no_result`: it is the same run, which may be rounded, begun or stopped elsewhere, or what
 // decides is in the data.
-enum class Decides { result, no_result };
+enum class Decides { result, content, no_result };
 
 // Whether weights are saved with it: it decides what their network computes, or how that is scored
 // or drawn with, for which a command may give another value.

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,16 @@ struct CheckpointOptions {
   int64_t keep_last = 3;  // the number that remains
   bool resume = false;    // go on from the latest whole one, from the start if there is none
   Metadata origin{};      // for people: how the run was started, for example
+};
+
+// What two runs must agree in to be the same, as text by name ("none" for what is not set). Of some
+// names a checkpoint may say something else, or nothing.
+struct RunIdentity {
+  Metadata values{};
+  // Settings that decide nothing, or nothing beside the others' values.
+  std::set<std::string> idle{};
+  // Settings whose value is that of a run which knew nothing of them.
+  std::set<std::string> usual{};
 };
 
 // Everything that decides what a training run computes, beside its data. A field that a user can
@@ -110,8 +121,8 @@ struct TrainingOptions : StepOptions {
 
   CheckpointOptions checkpoints;
   // Further settings in which two runs must agree to be the same, such as the sizes of the model: a
-  // run does not go on from a checkpoint that differs in them.
-  Metadata identity;
+  // run does not go on from a checkpoint that differs in them (train/run_identity.h).
+  RunIdentity identity;
   // The metadata of saved weights, such as the model that they are of.
   Metadata about_weights;
   // about_weights and accrue's version.

@@ -8,6 +8,7 @@
 #include "apps/domains.h"
 #include "images/contrastive.h"
 #include "images/digits.h"
+#include "images/domain.h"
 #include "job/request.h"
 #include "tests/support/catch.h"
 #include "train/run_identity.h"
@@ -130,17 +131,18 @@ TEST_CASE("a checkpoint knows the settings that decide the result, and no others
     if (!name.empty()) settings.at(name).set(text);
     Dataset seen = data;
     if (name == "objective") add_views(seen, Views::equal);  // which that of views learns from
-    return run_identity(options.training(seen), seen);
+    return run_identity(options.training(seen), seen).values;
   };
   const Metadata plain = identity_with("", "");
   Request options(app::all_domains());
   for (const Setting& setting : settings_of(options)) {
     const SettingFacts& about = setting.about;
     INFO(about.name);
+    if (about.decides == Decides::content) continue;
     const bool decides = about.decides == Decides::result;
     REQUIRE(plain.contains(about.name) == decides);
-    // The data is known by its content; more micro-batches would contradict the effective batch.
-    if (about.name == "data" || about.name == "accum") continue;
+    // More micro-batches would contradict the effective batch.
+    if (about.name == "accum") continue;
     Metadata changed = identity_with(about.name, another_value(setting));
     if (about.name == "noise-scale") changed["effective-batch"] = plain.at("effective-batch");
     REQUIRE((changed != plain) == decides);
@@ -153,7 +155,7 @@ TEST_CASE("a run that learns from views knows what they are of", "[cli]") {
     add_views(data, Views::equal);
     Request options(app::all_domains());
     options.micro_batch = options.effective_batch.emplace(1);
-    return run_identity(options.training(data), data).at("data");
+    return run_identity(options.training(data), data).values.at("data");
   };
   REQUIRE(data_of(1) == data_of(1));
   REQUIRE(data_of(1) != data_of(2));
@@ -164,7 +166,9 @@ TEST_CASE("the identity that an earlier version wrote is understood", "[cli][ful
   Request options(app::all_domains());
   options.micro_batch = 1;
   options.effective_batch = 1;
-  const Metadata here = run_identity(options.training(data), data, &data);
+  options.schedule.base = 0.01;
+  const RunIdentity identity = run_identity(options.training(data), data, &data);
+  const Metadata& here = identity.values;
   REQUIRE(
       here.at("data").starts_with("100 samples, images [100, 1, 28, 28], labels [100], CRC-32 "));
   Metadata then = here;
@@ -172,16 +176,92 @@ TEST_CASE("the identity that an earlier version wrote is understood", "[cli][ful
   then["init"] = "weights.safetensors";
   then["init-scheme"] = "xavier";
   then["image-size"] = "28x28";
+  then["base"] = "none";
   for (const char* unknown : {"test data", "freeze"}) then.erase(unknown);
-  REQUIRE(differences(in_words_of(here, then), here).empty());
+  REQUIRE(differences(in_words_of(identity, then), here).empty());
   then["data"] = "digits: 99" + here.at("data").substr(3);
   then["seed"] = "2";
-  REQUIRE(in_words_of(here, then).at("data").starts_with("99 samples, "));
-  REQUIRE(differences(in_words_of(here, then), here).starts_with("\n  data: 99 samples, "));
+  REQUIRE(in_words_of(identity, then).at("data").starts_with("99 samples, "));
+  REQUIRE(differences(in_words_of(identity, then), here).starts_with("\n  data: 99 samples, "));
   then.erase("lr");
-  REQUIRE_THAT(differences(in_words_of(here, then), here),
-               ContainsSubstring("lr: unknown in the checkpoint, 0.001 here") &&
-                   ContainsSubstring("seed: 2 in the checkpoint, 1 here"));
+  then["base"] = "0badc0de";
+  REQUIRE_THAT(differences(in_words_of(identity, then), here),
+               ContainsSubstring("lr: unknown in the checkpoint, 0.01 here") &&
+                   ContainsSubstring("seed: 2 in the checkpoint, 1 here") &&
+                   ContainsSubstring("base: 0badc0de in the checkpoint, unknown here"));
+}
+
+namespace {
+
+// Images with options that no other build knows: of one model, of every model, and of any data.
+class FutureImages : public Images {
+ public:
+  std::unique_ptr<Domain> clone() const override { return std::make_unique<FutureImages>(*this); }
+  void assign(const Domain& other) override { *this = dynamic_cast<const FutureImages&>(other); }
+  Settings settings(TrainingOptions&) override {
+    Settings s;
+    s.group("Model and data")
+        .add(edges, {.name = "edges",
+                     .decides = Decides::result,
+                     .help = "",
+                     .acts_with = {{"model", {"unet"}}}})
+        .add(noise, {.name = "noise", .decides = Decides::result, .help = ""})
+        .add(colours, {.name = "colours", .decides = Decides::no_result, .help = ""});
+    return s;
+  }
+  std::vector<DomainModel> models() const override { return {}; }
+
+  double edges = 0.5, noise = 0;
+  std::string colours = "all";
+};
+
+}  // namespace
+
+TEST_CASE("a run goes on from a checkpoint of a build that knows fewer options", "[cli]") {
+  const Dataset digits = make_digits(accrue::Split::train, {.train_size = 100});
+  const auto identity_of = [&](const std::string& name, const std::string& text, bool in_future) {
+    Request options(app::all_domains());
+    if (in_future) options.domains.add(std::make_unique<FutureImages>());
+    if (!name.empty()) settings_of(options).at(name).set(text);
+    return run_identity(options.training(digits), digits);
+  };
+  const auto differs = [](const Metadata& checkpoint, const RunIdentity& here) {
+    return differences(in_words_of(here, checkpoint), here.values);
+  };
+  const RunIdentity today = identity_of("", "", false), tomorrow = identity_of("", "", true);
+  REQUIRE(!today.values.contains("noise"));
+  REQUIRE(tomorrow.values.at("noise") == "0");
+  REQUIRE(differs(today.values, tomorrow).empty());
+  // The edges are those of another model.
+  REQUIRE(differs(today.values, identity_of("edges", "0.7", true)).empty());
+  REQUIRE(differs(tomorrow.values, identity_of("edges", "0.7", true)).empty());
+  REQUIRE(differs(today.values, identity_of("colours", "red", true)).empty());
+  REQUIRE(differs(today.values, identity_of("noise", "0.2", true)) ==
+          "\n  noise: unknown in the checkpoint, 0.2 here");
+  REQUIRE(differs(tomorrow.values, identity_of("noise", "0.2", true)) ==
+          "\n  noise: 0 in the checkpoint, 0.2 here");
+  REQUIRE(differs(tomorrow.values, identity_of("model", "cnn", true)) ==
+          "\n  model: mlp in the checkpoint, cnn here");
+}
+
+TEST_CASE("a setting is idle beside values that decide, too", "[cli]") {
+  std::string place = "here", kind = "a";
+  double of_place = 1, of_kind = 1;
+  Settings all;
+  all.add(place, {.name = "place", .decides = Decides::no_result, .help = ""})
+      .add(kind, {.name = "kind", .decides = Decides::result, .help = ""})
+      .add(of_place, {.name = "of-place",
+                      .decides = Decides::result,
+                      .help = "",
+                      .acts_with = {{"place", {"there"}}}})
+      .add(of_kind, {.name = "of-kind",
+                     .decides = Decides::result,
+                     .help = "",
+                     .acts_with = {{"kind", {"b"}}}});
+  // Another place would not tell the run with other values apart from this one.
+  REQUIRE(deciding(all, {}).idle == std::set<std::string>{"place", "of-kind"});
+  kind = "b";
+  REQUIRE(deciding(all, {}).idle == std::set<std::string>{"place"});
 }
 
 TEST_CASE("what a setting does not take is refused with what it takes", "[cli][full]") {
