@@ -31,6 +31,10 @@ struct StrategyFacts {
   bool is_for_one_process = false;
   // What the last backward of a window completes is the sum, which ranks may exchange meanwhile.
   bool has_final_gradients = false;
+  // Gradients of several micro-batches that are kept may come together, in one backward.
+  bool takes_joint_gradients = false;
+  // It is what others are compared with: the one that plans take as the measure of cost.
+  bool is_reference = false;
   // A micro-batch's gradient lies apart from the sum until it is judged.
   bool judges_micro_batches = false;
   // The split decides the result, beyond the rounding of a sum's order.
@@ -53,6 +57,12 @@ inline constexpr std::array all_strategies{&fused_strategy, &separate_strategy, 
 
 inline const StrategyFacts& facts_of(Strategy strategy) {
   return *all_strategies.at(static_cast<size_t>(strategy));
+}
+// The one with StrategyFacts::is_reference.
+inline Strategy reference_strategy() {
+  size_t i = 0;
+  while (!all_strategies.at(i)->is_reference) ++i;
+  return static_cast<Strategy>(i);
 }
 inline bool drops_gradients(Strategy strategy) { return facts_of(strategy).drops_gradients; }
 inline GradientStorage gradient_storage(Strategy strategy) { return facts_of(strategy).storage; }

@@ -124,8 +124,9 @@ class Candidate {
     options_.batches.micro = cut.micro;
     options_.batches.piece = cut.piece;
     TrainingOptions plain = options_;
-    plain.strategy = Strategy::fused;
-    plain.on_overflow = OnOverflow::skip_window;  // fused cannot drop a micro-batch
+    plain.strategy = reference_strategy();
+    // To drop a micro-batch is not every strategy's.
+    plain.on_overflow = OnOverflow::skip_window;
     plain.recompute = Recompute::none;
     plain.batch_norm_by = BatchNormBy::keep;
     plain.batches.micro = plain.batches.effective;
@@ -242,12 +243,12 @@ Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Devic
       const int64_t whole = largest_micro_batch(options);
       const bool is_whole = best.batches.micro == whole;
       const bool keeps = varied.batch_norm_by == BatchNormBy::keep;
-      if (varied.batch_norm_by == BatchNormBy::walk && varied.strategy == Strategy::fused)
+      const bool is_reference = facts_of(varied.strategy).is_reference;
+      if (varied.batch_norm_by == BatchNormBy::walk && is_reference)
         plan.too_many_walks = candidate.why_whole();
       if (!keeps && is_whole && !plan.alternatives.empty()) return;
       plan.alternatives.push_back(best);
-      if (varied.strategy == Strategy::fused && varied.recompute == Recompute::none && keeps &&
-          !is_whole)
+      if (is_reference && varied.recompute == Recompute::none && keeps && !is_whole)
         plan.alternatives.push_back(candidate.alternative(whole));
     } catch (const Error& error) {
       const std::string reason =

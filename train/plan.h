@@ -15,7 +15,7 @@ struct Alternative {
   BatchNormBy batch_norm_by;
   Usage peak;            // of the whole run, predicted
   size_t on_host;        // page-locked memory that it needs there (BatchNormBy::offload)
-  double relative_cost;  // estimated (train/relative_cost.h); 1: one fused batch, none recomputed
+  double relative_cost;  // estimated (train/relative_cost.h); 1: one whole batch, none recomputed
   bool fits;
 
   int64_t remainder() const { return batches.effective % batches.micro; }
@@ -40,9 +40,9 @@ struct Plan {
   size_t memory;
   // For each strategy and recompute, the largest micro-batch that fits; if not even one sample does
   // and it can be computed in pieces, the largest half, quarter, ... of it that fits; or if none
-  // does, what needs the least memory. Also the whole batch at once, fused and without recomputing.
-  // All that fit come first, cheapest first, by hundredths of the cost; of equals first those whose
-  // step is that of one big batch.
+  // does, what needs the least memory. Also the whole batch at once, by the reference strategy and
+  // without recomputing. All that fit come first, cheapest first, by hundredths of the cost; of
+  // equals first those whose step is that of one big batch.
   std::vector<Alternative> alternatives;
   // For each strategy and recompute, the cut that needs the least memory.
   std::vector<Alternative> least_memory;

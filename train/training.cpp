@@ -121,7 +121,7 @@ void check_batch_norm(const TrainingOptions& o, Device device) {
         "{} a network that keeps it must be trained alone: expected batch-norm-by walk, or no "
         "players",
         why);
-  check(!o.keeps_window() || o.strategy == Strategy::fused,
+  check(!o.keeps_window() || facts_of(o.strategy).takes_joint_gradients,
         "{} gradients of several micro-batches that are kept come together: expected batch-norm-by "
         "walk, or strategy fused, not {}",
         why, name_in(strategy_names(), o.strategy));

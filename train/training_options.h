@@ -77,7 +77,7 @@ struct TrainingOptions : StepOptions {
   Order order = Order::alternating;
   Batches batches;
   Precision precision = Precision::fp32;
-  Strategy strategy = Strategy::fused;
+  Strategy strategy = reference_strategy();
   Recompute recompute = Recompute::none;
   BatchNormOver batch_norm = BatchNormOver::micro_batch;
   BatchNormBy batch_norm_by = BatchNormBy::keep;

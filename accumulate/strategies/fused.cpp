@@ -37,6 +37,8 @@ class Fused : public Accumulator {
 const StrategyFacts fused_strategy{.name = "fused",
                                    .help = "backward accumulates",
                                    .has_final_gradients = true,
+                                   .takes_joint_gradients = true,
+                                   .is_reference = true,
                                    .make = Accumulator::make<Fused>};
 
 }  // namespace accrue
