@@ -4,6 +4,7 @@
 
 #include "fonts/glyphs.h"
 #include "fonts/strokes.h"
+#include "layers/models.h"
 
 namespace accrue {
 namespace {
@@ -85,50 +86,49 @@ Settings Fonts::settings(TrainingOptions& training) { return settings_of_game(ga
 
 std::vector<DomainModel> Fonts::models() const {
   return {{.name = model_name,
-           .fields = {{"sources", Encoding::pixel},
-                      {"targets", Encoding::pixel},
-                      {"styles", Encoding::index}},
+           .sample = {{{"sources", Encoding::pixel, {1, 64, 64}},
+                       {"targets", Encoding::pixel, {1, 64, 64}},
+                       {.name = "styles", .encoding = Encoding::index, .classes = 1}}},
            .data = "strokes",
-           .shown = {.image = {1, 64, 64}, .classes = 1},
            .heeds = {"width", "init-scheme", "pack", "sample-every"},
            .has_own_pixels = true,
            .other_norm = "--norm instance"}};
 }
 
-Zi2ziOptions Fonts::networks(const ModelOptions& model) const {
-  check(model.image[1] == model.image[2], "zi2zi on images {}: expected a height that is the width",
-        model.image);
+Zi2ziOptions Fonts::networks(const NetworkOptions& options, const SampleSpec& sample) const {
+  const Shape& image = sample.input().shape;
+  check(image[1] == image[2], "zi2zi on images {}: expected a height that is the width", image);
   Zi2ziOptions o = game.networks;
-  o.size = model.image[1];
-  o.channels = model.image[0];
-  o.styles = model.classes;
-  o.width = scaled(64, model.width);
-  o.init = model.init;
+  o.size = image[1];
+  o.channels = image[0];
+  o.styles = sample.classes();
+  o.width = scaled(64, options.width);
+  o.init = options.init;
   return o;
 }
 
-ModelFactory Fonts::factory(const std::string&, const ModelOptions& options) const {
-  return [o = networks(options)] { return std::make_unique<Zi2ziGenerator>(o); };
+ModelFactory Fonts::factory(const std::string&, const NetworkOptions& options,
+                            const SampleSpec& sample) const {
+  return [o = networks(options, sample)] { return std::make_unique<Zi2ziGenerator>(o); };
 }
 
-Example Fonts::example(const Layer& network, const DomainModel& about,
-                       const ModelOptions& options) const {
-  const Shape& image = options.image;
+Example Fonts::example(const Layer& network, const SampleSpec& sample) const {
+  const Shape& image = sample.input().shape;
   const Tensor sources =
       Tensor::full({2, image[0], image[1], image[2]}, 0, DType::f32, Device::cpu);
   const Tensor styles = Tensor::from(std::vector<int32_t>(2), {2});
   const auto& generator = dynamic_cast<const Zi2ziGenerator&>(network);
-  return {.inputs = {{about.input(), sources}, {"styles", styles}},
+  return {.inputs = {{sample.input().name, sources}, {"styles", styles}},
           .answer_name = "drawings",
           .answer = [&generator, sources, styles] {
             return generator.draw(generator.encode(sources, Pass::eval()), styles, Pass::eval());
           }};
 }
 
-std::vector<PlayerOptions> Fonts::players(const ModelOptions& model,
+std::vector<PlayerOptions> Fonts::players(const NetworkOptions& options, const SampleSpec& sample,
                                           const StepOptions& step) const {
   Zi2ziGame played = game;
-  played.networks = networks(model);
+  played.networks = networks(options, sample);
   played.step = step;
   return zi2zi_players(played);
 }

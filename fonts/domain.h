@@ -11,7 +11,7 @@ namespace accrue {
 // Characters of one font drawn in the style of others: zi2zi, the data sets of glyphs and strokes.
 class Fonts : public Domain {
  public:
-  // But for what ModelOptions and StepOptions say.
+  // But for what NetworkOptions, SampleSpec and StepOptions say.
   Zi2ziGame game;
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Fonts>(*this); }
@@ -20,11 +20,11 @@ class Fonts : public Domain {
   Settings settings(TrainingOptions& training) override;
   std::string networks_heading() const override { return "Font GAN"; }
   std::vector<DomainModel> models() const override;
-  ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
+  ModelFactory factory(const std::string& model, const NetworkOptions& options,
+                       const SampleSpec& sample) const override;
   // The drawings of images in styles.
-  Example example(const Layer& network, const DomainModel& about,
-                  const ModelOptions& options) const override;
-  std::vector<PlayerOptions> players(const ModelOptions& model,
+  Example example(const Layer& network, const SampleSpec& sample) const override;
+  std::vector<PlayerOptions> players(const NetworkOptions& options, const SampleSpec& sample,
                                      const StepOptions& step) const override;
   ObjectivePtr objective(const Dataset& data) const override;
   std::string where_it_answers() const override { return "glyphs are drawn by accrue font draw"; }
@@ -36,7 +36,7 @@ class Fonts : public Domain {
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
 
  private:
-  Zi2ziOptions networks(const ModelOptions& model) const;
+  Zi2ziOptions networks(const NetworkOptions& options, const SampleSpec& sample) const;
 };
 
 }  // namespace accrue

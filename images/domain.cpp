@@ -11,6 +11,7 @@
 #include "images/contrastive.h"
 #include "images/find_dataset.h"
 #include "images/mnist.h"
+#include "layers/models.h"
 
 namespace accrue {
 namespace {
@@ -147,6 +148,17 @@ bool answers_with_masks(const DomainModel& model) { return model.classes() == "m
 
 Settings Images::settings(TrainingOptions&) {
   Settings s;
+  s.group("Model and data")
+      .add(depth,
+           {.name = "depth",
+            .decides = Decides::result,
+            .help = "Levels of the U-Net, each at half the size of the last with twice the "
+                    "channels. Images whose sides are no multiples of 2^(depth - 1) are filled up "
+                    "with the colour of --mean below and on the right, and the answer is cut to "
+                    "their size",
+            .range = Interval{1, 10},
+            .saved = Saved::with_weights,
+            .before = "data"});
   s.append(settings_of_folder(*this)).append(settings_of_masks(*this));
   s.append(settings_of_contrast(*this));
   s.group("Model and data")
@@ -169,15 +181,16 @@ std::vector<DomainModel> Images::models() const {
   std::vector<DomainModel> models;
   for (const auto& [name, kind] : model_names()) {
     const bool has_masks = kind == ModelKind::unet;
-    const DomainModel::Field answer = has_masks ? DomainModel::Field{"masks", Encoding::mask}
-                                                : DomainModel::Field{"labels", Encoding::index};
+    const ModelOptions shown = default_model(kind);
+    const SampleSpec::Field answer{.name = has_masks ? "masks" : "labels",
+                                   .encoding = has_masks ? Encoding::mask : Encoding::index,
+                                   .classes = shown.classes};
     std::vector<std::string> heeds{"width", "dropout", "init-scheme"};
     if (has_masks) heeds.emplace_back("depth");
     if (kind != ModelKind::mlp && kind != ModelKind::mlp_small) heeds.emplace_back("pack");
     models.push_back({.name = name,
-                      .fields = {{"images", Encoding::pixel}, answer},
+                      .sample = {{{"images", Encoding::pixel, shown.image}, answer}},
                       .data = has_masks ? "shapes" : "digits",
-                      .shown = default_model(kind),
                       .heeds = std::move(heeds),
                       .takes_any_size = has_masks,
                       .other_norm = model_with_group_norm(kind) + " (GroupNorm)"});
@@ -185,11 +198,16 @@ std::vector<DomainModel> Images::models() const {
   return models;
 }
 
-ModelFactory Images::factory(const std::string& model, const ModelOptions& options) const {
-  ModelOptions named = options;
-  named.kind = model_names().at(model);
-  if (to_learn == ImageObjective::simclr) named.classes = embedding_size;
-  return model_factory(named);
+ModelFactory Images::factory(const std::string& model, const NetworkOptions& options,
+                             const SampleSpec& sample) const {
+  const bool answers = to_learn == ImageObjective::answers;
+  return model_factory({.kind = model_names().at(model),
+                        .dropout = options.dropout,
+                        .init = options.init,
+                        .width = options.width,
+                        .depth = depth,
+                        .image = sample.input().shape,
+                        .classes = answers ? sample.classes() : embedding_size});
 }
 
 ObjectivePtr Images::objective(const Dataset& data) const {

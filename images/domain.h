@@ -34,13 +34,15 @@ class Images : public Domain {
   double temperature = 0.5;      // of simclr
   int64_t embedding_size = 128;  // of simclr: the numbers with which a network answers
   std::string data_dir;
+  int64_t depth = 3;  // of a U-Net: levels
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Images>(*this); }
   std::unique_ptr<Domain> fresh() const override { return std::make_unique<Images>(); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Images&>(other); }
   Settings settings(TrainingOptions& training) override;
   std::vector<DomainModel> models() const override;
-  ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
+  ModelFactory factory(const std::string& model, const NetworkOptions& options,
+                       const SampleSpec& sample) const override;
   // segmentation() with the losses that are asked for, or classification().
   ObjectivePtr objective(const Dataset& data) const override;
   Descriptions descriptions() const override;

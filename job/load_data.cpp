@@ -175,7 +175,7 @@ void check_what_is_said(const Metadata& said, const Request& request, const Noti
   const bool says = has_own_pixels || said.contains("model");
   check(says || is_given("model"),
         "{} does not say which model its weights are of: expected --model", request.init);
-  const auto sees = request.domains.model(request.model_name).fields.front().encoding;
+  const auto sees = request.domains.model(request.model_name).sample.input().encoding;
   if (!says && sees == Encoding::pixel && !(is_given("mean") && is_given("std")))
     notices.warn(
         "{} does not say how its pixels were normalized: (x - {}) / {} is assumed; "
@@ -204,6 +204,14 @@ Domain& domain_of_model(Request& request) {
                      int64_t(request.domains.number_of_model(request.model_name)));
 }
 
+// The samples that a network's file says it was made for.
+SampleSpec sample_said(const Metadata& said, const Request& request) {
+  const SampleSpec of_model = request.domains.model(request.model_name).sample;
+  const auto classes = numbers_of(said, "classes");
+  return of_model.with(Shape(numbers_of(said, "image")),
+                       classes.size() == 1 ? classes[0] : of_model.classes());
+}
+
 Request with_what_weights_say(const Request& request, const Notices& notices) {
   Request result = request;
   if (request.checkpoints.resume)
@@ -213,8 +221,7 @@ Request with_what_weights_say(const Request& request, const Notices& notices) {
   if (result.weights.empty()) return result;
   const Metadata said = read_safetensors_metadata(result.weights);
   result.classes_of_weights = classes_said(said, result.weights);
-  const auto image = numbers_of(said, "image");
-  if (!image.empty()) result.network.image = Shape(image);
+  result.sample = sample_said(said, result);
   if (request.init.empty()) return result;
   if (!is_resumed) {
     check_what_is_said(said, request, notices);
@@ -253,7 +260,8 @@ Request with_what_weights_say(const Request& request, const Notices& notices) {
     if (!is_right && is_resumed) result.model_name = request.model_name;
     result.other_model = {};
   }
-  if (image.size() == 3) {
+  result.sample = sample_said(said, result);
+  if (const Shape& image = result.sample.input().shape; image.rank() == 3) {
     const auto said_of = [&](const char* name) {
       const auto found = said.find(name);
       return found == said.end() ? std::string() : found->second;
@@ -268,8 +276,6 @@ Request with_what_weights_say(const Request& request, const Notices& notices) {
       result.weights_saw_own_sizes = said_of(image_sizes_key) == own_image_sizes;
     }
   }
-  if (const auto classes = numbers_of(said, "classes"); classes.size() == 1)
-    result.network.classes = classes[0];
   // A run that resumes is compared with its checkpoint as a whole.
   check(is_resumed || problems.empty(),
         "{} holds weights of another network; leave out what the file says:{}", request.init,
@@ -346,7 +352,8 @@ Request with_settings_of_weights(const Request& request, const Notices& notices)
   Domain& domain = domain_of_model(result);
   domain.remember(result.weights, read_safetensors_metadata(result.weights));
   result.class_count_of_weights = domain.classes_in(result.weights);
-  if (result.class_count_of_weights) result.network.classes = *result.class_count_of_weights;
+  if (result.class_count_of_weights)
+    result.sample = result.sample.with(result.sample.input().shape, *result.class_count_of_weights);
   return result;
 }
 

@@ -4,8 +4,8 @@
 
 namespace accrue {
 
-LoadedNetwork load_network(const Request& request, const ModelOptions& network, Device device) {
-  auto model = request.factory(network)();
+LoadedNetwork load_network(const Request& request, const SampleSpec& sample, Device device) {
+  auto model = request.factory(sample)();
   Parameters parameters = place(*model, compute_dtype(request.precision), device, request.seed,
                                 GradientStorage::on_demand);
   load_weights(request.init, parameters);

@@ -12,6 +12,6 @@ struct LoadedNetwork {
 };
 // A network with the weights of a file (Request::init), on a device, to answer and not to be
 // trained: without gradients. Throws Error as load_weights() does.
-LoadedNetwork load_network(const Request& request, const ModelOptions& network, Device device);
+LoadedNetwork load_network(const Request& request, const SampleSpec& sample, Device device);
 
 }  // namespace accrue

@@ -66,12 +66,16 @@ std::optional<DataRequest::Size> size_of(const std::string& text, const char* op
 }  // namespace
 
 DataRequest Request::data_request(DataUse use) const {
+  const auto channels_of = [](const SampleSpec& seen) {
+    const Shape shape = seen.fields.empty() ? Shape{} : seen.input().shape;
+    return shape.rank() == 3 ? shape[0] : 1;
+  };
   DataRequest asked{.data = data_name(),
                     .use = use,
                     .size = size_of(image_size, "image-size"),
                     .crop = size_of(crop, "crop"),
                     .pixels = pixels,
-                    .channels = weights.empty() ? 1 : network.image[0],
+                    .channels = channels_of(sample),
                     .known_classes = class_count_of_weights,
                     .given = given};
   if (!memory_limit.empty()) asked.memory_limit = parse_bytes(memory_limit);
@@ -134,44 +138,37 @@ ObjectivePtr Request::objective_on(const Dataset& data) const {
   return domains.of_model(model_name).objective(data);
 }
 
-ModelOptions Request::model_for(const Dataset& data) const {
+SampleSpec Request::sample_in(const Dataset& data) const {
   const DomainModel about = domains.model(model_name);
-  const Shape sample = data.field(about.input()).shape_of(1);
-  ModelOptions chosen = network;
-  chosen.image = Shape(sample.sizes().subspan(1));
-  // Texts that have no labels have tokens all the same.
-  const Field& seen = data.field(about.input());
-  if (data.has(about.classes())) chosen.classes = data.field(about.classes()).class_count();
-  else if (seen.encoding == Encoding::index) chosen.classes = seen.class_count();
-  if (class_count_of_weights) {
-    check(*class_count_of_weights >= chosen.classes,
-          "{} is of a network that knows {} {}, but {} has {}: expected data of the same tokenizer",
-          weights.empty() ? model_title() : weights, *class_count_of_weights, about.pieces,
-          data.name, chosen.classes);
-    chosen.classes = *class_count_of_weights;
-  }
-  return chosen;
+  const SampleSpec here = (sample.fields.empty() ? about.sample : sample).in(data);
+  if (!class_count_of_weights) return here;
+  check(*class_count_of_weights >= here.classes(),
+        "{} is of a network that knows {} {}, but {} has {}: expected data of the same tokenizer",
+        weights.empty() ? model_title() : weights, *class_count_of_weights, about.pieces, data.name,
+        here.classes());
+  return here.with(here.input().shape, *class_count_of_weights);
 }
 
-ModelFactory Request::factory(const ModelOptions& chosen) const {
-  return domains.of_model(model_name).factory(model_name, chosen);
+ModelFactory Request::factory(const SampleSpec& sample_of_model) const {
+  return domains.of_model(model_name).factory(model_name, network, sample_of_model);
 }
 
 int64_t Request::steps_in(int64_t windows) const {
-  const auto players = domains.of_model(model_name).players(network, *this);
+  const auto players =
+      domains.of_model(model_name).players(network, domains.model(model_name).sample, *this);
   if (players.empty() || order == Order::simultaneous) return windows;
   int64_t steps = 0;
   for (const PlayerOptions& player : players) steps += windows / player.every * player.times;
   return steps;
 }
 
-Metadata Request::metadata_of(const ModelOptions& model) const {
+Metadata Request::metadata_of(const SampleSpec& sample_of_model) const {
   Metadata metadata;
   const Settings all = settings_of(*this);
   for (const Setting& setting : all)
     if (setting.about.saved != Saved::no && all.has_effect(setting) && !setting.text().empty())
       metadata[setting.about.name] = setting.text();
-  metadata["image"] = fmt::format("{}", fmt::join(model.image.sizes(), "x"));
+  metadata["image"] = fmt::format("{}", fmt::join(sample_of_model.input().shape.sizes(), "x"));
   if (domains.model(model_name).takes_any_size && (image_size.empty() || weights_saw_own_sizes))
     metadata[image_sizes_key] = own_image_sizes;
   if (!crop.empty()) {
@@ -179,7 +176,7 @@ Metadata Request::metadata_of(const ModelOptions& model) const {
     metadata["answers"] = domains.model(model_name).classes();
     if (!image_size.empty()) metadata["image-size"] = image_size;
   }
-  metadata["classes"] = fmt::format("{}", model.classes);
+  metadata["classes"] = fmt::format("{}", sample_of_model.classes());
   metadata.merge(domains.of_model(model_name).remembered());
   return metadata;
 }
@@ -197,11 +194,10 @@ TrainingOptions Request::training_with(Batches chosen, const Dataset& data) cons
     result.identity.idle.erase(name);
   }
   if (!memory_limit.empty() && pack == Pack::where_it_pays) result.pack = Pack::off;
-  const ModelOptions chosen_model = model_for(data);
-  result.players = domains.of_model(model_name).players(chosen_model, *this);
-  if (result.players.empty()) result.model = factory(chosen_model);
-  result.objective = objective_on(data);
-  result.about_weights = o.metadata_of(chosen_model);
+  const SampleSpec here = sample_in(data);
+  static_cast<Task&>(result) =
+      domains.of_model(model_name).task(model_name, network, here, *this, data);
+  result.about_weights = o.metadata_of(here);
   for (const auto& [name, value] : domains.of_model(model_name).taught_by(data))
     if (value.empty()) result.about_weights.erase(name);
     else result.about_weights[name] = value;

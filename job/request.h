@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "data/classes.h"
-#include "layers/models.h"
 #include "train/domain.h"
 #include "train/training_options.h"
 
@@ -54,7 +53,7 @@ struct Request : TrainingOptions {
     std::string name, refusal;
   };
   OtherModel other_model;
-  ModelOptions network;    // but for its kind
+  NetworkOptions network;
   std::string image_size;  // "32" or "48x64"; empty: that of the data
   std::string crop;        // likewise; empty: whole images
   std::string data;        // empty: what the model learns from without --data
@@ -69,6 +68,7 @@ struct Request : TrainingOptions {
   std::optional<Classes> classes_of_weights;
   Inputs inputs_of_weights = Inputs::unknown;
   std::optional<int64_t> class_count_of_weights;  // where it may be more than the data's
+  SampleSpec sample;  // that they were made for, as far as the file says it; else without fields
   // True if they have learnt from images at their own size, and image_size is nobody's wish.
   bool weights_saw_own_sizes = false;
   int64_t micro_batch = 16;
@@ -104,12 +104,13 @@ struct Request : TrainingOptions {
   Batches batches_of(int64_t samples) const;
   // The model's objective for this data. Throws Error if what is asked of it does not fit.
   ObjectivePtr objective_on(const Dataset& data) const;
-  // The model for the images and classes of the data.
-  ModelOptions model_for(const Dataset& data) const;
-  // What the file of such a model's weights says of it, but for the names of its classes.
-  Metadata metadata_of(const ModelOptions& model) const;
+  // That for which the model is made to learn this data.
+  SampleSpec sample_in(const Dataset& data) const;
+  // What the file of the weights of a model for such samples says of it, but for the names of its
+  // classes.
+  Metadata metadata_of(const SampleSpec& sample_of_model) const;
   // Makes such a model.
-  ModelFactory factory(const ModelOptions& model) const;
+  ModelFactory factory(const SampleSpec& sample_of_model) const;
   // The training that is asked for, on this data: the model, its batches and the run's identity are
   // filled in. Throws as batches_of() and check_options() do.
   TrainingOptions training(const Dataset& data) const;
@@ -131,14 +132,16 @@ std::string default_data(const Request& o);
 inline Settings settings_of(Request& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
   // The last domain, which may be a caller's, has the last word on a setting of one name.
-  const auto of_domains = [&](const std::string& heading) {
+  const auto of_domains = [&](const std::string& heading, const std::string& before = {}) {
     Settings all;
     for (const auto& domain : o.domains) {
       const Settings own = domain->settings(o);
       all = all.where([&](const Setting& setting) { return !own.has(setting.about.name); });
       all.append(own);
     }
-    return all.where([&](const Setting& setting) { return setting.group == heading; });
+    return all.where([&](const Setting& setting) {
+      return setting.group == heading && setting.about.before == before;
+    });
   };
   Settings s;
   s.group("Model and data")
@@ -152,15 +155,7 @@ inline Settings settings_of(Request& o) {
                              .help = "Factor on hidden sizes and channels",
                              .range = above_zero,
                              .saved = Saved::with_weights})
-      .add(o.network.depth,
-           {.name = "depth",
-            .decides = result,
-            .help = "Levels of the U-Net, each at half the size of the last with twice the "
-                    "channels. Images whose sides are no multiples of 2^(depth - 1) are filled up "
-                    "with the colour of --mean below and on the right, and the answer is cut to "
-                    "their size",
-            .range = Interval{1, 10},
-            .saved = Saved::with_weights})
+      .append(of_domains("Model and data", "data"))
       .add(o.data,
            {"data", Decides::content,
             "mnist, fashion, digits, shapes and strokes (built in), or a directory: of images with "

@@ -38,16 +38,20 @@ std::vector<DomainModel> Given::models() const {
   if (!network) return {};
   if (!arrays)
     return {{.name = given_model,
-             .fields = {{"images", Encoding::pixel}, {"labels", Encoding::index}},
+             .sample = {{{"images", Encoding::pixel, {1, 28, 28}},
+                         {.name = "labels", .encoding = Encoding::index, .classes = 10}}},
              .data = "digits",
              .heeds = {"pack"}}};
   DomainModel model{.name = given_model, .data = given_data, .heeds = {"pack"}};
   for (const Field& field : arrays->train.fields)
-    model.fields.push_back({field.name, field.encoding});
+    model.sample.fields.push_back({.name = field.name, .encoding = field.encoding});
+  model.sample = model.sample.in(arrays->train);
   return {model};
 }
 
-ModelFactory Given::factory(const std::string&, const ModelOptions&) const { return network->make; }
+ModelFactory Given::factory(const std::string&, const NetworkOptions&, const SampleSpec&) const {
+  return network->make;
+}
 
 ObjectivePtr Given::objective(const Dataset& data) const {
   if (data.has("masks")) return segmentation(data.field("masks"), {.losses = mask_losses_of(loss)});

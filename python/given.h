@@ -28,10 +28,11 @@ class Given : public Domain {
   std::unique_ptr<Domain> fresh() const override { return std::make_unique<Given>(); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Given&>(other); }
   Settings settings(TrainingOptions& training) override;
-  // True for a setting of ModelOptions, which the layers that were given say themselves.
+  // True for a choice of a network, which the layers that were given say themselves.
   bool ignores(const std::string& setting) const;
   std::vector<DomainModel> models() const override;
-  ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
+  ModelFactory factory(const std::string& model, const NetworkOptions& options,
+                       const SampleSpec& sample) const override;
   // classification(), segmentation() or regression(), by the data's fields. Throws Error for a loss
   // that does not fit them.
   ObjectivePtr objective(const Dataset& data) const override;

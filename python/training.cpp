@@ -115,7 +115,7 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
     const Device device = apply_machine_settings(o, app::spoken());
     const nb::gil_scoped_acquire gil;
     if (tokens_of(x) && o.class_count_of_weights) {
-      const LoadedNetwork network = load_network(o, o.network, device);
+      const LoadedNetwork network = load_network(o, o.sample, device);
       const auto* const text = dynamic_cast<const Text*>(&o.domains.of_model(o.model_name));
       y = answers_of(x, dynamic_cast<const LanguageModel&>(*network.model),
                      text && text->embeds() ? TextAnswers::embeddings : TextAnswers::logits,
@@ -124,12 +124,12 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
     }
     const bool draws = dynamic_cast<const Fonts*>(&o.domains.of_model(o.model_name)) != nullptr;
     Dataset data = question_of(x, call.sample_shape(),
-                               draws ? std::optional(o.network.classes) : std::nullopt);
+                               draws ? std::optional(o.sample.classes()) : std::nullopt);
     for (const char* name : {"mean", "std"})
       if (o.given.contains(name)) data.check_pixels(fmt::format("--{}", name));
     check_inputs(data, o.inputs_of_weights, o.weights, o);
     see_as_trained(data, o);
-    const LoadedNetwork network = load_network(o, o.model_for(data), device);
+    const LoadedNetwork network = load_network(o, o.sample_in(data), device);
     y = answers_to(std::move(data), o.pixels, *network.model, o.micro_batch,
                    network.parameters.compute_dtype(), device);
   });

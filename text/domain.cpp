@@ -248,6 +248,12 @@ std::optional<int64_t> context_of(const std::string& weights, const Metadata& sa
   return std::max(llama->context, row);
 }
 
+// The tokens of a row; at least 1, where weights do not say for how many they are.
+int64_t tokens_of(const SampleSpec& rows) {
+  const Shape& row = rows.input().shape;
+  return row.rank() > 0 ? row[0] : 1;
+}
+
 // True for texts that become tokens as they are read.
 bool is_of_texts(const std::string& data) {
   return !holds_corpus(data) && (holds_json_lines(data) || holds_texts(data));
@@ -335,17 +341,21 @@ Settings Text::settings(TrainingOptions& o) {
   return s;
 }
 
+SampleSpec Text::rows_of_tokens(int64_t tokens, int64_t vocabulary) {
+  const Shape row{tokens};
+  return {{{"tokens", Encoding::index, row, vocabulary},
+           {"positions", Encoding::index, row, tokens},
+           {"labels", Encoding::index, row, vocabulary}}};
+}
+
 std::vector<DomainModel> Text::models() const {
   std::vector<DomainModel> models;
   for (const std::string& name : text_model_names()) {
     std::vector<std::string> heeds{"sample-every"};
     if (std::holds_alternative<Gpt2Options>(text_model(name))) heeds.emplace_back("dropout");
     models.push_back({.name = name,
-                      .fields = {{"tokens", Encoding::index},
-                                 {"positions", Encoding::index},
-                                 {"labels", Encoding::index}},
+                      .sample = rows_of_tokens(rows.context, 257),
                       .data = "grammar",
-                      .shown = {.image = {rows.context}, .classes = 257},
                       .heeds = std::move(heeds),
                       .pieces = "tokens",
                       .no_decay = {"vectors"}});
@@ -375,7 +385,8 @@ bool Text::is_called(const std::string& model, const std::string& name) const {
                                   have_same_sizes(text_model(name), text_model(model, sizes)));
 }
 
-ModelFactory Text::factory(const std::string& model, const ModelOptions& options) const {
+ModelFactory Text::factory(const std::string& model, const NetworkOptions& options,
+                           const SampleSpec& sample) const {
   check(options.width == 1,
         "--width is a factor on the channels of images' models: expected --hidden-size for {}",
         model);
@@ -386,32 +397,31 @@ ModelFactory Text::factory(const std::string& model, const ModelOptions& options
           "the weights of --base {} are fixed, and nothing would be trained: expected adapters, "
           "such as --lora 8",
           base);
-    check(options.classes <= there.vocabulary,
+    check(sample.classes() <= there.vocabulary,
           "the data has {} tokens, but the base '{}' {}: expected a corpus of the base's tokenizer "
           "(accrue text prepare --tokenizer {})",
-          options.classes, base, there.vocabulary, base);
+          sample.classes(), base, there.vocabulary, base);
   }
-  return [chosen = network(model, options, opened), lora = lora, opened] {
+  return [chosen = network(model, options, sample, opened), lora = lora, opened] {
     return make_text_model(chosen, lora, opened);
   };
 }
 
-Example Text::example(const Layer& network, const DomainModel& about,
-                      const ModelOptions& options) const {
+Example Text::example(const Layer& network, const SampleSpec& sample) const {
   check(base.empty(),
         "an ONNX file has numbers in float32, but the weights of the base '{}' stay as they are "
         "stored: expected merged ones (accrue text merge)",
         base);
   const auto& model = dynamic_cast<const LanguageModel&>(network);
   // Sizes that no other is equal to.
-  const int64_t N = 2, E = model.head().size(1),
-                T = std::min<int64_t>(E == 3 ? 4 : 3, options.image[0]);
+  const int64_t N = 2, E = model.head().size(1), most = tokens_of(sample),
+                T = std::min<int64_t>(E == 3 ? 4 : 3, most);
   const Tensor tokens = Tensor::from(std::vector<int32_t>(size_t(N * T)), {N, T});
   const Tensor positions = positions_of(tokens);
   if (embeds()) {
     const Tensor lengths = Tensor::from(std::vector<int32_t>(size_t(N), 1), {N});
     const Tensor gamma = Tensor::full({E}, 1 / std::sqrt(double(E)), DType::f32, Device::cpu);
-    return {.inputs = {{about.input(), tokens}, {"lengths", lengths}},
+    return {.inputs = {{sample.input().name, tokens}, {"lengths", lengths}},
             .free_sizes = {"batch", "tokens"},
             .answer_name = "embeddings",
             // embed(), whose constant lies where nothing that is computed has lain.
@@ -423,10 +433,10 @@ Example Text::example(const Layer& network, const DomainModel& about,
                 },
             .free_sizes_of_answer = 1,
             .positions = positions,
-            .most_positions = options.image[0]};
+            .most_positions = most};
   }
   return {
-      .inputs = {{about.input(), tokens}},
+      .inputs = {{sample.input().name, tokens}},
       .free_sizes = {"batch", "tokens"},
       .answer_name = "logits",
       .answer =
@@ -436,12 +446,12 @@ Example Text::example(const Layer& network, const DomainModel& about,
             return logits.reshape({tokens.size(0), tokens.size(1), logits.size(1)});
           },
       .positions = positions,
-      .most_positions = options.image[0]};
+      .most_positions = most};
 }
 
-TextModelOptions Text::network(const std::string& model, const ModelOptions& options,
-                               const BasePtr& opened) const {
-  const int64_t T = options.image[0];
+TextModelOptions Text::network(const std::string& model, const NetworkOptions& options,
+                               const SampleSpec& rows, const BasePtr& opened) const {
+  const int64_t T = tokens_of(rows);
   TextModelOptions chosen =
       opened ? text_model(opened->model().name, opened->model().sizes) : text_model(model, sizes);
   if (const auto context = context_of_weights(opened)) {
@@ -451,7 +461,7 @@ TextModelOptions Text::network(const std::string& model, const ModelOptions& opt
           "--context of {} at most",
           T, opened ? base : weights_.file, *context, *context);
   }
-  return text_model_for(chosen, opened ? opened->model().vocabulary : options.classes, T,
+  return text_model_for(chosen, opened ? opened->model().vocabulary : rows.classes(), T,
                         options.dropout);
 }
 

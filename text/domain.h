@@ -47,14 +47,16 @@ class Text : public Domain {
   std::string implied_model(const std::string& asked) const override;
   std::string title(const std::string& model) const override;
   bool is_called(const std::string& model, const std::string& name) const override;
-  ModelFactory factory(const std::string& model, const ModelOptions& options) const override;
+  ModelFactory factory(const std::string& model, const NetworkOptions& options,
+                       const SampleSpec& sample) const override;
   // The logits of rows of tokens that are a document each, or what embed() makes of these, if
   // embeds().
-  Example example(const Layer& network, const DomainModel& about,
-                  const ModelOptions& options) const override;
-  // The network of this name for a row of options.image[0] tokens, or that of the base.
-  TextModelOptions network(const std::string& model, const ModelOptions& options,
-                           const BasePtr& opened) const;
+  Example example(const Layer& network, const SampleSpec& sample) const override;
+  // Rows of so many tokens of such a vocabulary.
+  static SampleSpec rows_of_tokens(int64_t tokens, int64_t vocabulary);
+  // The network of this name for such rows, or that of the base.
+  TextModelOptions network(const std::string& model, const NetworkOptions& options,
+                           const SampleSpec& rows, const BasePtr& opened) const;
   // The tokens of the texts that given weights, or the base, are made for, if they say it.
   std::optional<int64_t> context_of_weights(const BasePtr& opened) const;
   ObjectivePtr objective(const Dataset& data) const override;

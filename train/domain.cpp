@@ -4,17 +4,25 @@
 
 namespace accrue {
 
-std::vector<PlayerOptions> Domain::players(const ModelOptions&, const StepOptions&) const {
+std::vector<PlayerOptions> Domain::players(const NetworkOptions&, const SampleSpec&,
+                                           const StepOptions&) const {
   return {};
 }
 
-Example Domain::example(const Layer& network, const DomainModel& about,
-                        const ModelOptions& options) const {
-  const Shape& image = options.image;
-  const Tensor x = Tensor::full({2, image[0], image[1], image[2]}, 0, DType::f32, Device::cpu);
-  return {.inputs = {{about.input(), x}}, .answer_name = "logits", .answer = [&network, x] {
+Example Domain::example(const Layer& network, const SampleSpec& sample) const {
+  std::vector<int64_t> sizes{2};
+  std::ranges::copy(sample.input().shape.sizes(), std::back_inserter(sizes));
+  const Tensor x = Tensor::full(Shape(sizes), 0, DType::f32, Device::cpu);
+  return {.inputs = {{sample.input().name, x}}, .answer_name = "logits", .answer = [&network, x] {
             return network(x, Pass::eval());
           }};
+}
+
+Task Domain::task(const std::string& model, const NetworkOptions& options, const SampleSpec& sample,
+                  const StepOptions& step, const Dataset& data) const {
+  Task all{.objective = objective(data), .players = players(options, sample, step)};
+  if (all.players.empty()) all.model = factory(model, options, sample);
+  return all;
 }
 
 std::optional<int64_t> Domain::classes_in(const std::string&) const { return {}; }

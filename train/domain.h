@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "layers/models.h"
+#include "data/sample_spec.h"
 #include "train/onnx/onnx.h"
 #include "train/training_options.h"
 
@@ -17,29 +17,29 @@ namespace accrue {
 
 // A network that a domain offers by its name.
 struct DomainModel {
-  // A field of the samples that it learns from. Pixels are images [C, H, W], indices one class
-  // each, masks planes [classes, H, W].
-  struct Field {
-    std::string name;
-    Encoding encoding;
-  };
-
-  std::string name;           // "unet"
-  std::vector<Field> fields;  // the first is what the network sees, the last has the classes
-  std::string data;           // the data set that it learns from if no other is given
-  ModelOptions shown{};       // the image and the classes with which it is shown without data
+  std::string name;   // "mlp"
+  SampleSpec sample;  // that it learns from, in the sizes in which it is shown without data
+  std::string data;   // the data set that it learns from if no other is given
   // The settings that not every model heeds and this one does, by name: "depth". One that any
   // domain's model heeds has no effect with others.
   std::vector<std::string> heeds{};
-  bool takes_any_size = false;  // of images, and answers for each of their pixels
+  bool takes_any_size = false;  // of samples, and answers for each of their places
   bool has_own_pixels = false;  // -1 to 1, whatever the data set's normalization
   // The setting that gives it a norm that does not depend on the micro-batch.
   std::string other_norm{};
   std::string pieces{};  // of a sample, which throughput counts in its place: "tokens"
   std::vector<std::string> no_decay{};  // StepOptions::no_decay where that was not asked for
 
-  const std::string& input() const { return fields.front().name; }
-  const std::string& classes() const { return fields.back().name; }
+  const std::string& input() const { return sample.input().name; }
+  const std::string& classes() const { return sample.answer().name; }
+};
+
+// What a user chooses of a network of any domain; DomainModel::heeds says which of it a model
+// heeds.
+struct NetworkOptions {
+  double width = 1;    // factor on hidden sizes and channels
+  double dropout = 0;  // before the last layer
+  InitScheme init = InitScheme::kaiming;
 };
 
 // What a model sees of data whose images it is trained on in crops: whole images, maybe, where they
@@ -89,15 +89,20 @@ class Domain {
   virtual bool is_called(const std::string& model, const std::string& name) const {
     return name == title(model);
   }
-  virtual ModelFactory factory(const std::string& model, const ModelOptions& options) const = 0;
-  // An example of what one of its networks computes. By default those are logits of images, its
-  // first field.
-  virtual Example example(const Layer& network, const DomainModel& about,
-                          const ModelOptions& options) const;
+  // What makes one of its models for such samples.
+  virtual ModelFactory factory(const std::string& model, const NetworkOptions& options,
+                               const SampleSpec& sample) const = 0;
+  // An example of what one of its networks computes. By default those are logits of what it sees,
+  // numbers.
+  virtual Example example(const Layer& network, const SampleSpec& sample) const;
   // The networks that train each other, if its models are games; the last is the model.
-  virtual std::vector<PlayerOptions> players(const ModelOptions& model,
+  virtual std::vector<PlayerOptions> players(const NetworkOptions& options,
+                                             const SampleSpec& sample,
                                              const StepOptions& step) const;
   virtual ObjectivePtr objective(const Dataset& data) const = 0;
+  // These together, for samples as the data has them.
+  Task task(const std::string& model, const NetworkOptions& options, const SampleSpec& sample,
+            const StepOptions& step, const Dataset& data) const;
   // The number of classes that a file of weights has, where its network may have more of them than
   // the data.
   virtual std::optional<int64_t> classes_in(const std::string& weights) const;

@@ -43,4 +43,13 @@ struct PlayerOptions {
   std::function<Tensor(const Samples&)> weight{};  // of Player
 };
 
+// What is trained, and for what: one network with the objective's loss, or several that train each
+// other, each with a loss and StepOptions of its own. The objective scores the answers of the one,
+// or of the last.
+struct Task {
+  ModelFactory model{};      // called anew for every prediction of memory; null with players
+  ObjectivePtr objective{};  // if null, the data set's (objective_of()) is used
+  std::vector<PlayerOptions> players{};
+};
+
 }  // namespace accrue

@@ -102,6 +102,8 @@ struct SettingFacts {
   std::string rather{};  // the setting that is likely to be meant where this one has none
   Saved saved = Saved::no;
   std::string data{};  // the data that it has an effect with, if not all: "a folder of images"
+  // The setting of a program before which a domain's stands; without, it stands among the domains'.
+  std::string before{};
 };
 
 // What a setting's field holds, or each element of its list: a text of any kind, one of several

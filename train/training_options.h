@@ -67,13 +67,7 @@ struct RunIdentity {
 
 // Everything that decides what a training run computes, beside its data. A field that a user can
 // set by name has a row in settings_of(), below.
-struct TrainingOptions : StepOptions {
-  ModelFactory model;  // called anew for every prediction of memory
-  // If null, the data set's (objective_of()) is used.
-  ObjectivePtr objective{};
-  // Several networks that train each other, instead of `model` with the objective's loss: each has
-  // a loss and StepOptions of its own. The objective scores the last one's answers.
-  std::vector<PlayerOptions> players{};
+struct TrainingOptions : StepOptions, Task {
   Order order = Order::alternating;
   Batches batches;
   Precision precision = Precision::fp32;

@@ -13,8 +13,8 @@ namespace {
 
 Parameters layout_for(const Domains& domains, const BenchKernelsOptions& bench, Device device) {
   if (!bench.model.empty()) {
-    const ModelOptions shown = domains.model(bench.model).shown;
-    const auto model = domains.of_model(bench.model).factory(bench.model, shown)();
+    const SampleSpec shown = domains.model(bench.model).sample;
+    const auto model = domains.of_model(bench.model).factory(bench.model, {}, shown)();
     return place(*model, DType::f32, Device::meta, 0);
   }
   // Several times the last-level cache of most processors, and of the largest GPUs.

@@ -11,18 +11,18 @@ namespace accrue::app {
 namespace {
 
 // Makes as many samples as a micro-batch has, only to be predicted.
-Dataset planned_samples(const DomainModel& model, const ModelOptions& network, int64_t N) {
-  const Shape& image = network.image;
+Dataset planned_samples(const DomainModel& model, const SampleSpec& sample, int64_t N) {
+  const Shape& image = sample.input().shape;
   const auto shape_of = [&](Encoding encoding) -> Shape {
     if (encoding == Encoding::pixel) return {N, image[0], image[1], image[2]};
-    return encoding == Encoding::mask ? Shape{N, network.classes, image[1], image[2]} : Shape{N};
+    return encoding == Encoding::mask ? Shape{N, sample.classes(), image[1], image[2]} : Shape{N};
   };
   Dataset data{"planned", "shapes"};
-  for (const auto& [name, encoding] : model.fields)
+  for (const auto& [name, encoding, shape, classes] : model.sample.fields)
     data.fields.push_back({name,
                            Tensor::empty(shape_of(encoding), stored_dtype(encoding),
                                          Device::meta_cuda, Category::data),
-                           encoding, encoding == Encoding::index ? network.classes : 0});
+                           encoding, encoding == Encoding::index ? sample.classes() : 0});
   return data;
 }
 
@@ -37,8 +37,7 @@ ConvolutionChoice choice_or_none(const Convolution& convolution) {
 
 }  // namespace
 
-std::vector<ChosenConvolution> chosen_convolutions(const Request& options,
-                                                   const ModelOptions& network,
+std::vector<ChosenConvolution> chosen_convolutions(const Request& options, const SampleSpec& sample,
                                                    double seconds_to_time) {
   using Clock = std::chrono::steady_clock;
   check(options.micro_batch != auto_micro_batch,
@@ -50,7 +49,7 @@ std::vector<ChosenConvolution> chosen_convolutions(const Request& options,
   alone.effective_batch.reset();
   alone.noise_scale = false;
   const Dataset data =
-      planned_samples(options.domains.model(options.model_name), network, options.micro_batch);
+      planned_samples(options.domains.model(options.model_name), sample, options.micro_batch);
   const ConvolutionTrace trace;
   peak_of_windows(alone.training(data), data, Device::meta_cuda);
   std::vector<ChosenConvolution> result;

@@ -20,8 +20,7 @@ struct ChosenConvolution {
 // predicted, but each convolution runs, to time it, until so many seconds are over. Where cuDNN has
 // no way to compute one, its algorithm is "none", without parts. Throws Error unless Device::cuda
 // can be used.
-std::vector<ChosenConvolution> chosen_convolutions(const Request& options,
-                                                   const ModelOptions& network,
+std::vector<ChosenConvolution> chosen_convolutions(const Request& options, const SampleSpec& sample,
                                                    double seconds_to_time);
 
 void print(const std::vector<ChosenConvolution>& convolutions);

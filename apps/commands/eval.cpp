@@ -33,7 +33,7 @@ std::string eval(const Request& options, const StopRequest& stop) {
   check_output(options.json);
   check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
   const Datasets data = place_data(load_data(options, DataUse::scoring, spoken()), device);
-  const LoadedNetwork network = load_network(options, options.model_for(data.train), device);
+  const LoadedNetwork network = load_network(options, options.sample_in(data.train), device);
   // Corpora are large, and their held-out part tells what is asked.
   const bool is_of_tokens = options.objective_on(data.train)->input() == "tokens";
   const ScoredSplit asked =

@@ -55,7 +55,7 @@ void export_onnx(const Request& options, const OnnxOptions& asked) {
         "accrue train --save wrote",
         options.init);
   const DomainModel about = options.domains.model(options.model_name);
-  const bool sees_pixels = about.fields.front().encoding == Encoding::pixel;
+  const bool sees_pixels = about.sample.input().encoding == Encoding::pixel;
   check(sees_pixels || !(asked.bytes || options.given.contains("image-size")),
         "{} holds weights of a network {}, which sees {}: expected neither --bytes nor "
         "--image-size",
@@ -64,14 +64,13 @@ void export_onnx(const Request& options, const OnnxOptions& asked) {
         "--bytes: {} has learned from numbers as they were given, so nothing says how bytes become "
         "these: expected no --bytes",
         options.init);
-  ModelOptions network = options.network;
+  SampleSpec sample = options.sample;
   if (options.given.contains("image-size")) {
     const auto size = *options.data_request(DataUse::prediction).size;
-    network.image = {network.image[0], size.height, size.width};
+    sample = sample.with({sample.input().shape[0], size.height, size.width}, sample.classes());
   }
-  const LoadedNetwork loaded = load_network(options, network, Device::cpu);
-  const Example example =
-      options.domains.of_model(about.name).example(*loaded.model, about, network);
+  const LoadedNetwork loaded = load_network(options, sample, Device::cpu);
+  const Example example = options.domains.of_model(about.name).example(*loaded.model, sample);
   const Normalization pixels = about.has_own_pixels ? Normalization{} : options.pixels;
   const auto bytes = asked.bytes ? std::optional(pixels) : std::nullopt;
   write_text_atomically(asked.out, onnx_of(example, loaded.parameters, said, bytes));

@@ -90,15 +90,11 @@ std::string to_json(const Request& options, const Layer& model, const Parameters
 }
 
 // The network for the data, which is read only if the command says which.
-ModelOptions shown_network(const Request& options) {
+SampleSpec shown_sample(const Request& options) {
   for (const char* of_data : {"data", "image-size", "crop"})
     if (options.given.contains(of_data))
-      return options.model_for(load_data(options, DataUse::training, spoken()).train);
-  ModelOptions network = options.network;
-  const ModelOptions shown = options.domains.model(options.model_name).shown;
-  network.image = shown.image;
-  network.classes = shown.classes;
-  return network;
+      return options.sample_in(load_data(options, DataUse::training, spoken()).train);
+  return options.domains.model(options.model_name).sample;
 }
 
 }  // namespace
@@ -137,15 +133,15 @@ std::string info(const Request& options, const InfoOptions& asked) {
       cuda::describe_device(), describe_mpi(), describe_nccl());
   for (const auto& [name, fact] : facts_of_domains()) say("{}: {}\n", name, fact);
   say("\n");
-  const ModelOptions network = shown_network(options);
-  const ModelFactory new_model = options.factory(network);
+  const SampleSpec shown = shown_sample(options);
+  const ModelFactory new_model = options.factory(shown);
   const auto model = new_model();
   const Parameters parameters = place(*model, DType::f32, Device::meta, options.seed);
   const DomainModel about = options.domains.model(options.model_name);
   std::vector<int64_t> sample{1};
-  std::ranges::copy(network.image.sizes(), std::back_inserter(sample));
+  std::ranges::copy(shown.input().shape.sizes(), std::back_inserter(sample));
   const double flops =
-      training_flops_per_sample(new_model, Shape(sample), about.fields.front().encoding);
+      training_flops_per_sample(new_model, Shape(sample), about.sample.input().encoding);
   say("{}: {} parameters, {:.2f} MFLOP a training sample\n{}\n", options.model_title(),
       parameters.count(), flops / 1e6, model->describe());
   for (const auto& entry : parameters.entries())
@@ -153,9 +149,9 @@ std::string info(const Request& options, const InfoOptions& asked) {
   for (const auto& buffer : parameters.buffer_entries())
     say("  {:<24} {} (buffer)\n", buffer.name, buffer.tensor.shape());
   std::optional<std::vector<ChosenConvolution>> convolutions;
-  const bool sees_pixels = about.fields.front().encoding == Encoding::pixel;
+  const bool sees_pixels = about.sample.input().encoding == Encoding::pixel;
   if (sees_pixels && wanted_device(options) == Device::cuda && cuda::unavailable_reason().empty()) {
-    convolutions = chosen_convolutions(options, network, asked.seconds_to_time);
+    convolutions = chosen_convolutions(options, shown, asked.seconds_to_time);
     if (!convolutions->empty()) print(*convolutions);
   }
   say("\nlearning rate: {}\n", Schedule(options.schedule).describe());

@@ -74,7 +74,7 @@ std::string advice_for_scoring(const Request& options) {
   // The data set is read again, which has no place within the limit.
   const LimitScope unlimited(Device::cpu, std::nullopt);
   const Datasets planned = plan_data(load_data(options, DataUse::scoring, spoken()), device);
-  const auto model = options.factory(options.model_for(planned.train))();
+  const auto model = options.factory(options.sample_in(planned.train))();
   ledger(meta).reset_peak();
   const Parameters parameters = place(*model, compute_dtype(options.precision), meta, options.seed,
                                       GradientStorage::on_demand);

@@ -41,8 +41,8 @@ LoadedGenerator load_generator(const Request& options) {
   const Device device = apply_machine_settings(options, spoken());
   check_generator(options);
   Datasets data = load_data(options, DataUse::training, spoken());
-  const ModelOptions network = options.model_for(data.train);
-  return {load_network(options, network, device), std::move(data), device};
+  const SampleSpec sample = options.sample_in(data.train);
+  return {load_network(options, sample, device), std::move(data), device};
 }
 
 LoadedGenerator load_generator_alone(const Request& options) {
@@ -53,7 +53,7 @@ LoadedGenerator load_generator_alone(const Request& options) {
         "{} does not say of which images and of how many styles its network is: expected weights "
         "that accrue font train --save wrote",
         options.init);
-  return {load_network(options, options.network, device), {}, device};
+  return {load_network(options, options.sample, device), {}, device};
 }
 
 }  // namespace accrue::app

@@ -103,7 +103,7 @@ std::optional<Classes> classes_beside(const Request& options, const ImageFolder&
 // The classes of weights whose file does not name them: those of the folder, if it has as many, or
 // numbers.
 Classes unnamed_classes(const Request& options, const ImageFolder& folder, const Dataset& data) {
-  auto model = options.factory(options.model_for(data))();
+  auto model = options.factory(options.sample_in(data))();
   const int64_t K = classes_of_head(
       options.weights, place(*model, DType::f32, Device::meta, 0, GradientStorage::on_demand));
   const auto beside = classes_beside(options, folder);
@@ -156,8 +156,8 @@ Questions load_images(const Request& options, const ImageFolder& folder) {
   }
   for (Dataset& data : asked.parts) take_in(data, options, spoken());
   const Dataset& first = asked.parts.front();
-  const int64_t channels = first["images"].size(1), known = options.network.image[0];
-  check(!options.classes_of_weights || channels == known,
+  const Shape& learned = options.sample.input().shape;
+  check(!options.classes_of_weights || first["images"].size(1) == learned[0],
         "'{}' has images with colours, but the network of {} has learned gray ones: expected gray "
         "images",
         first.name, options.weights);
@@ -306,9 +306,9 @@ void predict(const Request& options, const PredictOptions& asked) {
   Questions questions = questions_of(options, asked);
   const Field answers = answers_of(questions.classes, masks);
   const std::string name = questions.parts.front().name;
-  ModelOptions shown = options.model_for(questions.parts.front());
-  shown.classes = questions.classes.size();
-  const LoadedNetwork network = load_network(options, shown, device);
+  const SampleSpec here = options.sample_in(questions.parts.front());
+  const LoadedNetwork network =
+      load_network(options, here.with(here.input().shape, questions.classes.size()), device);
   const auto tiled = in_tiles(*network.model, asked);
   const Layer& model = tiled ? *tiled : *network.model;
   const fs::path directory(asked.out);

@@ -27,12 +27,12 @@ Text& text_of(Request& options) {
 
 // Writes weights that are a whole model of these options.
 void write_weights(const std::string& from, const std::string& to, const NamedTensors& weights,
-                   const Request& options, const ModelOptions& network) {
-  const auto model = options.factory(network)();
+                   const Request& options, const SampleSpec& rows) {
+  const auto model = options.factory(rows)();
   const Parameters parameters =
       place(*model, DType::f32, Device::meta, 0, GradientStorage::on_demand);
   check_weights_fit(from, weights, parameters);
-  write_safetensors(to, weights, options.metadata_of(network));
+  write_safetensors(to, weights, options.metadata_of(rows));
   say("{}: {}, {} parameters\n", to, model->describe(), parameters.count());
 }
 
@@ -48,7 +48,7 @@ void import_adapters(const ImportOptions& asked) {
   lora = found.options;
   NamedTensors weights = read_safetensors(asked.base);
   std::ranges::move(found.weights, std::back_inserter(weights));
-  write_weights(asked.from, asked.out, weights, options, options.network);
+  write_weights(asked.from, asked.out, weights, options, options.sample);
 }
 
 // All parameters of a base, in float32.
@@ -68,14 +68,14 @@ NamedTensors merged_weights(const Request& options) {
   const Text& text = check_language_model(options);
   NamedTensors weights;
   if (text.base.empty()) {
-    const LoadedNetwork network = load_network(options, options.network, Device::cpu);
+    const LoadedNetwork network = load_network(options, options.sample, Device::cpu);
     merge_lora(*network.model);
     weights = named_tensors(network.parameters);
   } else {
     const BasePtr base = text.open_base();
-    ModelOptions network = options.network;
-    network.image = {1};
-    const auto model = make_text_model(text.network(options.model_name, network, base), text.lora);
+    const SampleSpec rows = Text::rows_of_tokens(1, base->model().vocabulary);
+    const auto model =
+        make_text_model(text.network(options.model_name, options.network, rows, base), text.lora);
     model->visit_parameters([&](const std::string& name, Parameter& p) {
       if (is_of_adapter(name)) return;
       p.source = [base, name, shape = p.shape](DType, Device) {
@@ -96,7 +96,9 @@ NamedTensors merged_weights(const Request& options) {
 Request merged_options(const Request& options) {
   Request plain = options;
   Text& text = text_of(plain);
-  if (!text.base.empty()) plain.network.classes = text.open_base()->model().vocabulary;
+  if (!text.base.empty())
+    plain.sample =
+        plain.sample.with(plain.sample.input().shape, text.open_base()->model().vocabulary);
   text.leave_adapters();
   return plain;
 }
@@ -154,10 +156,8 @@ void import_text_model(const ImportOptions& asked) {
     text.learned_by = {base ? asked.from : folder, tokenizer_checksum(*tokenizer.tokenizer),
                        tokenizer.tokenizer->size()};
   for (const std::string& warning : found.warnings) say_error("warning: {}\n", warning);
-  ModelOptions network;
-  network.image = {found.context};
-  network.classes = found.vocabulary;
-  write_weights(asked.from, asked.out, weights, options, network);
+  write_weights(asked.from, asked.out, weights, options,
+                Text::rows_of_tokens(found.context, found.vocabulary));
   if (tokenizer.tokenizer) keep_tokenizer(tokenizer, folder);
 }
 
@@ -268,10 +268,9 @@ void export_gguf_model(const Request& options, const ExportOptions& asked) {
         "--gguf-type base: {} has no GGUF file as its base: expected F32, F16, BF16, Q8_0 or Q4_0",
         options.init);
   const Request plain = merged_options(options);
-  ModelOptions network = plain.network;
-  network.image = {1};
-  const TextModelOptions model =
-      check_language_model(plain).network(plain.model_name, network, nullptr);
+  const int64_t vocabulary = plain.sample.classes();
+  const TextModelOptions model = check_language_model(plain).network(
+      plain.model_name, plain.network, Text::rows_of_tokens(1, vocabulary), nullptr);
   GgufWriter file;
   std::optional<GgufFile> like;
   GgufStorage storage{.type = dtype_of(asked.type)};
@@ -285,7 +284,7 @@ void export_gguf_model(const Request& options, const ExportOptions& asked) {
     warn_of_rounding(share_of_changes_kept(*text.open_base(), weights, storage));
   add_gguf_model(file, model, weights, storage);
   add_gguf_general(file, check_language_model(plain).files);
-  add_tokenizer(file, text, text.chosen_tokenizer(asked.tokenizer), network.classes);
+  add_tokenizer(file, text, text.chosen_tokenizer(asked.tokenizer), vocabulary);
   file.write(asked.out);
   say("{}: {}\n", asked.out, make_text_model(model)->describe());
 }
@@ -337,7 +336,7 @@ TokenizerFiles tokenizer_of_export(const Text& text, const ExportOptions& asked,
 void export_whole(const Request& options, const ExportOptions& asked, const TextModelOptions& model,
                   const NamedTensors& weights, const NewDirectory& out) {
   const Text& text = check_language_model(options);
-  const TokenizerFiles tokenizer = tokenizer_of_export(text, asked, options.network.classes);
+  const TokenizerFiles tokenizer = tokenizer_of_export(text, asked, options.sample.classes());
   write_safetensors(out.path() / "model.safetensors", weights, {{"format", "pt"}});
   TextEnds ends;
   if (tokenizer.tokenizer) ends.begin = ends.end = tokenizer.tokenizer->end_of_text();
@@ -351,10 +350,10 @@ void export_whole(const Request& options, const ExportOptions& asked, const Text
 
 void export_text_model(const Request& options, const ExportOptions& asked) {
   const Text& text = check_language_model(options);
-  ModelOptions network = options.network;
-  network.image = {1};  // it stays made for what it is made for
-  const TextModelOptions model =
-      text.network(options.model_name, network, text.base.empty() ? nullptr : text.open_base());
+  // It stays made for what it is made for.
+  const TextModelOptions model = text.network(options.model_name, options.network,
+                                              Text::rows_of_tokens(1, options.sample.classes()),
+                                              text.base.empty() ? nullptr : text.open_base());
   check(!asked.adapter || text.lora.rank, "{} has no adapters: expected no --adapter",
         options.init);
   if (is_gguf(asked.out))
@@ -369,7 +368,7 @@ void export_text_model(const Request& options, const ExportOptions& asked) {
         options.init);
   if (asked.adapter) check_name_of_base(asked.base);
   const NamedTensors weights = read_safetensors(options.init);
-  const Parameters parameters = place(*options.factory(options.network)(), DType::f32, Device::meta,
+  const Parameters parameters = place(*options.factory(options.sample)(), DType::f32, Device::meta,
                                       0, GradientStorage::on_demand);
   check_weights_fit(options.init, weights, parameters);
   NewDirectory out(asked.out);
@@ -395,7 +394,7 @@ void merge_text_model(const Request& options, const std::string& out) {
   const Text& text = check_language_model(options);
   check(text.lora.rank.has_value(), "{} has no adapters to merge", options.init);
   const Request plain = merged_options(options);
-  write_weights(options.init, out, merged_weights(options), plain, plain.network);
+  write_weights(options.init, out, merged_weights(options), plain, plain.sample);
 }
 
 }  // namespace accrue::app

@@ -12,11 +12,11 @@ namespace accrue::app {
 namespace {
 
 LoadedNetwork load(const Request& options, const Text& text, const BasePtr& base, Device device) {
-  if (!base) return load_network(options, options.network, device);
+  if (!base) return load_network(options, options.sample, device);
   // Beside adapters, or alone.
-  ModelOptions network = options.network;
-  network.image = {1};
-  auto model = make_text_model(text.network(options.model_name, network, base), text.lora, base);
+  const SampleSpec rows = Text::rows_of_tokens(1, base->model().vocabulary);
+  auto model = make_text_model(text.network(options.model_name, options.network, rows, base),
+                               text.lora, base);
   Parameters parameters = place(*model, compute_dtype(options.precision), device, options.seed,
                                 GradientStorage::on_demand);
   if (!options.init.empty()) load_weights(options.init, parameters);
@@ -49,7 +49,7 @@ WritingModel::WritingModel(const Request& options, const std::string& tokenizer)
   tokenizer_ = tokenizer_with_files(place_);
   const Tokenizer& own = *tokenizer_.tokenizer;
   text.check_tokenizer({place_, tokenizer_checksum(own), own.size()},
-                       base ? base->model().vocabulary : options.network.classes);
+                       base ? base->model().vocabulary : options.sample.classes());
   network_.emplace(load(options, text, base, device));
   generation_ = generation_in(base ? base->model().files : text.files);
   generation_.ends.push_back(own.end_of_text());

@@ -3,6 +3,7 @@
 #include "fonts/domain.h"
 #include "fonts/face.h"
 #include "fonts/glyphs.h"
+#include "layers/models.h"
 #include "tests/support/cli.h"
 #include "tests/support/potrace.h"
 #include "tests/support/tiny_font.h"
@@ -18,8 +19,9 @@ struct ExportFolder : Folder {
     font.name = "Source";
     for (char32_t code = U'A'; code <= U'Z'; ++code) font.glyphs[code] = {100, 0, 700, 700};
     TemporaryDirectory::write("source.ttf", font.file());
-    const ModelOptions options{.width = 0.0625, .image = {1, 32, 32}, .classes = 2};
-    const auto model = accrue::Fonts().factory("zi2zi", options)();
+    const accrue::Fonts fonts;
+    const SampleSpec sample = fonts.models().front().sample.with({1, 32, 32}, 2);
+    const auto model = fonts.factory("zi2zi", {.width = 0.0625}, sample)();
     const Parameters parameters = place(*model, DType::f32, Device::cpu, 1);
     save_weights(*this / "zi2zi.safetensors", parameters,
                  {{"model", "zi2zi"}, {"width", "0.0625"}, {"image", "1x32x32"}, {"classes", "2"}});
