@@ -39,7 +39,6 @@ SIZES = {"double": 8, "float": 4, "BFloat16": 2, "Half": 2}
 BLOCK_REGISTERS = MULTIPROCESSOR_REGISTERS = 65536
 BLOCK_SHARED, SYSTEM_SHARED, MULTIPROCESSOR_SHARED = 48 << 10, 1 << 10, 228 << 10
 WARP, MOST_WARPS, MOST_BLOCKS, PARTITIONS = 32, 64, 32, 4
-FEW_BLOCKS = 5  # of the short table
 
 
 def width_places(source):
@@ -207,33 +206,25 @@ def short_report(kernels, how):
     step_rows = [[name, *summary(of_name), span([k.wide_loads for k in of_name]),
                   span([k.wide_stores for k in of_name])]
                  for name, of_name in grouped(of_step, step_kind)]
-    rows = [[f"{source}.cu", *summary(of_source)]
-            for source, of_source in grouped(kernels, lambda kernel: kernel.source)
-            if min(k.blocks for k in of_source) < FEW_BLOCKS]
     return f"""# What the compiler makes of the kernels
 
-Written by `scripts/ptxas_report.py --markdown FILE`, which prints every kernel without the option
-and fails if one may not launch, spills registers or is narrower than meant. {how}
+    scripts/ptxas_report.py                              every kernel, as a table
+    scripts/ptxas_report.py --markdown docs/ptxas.md     this page
 
-Bounds are the threads that a block has at most, by `__launch_bounds__`; blocks, how many of that
-size a multiprocessor holds at a time (compute capability 9.0). Registers are a thread's, shared
-memory is a block's in bytes.
+The script fails if a kernel may not launch, spills registers, or moves fewer bytes at a time than
+meant. {how}
 
-## The kernels that every parameter goes through
+The table shows the kernels that every parameter goes through. "Bounds" is the largest number of
+threads in a block, by `__launch_bounds__`; "blocks" is how many blocks of that size a multiprocessor
+holds at a time (compute capability 9.0). Registers are a thread's, shared memory is a block's in
+bytes.
 
 A row has a kernel's variants for the types of gradients, moments and copies of the weights, in which
-a thread takes 4 or 8 elements at a time. Loads and stores are instructions (loops are unrolled).
-Accumulating 16-bit gradients loads the sum by 128 bits, the gradient by 64. Variants of width 1, for
-addresses that are not aligned to 16 bytes, and those for float64, in which only tests train, are left
-out.
+a thread takes 4 or 8 elements at a time. It leaves out variants of width 1, for addresses that are
+not aligned to 16 bytes, and float64, which only the tests use. Loads and stores are instructions
+(loops are unrolled). Accumulating 16-bit gradients loads the sum by 128 bits, the gradient by 64.
 
 {table(["kernel", "variants", *heads, "128-bit loads", "stores"], step_rows)}
-
-## Where few blocks run at a time
-
-The sources with a kernel of which a multiprocessor holds fewer than {FEW_BLOCKS} blocks.
-
-{table(["source", "kernels", *heads], rows)}
 """
 
 
