@@ -26,7 +26,7 @@ struct SampleSpec {
   const Field& input() const { return fields.front(); }
   const Field& answer() const { return fields.back(); }
   int64_t classes() const { return answer().classes; }
-  // Of what the network sees, and of the classes.
+  // The same with this shape of what the network sees, and so many classes of its answer.
   SampleSpec with(const Shape& input, int64_t classes) const;
   // With the shapes and classes of those fields that the data has. Where it lacks what a network
   // answers, as texts do whose next tokens are asked for, indices that a network sees have the

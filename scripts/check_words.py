@@ -35,7 +35,7 @@ WRITTEN = {"summary.md"}  # by runs of the program
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 OTHERS_COMMAND = re.compile(r"--preset|python3 -c")
-NO_LIBRARIES = {"apps", "examples", "python", "scripts", "tests"}
+NO_LIBRARIES = {"apps", "examples", "job", "python", "scripts", "tests"}
 FRAGMENT = re.compile(r"//\s*(Of|Those)\s")
 
 
@@ -182,8 +182,12 @@ def options_in(text, name):
 
 
 def is_library(path):
+    """False for what says the program's words: who asks for a job, or does a command's work with one."""
     parts = path.relative_to(ROOT).parts
-    return parts[0] not in NO_LIBRARIES and path.name != "domain.cpp"
+    if parts[0] in NO_LIBRARIES or path.name == "domain.cpp":
+        return False
+    headers = [path, path.with_suffix(".h")]
+    return not any('#include "job/' in text_of(file) for file in headers if file.is_file())
 
 
 def document_errors(document, known):
