@@ -187,7 +187,7 @@ TrainingOptions Request::training_with(Batches chosen, const Dataset& data) cons
   if (result.no_decay.empty()) result.no_decay = domains.model(model_name).no_decay;
   Request o = *this;
   o.no_decay = result.no_decay;
-  const Request usual;
+  const Request usual(domains.fresh());
   result.identity = deciding(settings_of(o), settings_of(usual));
   for (const auto& [name, value] : domains.of_model(model_name).identity()) {
     result.identity.values[name] = value;
