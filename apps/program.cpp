@@ -25,19 +25,7 @@
 namespace accrue::app {
 namespace {
 
-// The settings of a network, without how it is trained.
-Settings settings_of_eval(const CommandLine& line) {
-  const auto is_of_domain = [&](const Setting& setting) {
-    return std::ranges::any_of(line.options().domains, [&](const auto& domain) {
-      return domain->networks_heading() == setting.group;
-    });
-  };
-  return line.settings_of_networks()
-      .without({"augment", "dropout", "init-scheme", "seed", "new-head"})
-      .where([&](const Setting& setting) {
-        return !is_of_domain(setting) || setting.about.saved == Saved::with_weights;
-      });
-}
+bool acts_without_training(const Setting& setting) { return setting.acts_in() != ActsIn::training; }
 
 void add_network_commands(CommandLine& line, Asked& asked) {
   Request& options = line.options();
@@ -53,9 +41,11 @@ void add_network_commands(CommandLine& line, Asked& asked) {
   line.add(line.program(),
            {.name = "eval",
             .description = "Loss and accuracy of saved weights",
-            .settings = settings_of_eval(line)
-                            .append(evaluation_settings(options))
-                            .append(all.only({"sequence-piece", "rank-timeout"})),
+            .settings =
+                line.settings_of_networks()
+                    .where(acts_without_training)
+                    .append(evaluation_settings(options))
+                    .append(all.in({"Batches", "Several processes"}).where(acts_without_training)),
             .work = [&] { eval(options); },
             .advice = [&] { return advice_for_scoring(options); },
             .is_shared = true},
@@ -69,19 +59,20 @@ void add_network_commands(CommandLine& line, Asked& asked) {
             .work = [&] { export_onnx(options, asked.onnx); },
             .needed = {"--weights", "--out"}},
            options);
-  line.add(line.program(),
-           Command{.name = "plan",
-                   .description = "The largest micro-batch that fits, and what else would",
-                   .settings = all.where(plan_heeds)
-                                   .append(settings_of(asked.plan, options))
-                                   .trying("batch-norm-by"),
-                   .work = [&] { plan(options, asked.plan); }}
-               .taking_all_of(all),
-           options);
+  line.add(
+      line.program(),
+      Command{
+          .name = "plan",
+          .description = "The largest micro-batch that fits, and what else would",
+          .settings =
+              heeded_by_plan(all).append(settings_of(asked.plan, options)).trying("batch-norm-by"),
+          .work = [&] { plan(options, asked.plan); }}
+          .taking_all_of(all),
+      options);
   line.add(line.program(),
            Command{.name = "info",
                    .description = "The build, the machine and a model's layers",
-                   .settings = all.where(info_heeds).append(settings_of(asked.info, options)),
+                   .settings = heeded_by_info(all).append(settings_of(asked.info, options)),
                    .work = [&] { info(options, asked.info); }}
                .taking_all_of(all),
            options);
@@ -221,13 +212,15 @@ int run_program(int argc, char** argv) {
   const HelpDetail detail = rewrite_help(arguments);
   for (CLI::App* parent : parser.line.groups())
     for (CLI::App* command : parent->get_subcommands([](CLI::App*) { return true; }))
-      shorten_help(*command, detail);
+      shorten_help(*command, parser.line.settings_of_command(*command), detail);
   try {
     parser.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     // All ranks have the same arguments: one says what is wrong with them.
     if (launched().rank > 0) return 0;
-    return report(parser.app, error);
+    return report(parser.app, error, [&](const CLI::App& command) {
+      return parser.line.settings_of_command(command);
+    });
   }
   parser.line.perform();
   return 0;

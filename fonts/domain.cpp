@@ -29,6 +29,7 @@ Settings settings_of_game(Zi2ziGame& game, TrainingOptions& training) {
   const auto weight = [&](std::string name, std::string help) {
     SettingFacts all = about(std::move(name), std::move(help));
     all.range = zero_or_more;
+    all.costs = Costs::nothing;
     return all;
   };
   const auto count = [&](std::string name, std::string help) {
@@ -41,9 +42,11 @@ Settings settings_of_game(Zi2ziGame& game, TrainingOptions& training) {
                                  "discriminator's loss of a window");
   SettingFacts lr_d = about("lr-d", "Learning rate of the discriminator");
   lr_d.unset = "--lr";
+  lr_d.costs = Costs::nothing;
   SettingFacts dropout =
       about("g-dropout", "Dropout in the generator's inner levels", Saved::with_scores);
   dropout.range = {0, 0.999};
+  dropout.elsewhere = {{"dropout", ""}};
   SettingFacts embedding = count("embedding", "Numbers that a style is");
   embedding.saved = Saved::with_weights;
   Settings s;

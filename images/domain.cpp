@@ -26,18 +26,21 @@ Settings settings_of_folder(Images& o) {
                         .help = "The part of a folder's images that is for the test, where it has "
                                 "no folder test, val, valid or validation",
                         .range = {0, 0.99},
-                        .data = "a folder of images"})
+                        .data = "a folder of images",
+                        .acts_in = ActsIn::samples})
       .add_flag(o.skip_bad, true,
                 {.name = "skip-bad",
                  .decides = Decides::result,
                  .help = "Leave out a folder's bad files; without, they are refused",
-                 .data = "a folder of images"})
+                 .data = "a folder of images",
+                 .acts_in = ActsIn::samples})
       .add(o.cache, cache_names(),
            {.name = "cache",
             .decides = Decides::no_result,
             .help = "Hold a folder's decoded images, or read them as they are needed; auto: hold "
                     "them if they take at most 1 GiB, and a quarter of --memory-limit",
-            .data = "a folder of images"});
+            .data = "a folder of images",
+            .acts_in = ActsIn::samples});
   return s;
 }
 
@@ -56,7 +59,8 @@ Settings settings_of_masks(Images& o) {
                    "such as bce+dice; without, bce or cross-entropy",
            .takes = "LOSS[+LOSS]",
            .acts_with = with_unet,
-           .saved = Saved::with_scores})
+           .saved = Saved::with_scores,
+           .acts_in = ActsIn::scores})
       .add(o.class_weights,
            {.name = "class-weights",
             .decides = Decides::result,
@@ -64,13 +68,15 @@ Settings settings_of_masks(Images& o) {
             .takes = "W,W,...",
             .range = {0, 1e6},
             .acts_with = with_unet,
-            .saved = Saved::with_scores})
+            .saved = Saved::with_scores,
+            .acts_in = ActsIn::scores})
       .add(o.classes, {.name = "classes",
                        .decides = Decides::no_result,
                        .help = "Names of the classes of masks, or of labels that are numbers, by "
                                "their order, for scores and files and to find them in weights",
                        .takes = "NAME,NAME,...",
-                       .acts_with = {{"model", all}}})
+                       .acts_with = {{"model", all}},
+                       .acts_in = ActsIn::samples})
       // The objective's name has it.
       .add(
           o.ignore_mask,
@@ -82,7 +88,8 @@ Settings settings_of_masks(Images& o) {
            .range = {0, 255},
            .acts_with = with_unet,
            .saved = Saved::with_scores,
-           .data = "a folder of images and masks"});
+           .data = "a folder of images and masks",
+           .acts_in = ActsIn::samples});
   return s;
 }
 
@@ -101,13 +108,16 @@ Settings settings_of_contrast(Images& o) {
             .help = "Learn the labels; or simclr: to tell two views of an image (--augment) from "
                     "all other images of the effective batch, with labels for scores alone",
             .acts_with = with_classifiers,
-            .saved = Saved::with_scores})
+            .saved = Saved::with_scores,
+            .acts_in = ActsIn::answers})
       .add(o.temperature, {.name = "temperature",
                            .decides = Decides::result,
                            .help = "Of simclr: products of unit vectors are divided by it",
                            .range = above_zero,
                            .acts_with = with_simclr,
-                           .saved = Saved::with_scores})
+                           .saved = Saved::with_scores,
+                           .acts_in = ActsIn::scores,
+                           .costs = Costs::nothing})
       .add(o.embedding_size, {.name = "embedding-size",
                               .decides = Decides::result,
                               .help = "Of simclr: how many numbers a view is answered with",
@@ -173,7 +183,8 @@ Settings Images::settings(TrainingOptions&) {
                       .decides = Decides::no_result,
                       .help = "Where mnist and fashion are looked for first",
                       .takes = reads("DIR"),
-                      .data = "--data mnist or fashion"});
+                      .data = "--data mnist or fashion",
+                      .acts_in = ActsIn::samples});
   return s;
 }
 

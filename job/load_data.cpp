@@ -294,8 +294,8 @@ Request with_implied_model(Request request) {
 // The settings that name weights which a command begins with.
 Settings settings_of_files(Request& request) {
   return settings_of(request).where([](const Setting& setting) {
-    return setting.about.name != "save" &&
-           setting.about.takes.find(".safetensors") != std::string::npos;
+    const Takes& takes = setting.about.takes;
+    return takes.path == Path::input && takes.find(".safetensors") != std::string::npos;
   });
 }
 

@@ -218,14 +218,17 @@ void add_paths(Paths& paths, const Settings& settings, const Domains& domains) {
       if (value == "-") ++standard_outputs;
       else paths.write(what, value, about.takes.path);
     } else if (about.takes.path == Path::input) {
-      if (about.name == "data" && std::ranges::find(known, value) != known.end()) {
+      const auto takes = [&](const char* word) {
+        return about.takes.find(word) != std::string::npos;
+      };
+      if (takes("NAME") && std::ranges::find(known, value) != known.end()) {
         const auto files = domains.of_data(value).directory_of(value);
         if (files) paths.read(what, *files);
         continue;
       }
-      // Weights among them are read, too.
+      // Weights in a directory are read, too, where a file of them may be.
       std::error_code ignored;
-      if (about.name == "from")
+      if (takes("FILE.gguf"))
         for (const auto& entry : fs::directory_iterator(value, ignored))
           paths.read(what, entry.path());
       for (const std::string& each :

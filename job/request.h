@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/classes.h"
@@ -127,6 +128,24 @@ std::vector<std::string> names_of_models(const Request& o);
 // What a model learns from without --data: "digits; unet: shapes".
 std::string default_data(const Request& o);
 
+// True for a setting of what a trained network answers, and to what.
+inline bool acts_on_answers(const Setting& setting) {
+  return setting.acts_in() == ActsIn::answers || setting.acts_in() == ActsIn::samples;
+}
+// What others call a number of samples (SettingFacts::elsewhere).
+inline std::map<std::string, std::string> called_batch(const std::string& samples) {
+  return {{"batch", ", " + samples}, {"batch-size", ", " + samples}};
+}
+// The weights that a command answers with, as an option of its own.
+inline SettingFacts trained_weights(std::string help) {
+  return {.name = "weights",
+          .decides = Decides::no_result,
+          .help = std::move(help),
+          .takes = reads("FILE.safetensors"),
+          .asked_by = AskedBy::most_runs,
+          .elsewhere = {{"init", ""}}};
+}
+
 // The settings of the program by name, of which a command has some as request: --name
 // (apps/cli/declare.h).
 inline Settings settings_of(Request& o) {
@@ -149,7 +168,8 @@ inline Settings settings_of(Request& o) {
            {.name = "model",
             .decides = result,
             .help = "Network to train",
-            .saved = Saved::with_weights})
+            .saved = Saved::with_weights,
+            .asked_by = AskedBy::most_runs})
       .add(o.network.width, {.name = "width",
                              .decides = result,
                              .help = "Factor on hidden sizes and channels",
@@ -157,21 +177,33 @@ inline Settings settings_of(Request& o) {
                              .saved = Saved::with_weights})
       .append(of_domains("Model and data", "data"))
       .add(o.data,
-           {"data", Decides::content,
-            "mnist, fashion, digits, shapes and strokes (built in), or a directory: of images with "
-            "a folder for each class, images/ and masks/, CIFAR-10's or IDX files, or glyphs",
-            reads("NAME|DIR"), default_data(o)})
+           {.name = "data",
+            .decides = Decides::content,
+            .help = "mnist, fashion, digits, shapes and strokes (built in), or a directory: of "
+                    "images with a folder for each class, images/ and masks/, CIFAR-10's or IDX "
+                    "files, or glyphs",
+            .takes = reads("NAME|DIR"),
+            .unset = default_data(o),
+            .acts_in = ActsIn::samples,
+            .asked_by = AskedBy::most_runs})
       .add(o.image_size,
-           {"image-size", no_result,
-            "Height and width that the images of a folder are brought to, or of the built-in "
-            "strokes: 32, 64, 128 or 256",
-            "N|HxW", "64 of strokes; of a folder, what all its images have"})
-      .add(o.crop,
-           {"crop", result,
-            "Train on a part of this height and width of each image and its mask, another one each "
-            "time; for images of one size, or after --image-size. Classes are scored and predicted "
-            "by the images' middle, masks on whole images",
-            "N|HxW", "whole images"})
+           {.name = "image-size",
+            .decides = no_result,
+            .help =
+                "Height and width that the images of a folder are brought to, or of the built-in "
+                "strokes: 32, 64, 128 or 256",
+            .takes = "N|HxW",
+            .unset = "64 of strokes; of a folder, what all its images have",
+            .acts_in = ActsIn::samples})
+      .add(o.crop, {.name = "crop",
+                    .decides = result,
+                    .help = "Train on a part of this height and width of each image and its mask, "
+                            "another one each time; for images of one size, or after --image-size. "
+                            "Classes are scored and predicted by the images' middle, masks on "
+                            "whole images",
+                    .takes = "N|HxW",
+                    .unset = "whole images",
+                    .acts_in = ActsIn::answers})
       .append(of_domains("Model and data"))
       .add(o.pixels.mean, {.name = "mean",
                            .decides = result,
@@ -192,13 +224,20 @@ inline Settings settings_of(Request& o) {
                                .range = {0, 0.999},
                                .rather = "g-dropout"})
       .add(o.network.init, init_scheme_names(),
-           {"init-scheme", no_result,
-            "Distribution of the initial weights (lecun is PyTorch's default)"})
+           {.name = "init-scheme",
+            .decides = no_result,
+            .help = "Distribution of the initial weights (lecun is PyTorch's default)",
+            .costs = Costs::nothing})
       .add(o.init,
-           {"init", no_result,
-            "Start from these weights instead; a run that goes on from a checkpoint does not "
-            "read them",
-            reads("FILE.safetensors")})
+           {.name = "init",
+            .decides = no_result,
+            .help =
+                "Start from these weights instead; a run that goes on from a checkpoint does not "
+                "read them",
+            .takes = reads("FILE.safetensors"),
+            .acts_in = ActsIn::answers,
+            .asked_by = AskedBy::most_runs,
+            .elsewhere = {{"weights", ""}}})
       .add_flag(
           o.new_head, true,
           {.name = "new-head",
@@ -212,13 +251,22 @@ inline Settings settings_of(Request& o) {
            {.name = "device",
             .decides = no_result,
             .help = "Where to compute; auto: cuda where it can be used, else cpu",
-            .unset = "auto"})
+            .unset = "auto",
+            .acts_in = ActsIn::answers,
+            .asked_by = AskedBy::most_runs,
+            .elsewhere = {{"gpu", " cuda"}}})
       .add(o.threads, {.name = "threads",
                        .decides = no_result,
                        .help = "Threads; 0 or too many: one for each CPU that the program may use",
-                       .range = {0, 1024}})
-      .add(o.memory_limit,
-           {"memory-limit", no_result, "Refuse to use more, as a smaller card would", "64MiB"});
+                       .range = {0, 1024},
+                       .acts_in = ActsIn::answers})
+      .add(o.memory_limit, {.name = "memory-limit",
+                            .decides = no_result,
+                            .help = "Refuse to use more, as a smaller card would",
+                            .takes = "64MiB",
+                            .acts_in = ActsIn::answers,
+                            .costs = Costs::nothing,
+                            .asked_by = AskedBy::most_runs});
   s.group("Batches")
       .add(o.micro_batch,
            {.name = "micro-batch",
@@ -226,17 +274,23 @@ inline Settings settings_of(Request& o) {
             .help = "Samples in memory at a time; auto: as many as --memory-limit allows",
             .takes = "N|auto",
             .range = above_zero,
-            .words = {{"auto", double(auto_micro_batch)}}})
-      .add(o.accum, {.name = "accum",
-                     .decides = no_result,
-                     .help = "Micro-batches per optimizer step",
-                     .unset = "4",
-                     .range = above_zero})
+            .words = {{"auto", double(auto_micro_batch)}},
+            .asked_by = AskedBy::most_runs,
+            .elsewhere = called_batch("the samples in memory")})
+      .add(o.accum,
+           {.name = "accum",
+            .decides = no_result,
+            .help = "Micro-batches per optimizer step",
+            .unset = "4",
+            .range = above_zero,
+            .elsewhere = {{"accumulation-steps", ""}, {"gradient-accumulation-steps", ""}}})
       .add(o.effective_batch,
            {.name = "effective-batch",
             .decides = result,
             .help = "Samples per optimizer step; --accum is derived, the remainder exact",
-            .range = above_zero})
+            .range = above_zero,
+            .asked_by = AskedBy::most_runs,
+            .elsewhere = called_batch("those of a step")})
       .append(of_domains("Batches"));
   s.append(settings_of(static_cast<TrainingOptions&>(o)));
   s.group("Several processes")
@@ -245,7 +299,9 @@ inline Settings settings_of(Request& o) {
                               .help = "End all ranks if one has given no sign of life for so long",
                               .takes = "SECONDS",
                               .range = {1, 86400},
-                              .acts_on = ActsOn::several_processes})
+                              .acts_on = ActsOn::several_processes,
+                              .acts_in = ActsIn::scores,
+                              .costs = Costs::nothing})
       .add(o.rank_exchange, rank_exchange_names(),
            {.name = "rank-exchange",
             .decides = no_result,
@@ -253,27 +309,36 @@ inline Settings settings_of(Request& o) {
                     "each rank has a GPU of its own, else through the host",
             .acts_on = ActsOn::several_processes});
   s.group("Output")
-      .add(o.save, {"save", no_result, "Write the weights at the end; PyTorch's names and layout",
-                    writes("FILE.safetensors")})
+      .add(o.save, {.name = "save",
+                    .decides = no_result,
+                    .help = "Write the weights at the end; PyTorch's names and layout",
+                    .takes = writes("FILE.safetensors"),
+                    .written_by = WrittenBy::all_ranks,
+                    .asked_by = AskedBy::most_runs})
       .add(o.json, {"json", no_result, "Write a JSON line per optimizer step, and the test score",
                     writes("FILE", Path::text)})
-      .add(o.log_dir, {"log-dir", no_result,
-                       "Keep the run's log there: TensorBoard's files, metrics.jsonl, summary.json",
-                       writes("DIR", Path::directory)})
+      .add(o.log_dir,
+           {.name = "log-dir",
+            .decides = no_result,
+            .help = "Keep the run's log there: TensorBoard's files, metrics.jsonl, summary.json",
+            .takes = writes("DIR", Path::directory),
+            .asked_by = AskedBy::most_runs})
       .add(o.log_histograms,
            {.name = "log-histograms",
             .decides = no_result,
             .help = "Also log histograms of the gradients, every so many optimizer steps",
             .takes = "STEPS",
             .range = above_zero,
-            .needs = "log-dir"})
+            .needs = "log-dir",
+            .costs = Costs::nothing})
       .add(o.sample_every,
            {.name = "sample-every",
             .decides = no_result,
             .help = "Every so many windows: a language model writes a short text; a font's "
                     "generator draws characters that are held out, as a sheet in --log-dir",
             .takes = "WINDOWS",
-            .range = above_zero})
+            .range = above_zero,
+            .costs = Costs::nothing})
       .append(of_domains("Output"))
       .add(o.memory_trace,
            {"memory-trace", no_result,
@@ -283,7 +348,8 @@ inline Settings settings_of(Request& o) {
                                     .decides = no_result,
                                     .help = "How many windows",
                                     .range = above_zero,
-                                    .needs = "memory-trace"})
+                                    .needs = "memory-trace",
+                                    .costs = Costs::nothing})
       .add(o.profile,
            {"profile", no_result,
             "Time every kernel: a table by phase and op, and there the first windows as Chrome's "
@@ -294,14 +360,19 @@ inline Settings settings_of(Request& o) {
             .decides = no_result,
             .help = "How many windows' events, at most 100000 events; the table sums all windows",
             .range = above_zero,
-            .needs = "profile"})
+            .needs = "profile",
+            .costs = Costs::nothing})
       .add(o.log_every, {.name = "log-every",
                          .decides = no_result,
                          .help = "Optimizer steps between two lines in a pipe",
-                         .range = above_zero})
-      .add_flag(o.measure_baseline, true,
-                {"measure-baseline", no_result,
-                 "Also run the same effective batch without accumulation and measure its memory"});
+                         .range = above_zero,
+                         .costs = Costs::nothing})
+      .add_flag(
+          o.measure_baseline, true,
+          {.name = "measure-baseline",
+           .decides = no_result,
+           .help = "Also run the same effective batch without accumulation and measure its memory",
+           .costs = Costs::nothing});
   s.act_with("model", o.domains.models_that_heed());
   s.also_take("model", [&o](const std::string& name, const std::string& refusal) {
     o.other_model = {name, refusal};

@@ -24,7 +24,22 @@ bool is_among(const std::string& name, const std::vector<std::string>& names) {
 bool Door::has(const Setting& setting) const {
   const std::string& name = setting.about.name;
   // A network of layers is the argument model.
-  return name != "network" && !is_among(name, own) && !is_among(name, without);
+  if (name == "network" || is_among(name, own)) return false;
+  switch (gives) {
+    case Gives::outputs: return true;
+    case Gives::json: return name != "json";
+    case Gives::answers: break;
+  }
+  return setting.acts_in() == ActsIn::answers;
+}
+
+bool Door::has_own(const Setting& setting) const {
+  const std::string& name = setting.about.name;
+  return is_among(name, own) && argument_for(name) == argument_name(name);
+}
+
+std::string Door::argument_for(const std::string& setting) const {
+  return setting == "init" ? weights : argument_name(setting);
 }
 
 Call::Call(const Door& door, const nb::kwargs& options) : door_(door) {
@@ -53,8 +68,7 @@ void Call::set_vocabulary(nb::handle value) {
 }
 
 void Call::add(const std::string& setting, nb::handle value) {
-  values_.push_back(
-      {setting == "init" ? door_.weights : argument_name(setting), setting, nb::borrow(value)});
+  values_.push_back({door_.argument_for(setting), setting, nb::borrow(value)});
 }
 
 void Call::add_weights(nb::handle weights) {
@@ -128,8 +142,7 @@ void Call::run(const std::function<void(app::Asked&)>& work) {
   asked.options.domains.add(given_.clone());
   app::CommandCall request(asked, door_.command);
   for (const Setting& setting : request.settings())
-    spelling_.add(setting,
-                  setting.about.name == "init" ? door_.weights : argument_name(setting.about.name));
+    spelling_.add(setting, door_.argument_for(setting.about.name));
   spelling_.add("config", "config", {});
   spelling_.in([&] {
     give(request);
@@ -183,7 +196,8 @@ const Setting& Call::setting_of(const Value& value, const Settings& settings) co
   }
   std::string name = value.argument;
   std::ranges::replace(name, '_', '-');
-  const std::string meant = spelling_.of(app::meant_by(name, names));
+  const Settings known = settings.where([&](const Setting& each) { return door_.has(each); });
+  const std::string meant = spelling_.of(app::meant_by(name, names, known));
   fail("{}() has no argument {}{}", door_.function, value.argument,
        meant.empty() ? "; help() lists all" : fmt::format("; did you mean {}?", meant));
 }

@@ -22,17 +22,25 @@ namespace accrue::python {
 
 namespace nb = nanobind;
 
+// What a function gives its caller: what the command gives; what that writes as --json; or the
+// answers to samples that it is handed, so that no samples are read, and no answers scored.
+enum class Gives { outputs, json, answers };
+
 // A function of the module, which does what a command of the program does. Its keyword arguments
 // are the command's settings, with underscores.
 struct Door {
   std::string function, command;
-  std::vector<std::string> own{};      // settings that it has arguments of its own for
-  std::vector<std::string> without{};  // settings that would have no effect
+  std::vector<std::string> own{};  // settings that it has arguments of its own for
+  Gives gives = Gives::outputs;
   bool has_vocabulary = true;
   // The name of the argument of weights.
   std::string weights = "init";
 
   bool has(const Setting& setting) const;
+  // Whether an argument of the setting's name is the function's own.
+  bool has_own(const Setting& setting) const;
+  // The name of the argument for a setting.
+  std::string argument_for(const std::string& setting) const;
 };
 
 // What a caller asks of a command: values for its settings, and the data and the network that he

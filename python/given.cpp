@@ -12,20 +12,24 @@ Settings Given::settings(TrainingOptions&) {
   Settings s;
   if (network)
     s.group("Model and data")
-        .add(network->description,
-             {"network", Decides::result, "The layers of the network that was given"})
+        .add(network->description, {.name = "network",
+                                    .decides = Decides::result,
+                                    .help = "The layers of the network that was given",
+                                    .acts_in = ActsIn::answers})
         .add(loss, {.name = "loss",
                     .decides = Decides::result,
                     .help = "cross-entropy of labels; mse, the mean squared error, of numbers; of "
                             "masks bce, cross-entropy, dice or a sum such as bce+dice; without, "
                             "what fits the data",
                     .takes = "LOSS[+LOSS]",
-                    .saved = Saved::with_scores})
+                    .saved = Saved::with_scores,
+                    .acts_in = ActsIn::scores})
         .add(classes, {.name = "classes",
                        .decides = Decides::no_result,
                        .help = "Names of the classes of masks, or of labels that are numbers, by "
                                "their order, for scores and to find them in weights",
-                       .takes = "NAME,NAME,..."});
+                       .takes = "NAME,NAME,...",
+                       .acts_in = ActsIn::samples});
   return s;
 }
 

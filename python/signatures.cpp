@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -24,8 +23,7 @@ FunctionDoc about(const Door& door, const Settings& settings, const std::string&
   doc += "\n\nThe options of `accrue " + door.command + "`, None for the program's own value:\n";
   for (const Setting& setting : settings) {
     const accrue::SettingFacts& about = setting.about;
-    const bool is_shown = about.name == "model" || about.name == "data";
-    if (!door.has(setting) && !(is_shown && std::ranges::count(door.own, about.name) > 0)) continue;
+    if (!door.has(setting) && !door.has_own(setting)) continue;
     const std::string name = argument_name(about.name), value = setting.text();
     if (door.has(setting))
       signature += fmt::format(", {}: {} | None = None", name, type_of(setting));

@@ -29,31 +29,24 @@ using app::Asked;
 const Door train_door{.function = "train", .command = "train", .own = {"model", "data"}};
 const Door trainer_door{.function = "Trainer", .command = "train", .own = {"model", "data"}};
 const Door plan_door{
-    .function = "plan", .command = "plan", .own = {"model", "data"}, .without = {"json"}};
+    .function = "plan", .command = "plan", .own = {"model", "data"}, .gives = Gives::json};
 const Door info_door{.function = "info",
                      .command = "info",
                      .own = {"model"},
-                     .without = {"json"},
+                     .gives = Gives::json,
                      .has_vocabulary = false};
 const Door evaluate_door{.function = "evaluate",
                          .command = "eval",
                          .own = {"model", "data", "init"},
-                         .without = {"json"},
+                         .gives = Gives::json,
                          .has_vocabulary = false,
                          .weights = "weights"};
-// It has arrays alone, and nothing to score.
-const Door predict_door{
-    .function = "predict",
-    .command = "eval",
-    .own = {"model", "init"},
-    .without = {"data",           "json",        "split",       "image-size",
-                "hold-out",       "skip-bad",    "cache",       "loss",
-                "class-weights",  "classes",     "ignore-mask", "temperature",
-                "data-dir",       "context",     "documents",   "long",
-                "tokenizer",      "chat",        "field",       "text-may-contain-control",
-                "sequence-piece", "rank-timeout"},
-    .has_vocabulary = false,
-    .weights = "weights"};
+const Door predict_door{.function = "predict",
+                        .command = "eval",
+                        .own = {"model", "init"},
+                        .gives = Gives::answers,
+                        .has_vocabulary = false,
+                        .weights = "weights"};
 
 nb::object train(nb::handle model, nb::handle data, nb::handle test, nb::object on_step,
                  nb::handle quiet, const nb::kwargs& options) {

@@ -38,7 +38,8 @@ Settings settings_of_rows(RowOptions& o) {
                        .help = "Tokens in a row, which is a sample of a text",
                        .range = {1, 1 << 24},
                        .acts_with = with_text,
-                       .saved = Saved::with_scores})
+                       .saved = Saved::with_scores,
+                       .acts_in = ActsIn::samples})
       .add(o.documents, document_rows_names(),
            {.name = "documents",
             .decides = Decides::result,
@@ -46,7 +47,8 @@ Settings settings_of_rows(RowOptions& o) {
                     "padded: one in each; stream: all as one text, cut",
             .acts_with = with_text,
             .saved = Saved::with_scores,
-            .data = "a corpus of single texts"})
+            .data = "a corpus of single texts",
+            .acts_in = ActsIn::samples})
       .add(o.long_answers, long_answers_names(),
            {.name = "long",
             .decides = Decides::result,
@@ -54,7 +56,8 @@ Settings settings_of_rows(RowOptions& o) {
                     "document begins: left out, or learned as far as that row goes",
             .acts_with = {{"model", text_model_names()}, {"documents", {"packed", "padded"}}},
             .saved = Saved::with_scores,
-            .data = "a corpus with prompts or chats"});
+            .data = "a corpus with prompts or chats",
+            .acts_in = ActsIn::samples});
   return s;
 }
 
@@ -70,7 +73,8 @@ Settings settings_of_pairs(std::optional<double>& scale, Duplicates& duplicates)
                    .range = above_zero,
                    .acts_with = {{"model", text_model_names()}},
                    .saved = Saved::with_scores,
-                   .data = "a corpus of anchors and positives"})
+                   .data = "a corpus of anchors and positives",
+                   .costs = Costs::nothing})
       .add(duplicates, names,
            {.name = "duplicates",
             .decides = Decides::result,
@@ -314,7 +318,8 @@ Settings Text::settings(TrainingOptions& o) {
             .takes = reads("FILE|DIR"),
             .unset = "the model's, or bytes",
             .acts_with = {{"model", text_model_names()}},
-            .data = "a file of JSON lines or texts"})
+            .data = "a file of JSON lines or texts",
+            .acts_in = ActsIn::samples})
       .add(control, control_in_texts_names(),
            {.name = "text-may-contain-control",
             .decides = Decides::result,
@@ -322,7 +327,8 @@ Settings Text::settings(TrainingOptions& o) {
                     "<|endoftext|>, are made where a text or a message spells them",
             .acts_with = {{"model", text_model_names()}},
             .saved = Saved::with_scores,
-            .data = "a file of JSON lines or texts"});
+            .data = "a file of JSON lines or texts",
+            .acts_in = ActsIn::samples});
   s.group("Batches").add(
       o.batches.piece,
       {.name = "sequence-piece",
@@ -330,14 +336,16 @@ Settings Text::settings(TrainingOptions& o) {
        .help = "Tokens of a row that are computed at a time, for a row that does not fit: its "
                "pieces share keys and values, and each is computed twice; 0: whole rows",
        .range = {0, 1 << 24},
-       .acts_with = {{"model", text_model_names()}}});
+       .acts_with = {{"model", text_model_names()}},
+       .acts_in = ActsIn::scores});
   s.group("Output").add(sample_prompt, {.name = "sample-prompt",
                                         .decides = Decides::no_result,
                                         .help = "The beginning of what --sample-every writes",
                                         .takes = "TEXT",
                                         .unset = "that of a held-out document",
                                         .needs = "sample-every",
-                                        .acts_with = {{"model", text_model_names()}}});
+                                        .acts_with = {{"model", text_model_names()}},
+                                        .costs = Costs::nothing});
   return s;
 }
 

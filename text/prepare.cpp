@@ -141,7 +141,8 @@ Settings settings_of_lines(std::optional<ChatForm>& chat, std::vector<std::strin
                     "or as ChatML if the tokenizer has none",
             .unset = "auto",
             .acts_with = acts_with,
-            .data = data})
+            .data = data,
+            .acts_in = ActsIn::samples})
       .add(fields, {.name = "field",
                     .decides = Decides::result,
                     .help = "The names in lines of JSON of text, prompt, completion, messages, "
@@ -149,7 +150,8 @@ Settings settings_of_lines(std::optional<ChatForm>& chat, std::vector<std::strin
                     .takes = "NAME=NAME_THERE",
                     .unset = "their own",
                     .acts_with = acts_with,
-                    .data = data});
+                    .data = data,
+                    .acts_in = ActsIn::samples});
   return s;
 }
 

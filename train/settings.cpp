@@ -155,6 +155,12 @@ void Setting::give(const std::string& text) const {
   set(text);
 }
 
+bool Setting::acts_with(const std::string& name) const {
+  return std::ranges::any_of(about.acts_with.cases, [&](const ActsWith::Case& each) {
+    return std::ranges::find(each, name, &ActsWith::Condition::name) != each.end();
+  });
+}
+
 Settings& Settings::group(std::string heading) {
   group_ = std::move(heading);
   return *this;

@@ -87,6 +87,19 @@ struct Takes : std::string {
 inline Takes reads(std::string text) { return {std::move(text), Path::input}; }
 inline Takes writes(std::string text, Path path = Path::file) { return {std::move(text), path}; }
 
+// Who writes an output of a run that several processes share.
+enum class WrittenBy { first_rank, all_ranks };
+
+// Whether people are shown a setting that they have not asked for.
+enum class AskedBy { some_runs, most_runs };
+
+// Where a setting acts beside training: in what trained weights answer, which those do that they
+// are saved with, in the samples that are read for them, or in how their answers are scored.
+enum class ActsIn { training, scores, samples, answers };
+
+// Whether a run's memory or time depends on a setting. On an output they never do.
+enum class Costs { some, nothing };
+
 struct SettingFacts {
   std::string name;  // "clip-norm"
   Decides decides;
@@ -104,6 +117,13 @@ struct SettingFacts {
   std::string data{};  // the data that it has an effect with, if not all: "a folder of images"
   // The setting of a program before which a domain's stands; without, it stands among the domains'.
   std::string before{};
+  ActsIn acts_in = ActsIn::training;
+  Costs costs = Costs::some;
+  WrittenBy written_by = WrittenBy::first_rank;
+  AskedBy asked_by = AskedBy::some_runs;
+  // The names that other programs, or other commands, have for it, each with what is to be said
+  // after its own: {"gpu", " cuda"} for --device cuda.
+  std::map<std::string, std::string> elsewhere{};
 };
 
 // What a setting's field holds, or each element of its list: a text of any kind, one of several
@@ -122,6 +142,13 @@ struct Setting {
 
   // Several with commas between them.
   bool takes_several() const { return is_list || about.takes.find(",...") != std::string::npos; }
+  bool is_output() const { return accrue::is_output(about.takes.path); }
+  ActsIn acts_in() const {
+    return about.saved == Saved::with_weights ? ActsIn::answers : about.acts_in;
+  }
+  // Whether that depends on a setting of this name.
+  bool acts_with(const std::string& name) const;
+  bool has_cost() const { return about.costs == Costs::some && !is_output(); }
   // The words that a choice is made of.
   std::vector<std::string> choices() const;
   // As set(), for what somebody gives by name: an empty text, which says nothing, is an error, too.

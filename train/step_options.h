@@ -75,33 +75,47 @@ inline Settings settings_of(StepOptions& o) {
                    ActsWith{{"weight-decay", {""}}, {"optimizer", {"adamw"}}};
   Settings s;
   s.group("Optimizer")
-      .add(o.optimizer, optimizer_names(), {"optimizer", result, "Update rule"})
-      .add(o.schedule.base, {"lr", result, "Learning rate"})
+      .add(o.optimizer, optimizer_names(),
+           {.name = "optimizer",
+            .decides = result,
+            .help = "Update rule",
+            .asked_by = AskedBy::most_runs})
+      .add(o.schedule.base, {.name = "lr",
+                             .decides = result,
+                             .help = "Learning rate",
+                             .costs = Costs::nothing,
+                             .asked_by = AskedBy::most_runs,
+                             .elsewhere = {{"learning-rate", ""}}})
       .add(o.beta1, {.name = "beta1",
                      .decides = result,
                      .help = "Adam: decay of the first moment; lion: share of the moment",
-                     .acts_with = with_moments})
+                     .acts_with = with_moments,
+                     .costs = Costs::nothing})
       .add(o.beta2, {.name = "beta2",
                      .decides = result,
                      .help = "Adam: decay of the second moment; lion: of the moment",
                      .unset = "0.999; for lion 0.99",
                      .excludes = "beta2-half-life",
-                     .acts_with = with_moments})
+                     .acts_with = with_moments,
+                     .costs = Costs::nothing})
       .add(o.beta2_half_life,
            {.name = "beta2-half-life",
             .decides = result,
             .help = "Adam: the same by the samples after which half of it is gone",
             .takes = "SAMPLES",
-            .acts_with = with_moments})
+            .acts_with = with_moments,
+            .costs = Costs::nothing})
       .add(o.eps, {.name = "eps",
                    .decides = result,
                    .help = "Adam: added to the root of the second moment",
-                   .acts_with = {{"optimizer", {"adam", "adamw"}}}})
+                   .acts_with = {{"optimizer", {"adam", "adamw"}}},
+                   .costs = Costs::nothing})
       .add(o.weight_decay,
            {.name = "weight-decay",
             .decides = result,
             .help = "Decay of the weights; with adamw and lion apart from the gradient",
-            .unset = "0; for adamw 0.01"})
+            .unset = "0; for adamw 0.01",
+            .costs = Costs::nothing})
       .add(
           o.no_decay,
           {.name = "no-decay",
@@ -110,46 +124,61 @@ inline Settings settings_of(StepOptions& o) {
                    "or ln_f.weight; vectors: biases and the weights of norms; none",
            .takes = "NAME,...",
            .unset = "vectors for language models",
-           .acts_with = with_decay})
+           .acts_with = with_decay,
+           .costs = Costs::nothing})
       .add(o.momentum,
            {.name = "momentum", .decides = result, .help = "SGD momentum", .acts_with = with_sgd})
       .add_flag(o.nesterov, true,
                 {.name = "nesterov",
                  .decides = result,
                  .help = "SGD: Nesterov's momentum",
-                 .acts_with = with_sgd})
+                 .acts_with = with_sgd,
+                 .costs = Costs::nothing})
       .add(o.clip_norm, {"clip-norm", result, "Largest norm of the window's gradient"})
       .add(o.schedule.kind, schedule_names(),
-           {"schedule", result, "Learning rate over the optimizer steps"})
-      .add(o.schedule.warmup_steps, {"warmup-steps", result, "Linear warm-up, for every schedule"})
+           {.name = "schedule",
+            .decides = result,
+            .help = "Learning rate over the optimizer steps",
+            .costs = Costs::nothing})
+      .add(o.schedule.warmup_steps, {.name = "warmup-steps",
+                                     .decides = result,
+                                     .help = "Linear warm-up, for every schedule",
+                                     .costs = Costs::nothing})
       .add(o.schedule.every, {.name = "lr-every",
                               .decides = result,
                               .help = "step: optimizer steps between two reductions",
-                              .acts_with = {{"schedule", {"step"}}}})
+                              .acts_with = {{"schedule", {"step"}}},
+                              .costs = Costs::nothing})
       .add(o.schedule.gamma, {.name = "lr-gamma",
                               .decides = result,
                               .help = "step, plateau: factor of a reduction",
-                              .acts_with = {{"schedule", {"step", "plateau"}}}})
+                              .acts_with = {{"schedule", {"step", "plateau"}}},
+                              .costs = Costs::nothing})
       .add(o.schedule.floor, {.name = "lr-floor",
                               .decides = result,
                               .help = "step, cosine, plateau: lowest learning rate",
-                              .acts_with = {{"schedule", {"step", "cosine", "plateau"}}}})
+                              .acts_with = {{"schedule", {"step", "cosine", "plateau"}}},
+                              .costs = Costs::nothing})
       .add(o.schedule.patience, {.name = "lr-patience",
                                  .decides = result,
                                  .help = "plateau: epochs without a lower loss to wait",
-                                 .acts_with = {{"schedule", {"plateau"}}}})
+                                 .acts_with = {{"schedule", {"plateau"}}},
+                                 .costs = Costs::nothing})
       .add(o.schedule.pct_start, {.name = "lr-rise",
                                   .decides = result,
                                   .help = "one-cycle: share of the steps in which it rises",
-                                  .acts_with = with_one_cycle})
+                                  .acts_with = with_one_cycle,
+                                  .costs = Costs::nothing})
       .add(o.schedule.div_factor, {.name = "lr-start-divisor",
                                    .decides = result,
                                    .help = "one-cycle: it starts at the learning rate over this",
-                                   .acts_with = with_one_cycle})
+                                   .acts_with = with_one_cycle,
+                                   .costs = Costs::nothing})
       .add(o.schedule.final_div_factor, {.name = "lr-end-divisor",
                                          .decides = result,
                                          .help = "one-cycle: and ends at that over this",
-                                         .acts_with = with_one_cycle})
+                                         .acts_with = with_one_cycle,
+                                         .costs = Costs::nothing})
       .add(o.ema, {"ema", result,
                    "Also average the weights over the steps, with this decay (0.999)", "DECAY"})
       .add_flag(o.noise_scale, true,
@@ -166,24 +195,29 @@ inline Settings settings_of(StepOptions& o) {
       .add(o.dynamic_scale.initial, {.name = "loss-scale-init",
                                      .decides = result,
                                      .help = dynamic + "the first",
-                                     .acts_with = with_dynamic})
+                                     .acts_with = with_dynamic,
+                                     .costs = Costs::nothing})
       .add(o.dynamic_scale.growth,
            {.name = "loss-scale-growth",
             .decides = result,
             .help = dynamic + "its factor after windows without an overflow",
-            .acts_with = with_dynamic})
+            .acts_with = with_dynamic,
+            .costs = Costs::nothing})
       .add(o.dynamic_scale.interval, {.name = "loss-scale-interval",
                                       .decides = result,
                                       .help = dynamic + "so many of them in a row",
-                                      .acts_with = with_dynamic})
+                                      .acts_with = with_dynamic,
+                                      .costs = Costs::nothing})
       .add(o.dynamic_scale.backoff, {.name = "loss-scale-backoff",
                                      .decides = result,
                                      .help = dynamic + "its factor after an overflow",
-                                     .acts_with = with_dynamic})
+                                     .acts_with = with_dynamic,
+                                     .costs = Costs::nothing})
       .add(o.dynamic_scale.hysteresis, {.name = "loss-scale-hysteresis",
                                         .decides = result,
                                         .help = dynamic + "so many overflows before it backs off",
-                                        .acts_with = with_dynamic});
+                                        .acts_with = with_dynamic,
+                                        .costs = Costs::nothing});
   return s;
 }
 // That table, to be looked at alone.

@@ -140,12 +140,17 @@ inline Settings settings_of(TrainingOptions& o) {
   Settings s;
   s.group("Model and data")
       .add(o.precision, precision_names(),
-           {"precision", result,
-            "Of activations and products; sums, parameters and their gradients stay in float32"})
+           {.name = "precision",
+            .decides = result,
+            .help =
+                "Of activations and products; sums, parameters and their gradients stay in float32",
+            .acts_in = ActsIn::answers,
+            .asked_by = AskedBy::most_runs})
       .add(o.seed, {.name = "seed",
                     .decides = result,
                     .help = "Seed of weights, order and dropout",
-                    .range = zero_or_more});
+                    .range = zero_or_more,
+                    .costs = Costs::nothing});
   s.group("Machine").add(o.cuda_graphs, graphs_names(),
                          {.name = "cuda-graphs",
                           .decides = no_result,
@@ -188,7 +193,8 @@ inline Settings settings_of(TrainingOptions& o) {
       .add(o.epochs, {.name = "epochs",
                       .decides = no_result,
                       .help = "Passes over the training data, skipped windows included",
-                      .range = {0, 1e9}})
+                      .range = {0, 1e9},
+                      .asked_by = AskedBy::most_runs})
       .add(o.steps, {.name = "steps",
                      .decides = no_result,
                      .help = "Stop before that, after this many optimizer steps taken",
@@ -197,12 +203,18 @@ inline Settings settings_of(TrainingOptions& o) {
                            .decides = no_result,
                            .help = "Stop after the window in which so much time has passed, as on "
                                    "Ctrl-C: what has a checkpoint can go on",
-                           .range = above_zero})
+                           .range = above_zero,
+                           .costs = Costs::nothing})
       .add_flag(o.shuffle, false,
-                {"no-shuffle", result, "Take the samples in the order of the file"})
+                {.name = "no-shuffle",
+                 .decides = result,
+                 .help = "Take the samples in the order of the file",
+                 .costs = Costs::nothing})
       .add(o.on_oom, on_oom_names(),
-           {"on-oom", no_result,
-            "split: a window that does not fit is run again with half the micro-batch"});
+           {.name = "on-oom",
+            .decides = no_result,
+            .help = "split: a window that does not fit is run again with half the micro-batch",
+            .costs = Costs::nothing});
   s.group("Optimizer")
       .add(o.freeze, {"freeze", result,
                       "Leave these layers as they are, without gradients, and their BatchNorms as "
@@ -233,7 +245,8 @@ inline Settings settings_of(TrainingOptions& o) {
                            .decides = no_result,
                            .help = "Stop after so many windows in a row that no smaller loss scale "
                                    "would save, or in which it does not halve",
-                           .range = above_zero});
+                           .range = above_zero,
+                           .costs = Costs::nothing});
   s.group("Evaluation")
       .add(o.eval_every, {.name = "eval-every",
                           .decides = no_result,
@@ -246,32 +259,40 @@ inline Settings settings_of(TrainingOptions& o) {
                         .decides = no_result,
                         .help = "Stop after so many of these scores in a row without a lower loss",
                         .range = above_zero,
-                        .needs = "eval-every"})
+                        .needs = "eval-every",
+                        .costs = Costs::nothing})
       .add_flag(o.keep_best, true,
                 {.name = "keep-best",
                  .decides = no_result,
                  .help = "Keep the checkpoint of the lowest loss, in DIR/best",
-                 .needs = "eval-every"});
+                 .needs = "eval-every",
+                 .costs = Costs::nothing});
   s.group("Checkpoints")
       .add(o.checkpoints.directory,
-           {"checkpoint-dir", no_result,
-            "Write checkpoints there, also at the end and when interrupted",
-            writes("DIR", Path::directory)})
+           {.name = "checkpoint-dir",
+            .decides = no_result,
+            .help = "Write checkpoints there, also at the end and when interrupted",
+            .takes = writes("DIR", Path::directory),
+            .written_by = WrittenBy::all_ranks,
+            .asked_by = AskedBy::most_runs})
       .add(o.checkpoints.every, {.name = "checkpoint-every",
                                  .decides = no_result,
                                  .help = "Optimizer steps between two",
                                  .range = above_zero,
-                                 .needs = "checkpoint-dir"})
+                                 .needs = "checkpoint-dir",
+                                 .costs = Costs::nothing})
       .add(o.checkpoints.keep_last, {.name = "keep-last",
                                      .decides = no_result,
                                      .help = "How many of the latest checkpoints to keep",
                                      .range = above_zero,
-                                     .needs = "checkpoint-dir"})
+                                     .needs = "checkpoint-dir",
+                                     .costs = Costs::nothing})
       .add_flag(o.checkpoints.resume, true,
                 {.name = "resume",
                  .decides = no_result,
                  .help = "Go on from the latest whole checkpoint, from the start if there is none",
-                 .needs = "checkpoint-dir"});
+                 .needs = "checkpoint-dir",
+                 .asked_by = AskedBy::most_runs});
   return s;
 }
 // That table, to be looked at alone.

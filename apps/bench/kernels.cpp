@@ -87,15 +87,18 @@ Settings settings_of(BenchKernelsOptions& bench, Request& options) {
            {.name = "model",
             .decides = no_result,
             .help = "This network's parameters instead",
-            .excludes = "size"})
+            .excludes = "size",
+            .asked_by = AskedBy::most_runs})
       .add(bench.micro_batch, {.name = "micro-batch",
                                .decides = no_result,
                                .help = "Samples in the weight gradients",
-                               .range = above_zero})
+                               .range = above_zero,
+                               .asked_by = AskedBy::most_runs})
       .add(bench.seconds, {.name = "seconds",
                            .decides = no_result,
                            .help = "How long to measure",
-                           .range = above_zero})
+                           .range = above_zero,
+                           .asked_by = AskedBy::most_runs})
       .add(options.json, {"json", no_result, "Write the figures", writes("FILE", Path::text)});
   return s;
 }

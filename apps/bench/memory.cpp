@@ -172,7 +172,9 @@ Settings settings_of(BenchMemoryOptions& bench, Request& options) {
                                      .decides = no_result,
                                      .help = "Samples per optimizer step, to compare",
                                      .range = above_zero,
-                                     .alias = "effective-batches"})
+                                     .alias = "effective-batches",
+                                     .asked_by = AskedBy::most_runs,
+                                     .elsewhere = called_batch("the samples of a step")})
       .add(bench.micro_batches, {.name = "micro-batches",
                                  .decides = no_result,
                                  .help = "Micro-batch sizes to compare",

@@ -100,7 +100,8 @@ Settings settings_of(BenchTrainOptions& bench, Request& options) {
       .add(bench.seconds, {.name = "seconds",
                            .decides = no_result,
                            .help = "How long to measure",
-                           .range = above_zero})
+                           .range = above_zero,
+                           .asked_by = AskedBy::most_runs})
       .add_flag(bench.profile, true,
                 {"profile", no_result,
                  "Then run windows for as long again with every kernel timed, without CUDA graphs, "

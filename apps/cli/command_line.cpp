@@ -127,6 +127,7 @@ CLI::App& CommandLine::add(CLI::App& parent, const Command& command, Request& op
   const std::string path = (&parent == &program_ ? "" : parent.get_name() + " ") + command.name;
   if (!reads_.all && reads_.path != path) return *parser;
   knows_options_ = true;
+  declared_.emplace(parser, command.settings);
   declare(*parser, command.settings);
   for (const std::string& name : command.passed_over)
     parser->get_option("--" + name)->group(without_effect);
@@ -176,7 +177,7 @@ void CommandLine::perform(const Command& command, Request& options, Paths paths,
   for (const Setting& setting : heeded)
     if (setting.text() == "-") write_to_standard_output(setting);
   say_what_is_passed_over(command, options.given);
-  MpiRanks* const ranks = command.is_shared ? start_ranks(options) : nullptr;
+  MpiRanks* const ranks = command.is_shared ? start_ranks(options, command.settings) : nullptr;
   try {
     work();
   } catch (...) {
@@ -189,6 +190,11 @@ void CommandLine::perform() {
   // All ranks have the same words: the first says why one process is expected.
   if (!chosen_->command.is_shared && launched().rank > 0) return;
   perform(chosen_->command, chosen_->options, chosen_->paths, chosen_->command.work);
+}
+
+Settings CommandLine::settings_of_command(const CLI::App& parser) const {
+  const auto found = declared_.find(&parser);
+  return found == declared_.end() ? Settings() : found->second;
 }
 
 Settings CommandLine::settings_of_networks() const {

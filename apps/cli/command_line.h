@@ -71,6 +71,8 @@ class CommandLine {
   const std::vector<CLI::App*>& groups() const { return groups_; }
   Request& options() const { return options_; }
   const Settings& all() const { return all_; }
+  // The options of a command that the parser knows; nothing for one that has none.
+  Settings settings_of_command(const CLI::App& parser) const;
   // The settings of a network: those of model and data, of domains' networks and of the machine.
   Settings settings_of_networks() const;
 
@@ -91,6 +93,7 @@ class CommandLine {
   const Settings all_;  // settings_of(options)
   std::vector<CLI::App*> groups_;
   std::map<std::string, Command> commands_;
+  std::map<const CLI::App*, Settings> declared_;
   std::optional<Chosen> chosen_;
   bool knows_options_ = false;
 };

@@ -4,19 +4,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
+#include <set>
 
 #include "apps/cli/messages.h"
 
 namespace accrue::app {
 namespace {
 
-constexpr std::array most_needed{
-    "--model",           "--data",   "--init",    "--device",         "--memory-limit",
-    "--micro-batch",     "--epochs", "--lr",      "--optimizer",      "--precision",
-    "--effective-batch", "--save",   "--log-dir", "--checkpoint-dir", "--resume",
-    "--memory",          "--help",   "--seconds", "--weights",        "--out",
-    "--overlay",         "--tile"};
 // A command with fewer options shows them all.
 constexpr size_t many = 24;
 
@@ -83,12 +77,14 @@ HelpDetail rewrite_help(std::vector<std::string>& arguments) {
   return detail;
 }
 
-void shorten_help(CLI::App& command, HelpDetail detail) {
+void shorten_help(CLI::App& command, const Settings& settings, HelpDetail detail) {
   const auto options = command.get_options();
   if (detail != HelpDetail::most_needed || options.size() < many) return;
+  std::set<std::string> shown{"--help"};
+  for (const Setting& setting : settings)
+    if (setting.about.asked_by == AskedBy::most_runs) shown.insert("--" + setting.about.name);
   for (CLI::Option* option : options)
-    if (option->get_group() == without_effect ||
-        std::ranges::find(most_needed, option->get_name()) == most_needed.end())
+    if (option->get_group() == without_effect || !shown.contains(option->get_name()))
       option->group("");
   command.footer(fmt::format("\n--help-all shows all {} options.", options.size()));
 }

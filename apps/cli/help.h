@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "train/settings.h"
+
 namespace CLI {
 class App;
 }
@@ -19,9 +21,9 @@ enum class HelpDetail { none, most_needed, all };
 // --help, and the detail.
 HelpDetail rewrite_help(std::vector<std::string>& arguments);
 
-// Leaves out of a command's help what most runs do not need, unless all is asked for. The parser's
-// errors do not name what is left out.
-void shorten_help(CLI::App& command, HelpDetail detail);
+// Leaves out of the help of a command with these settings what most runs do not need, unless all is
+// asked for. The parser's errors do not name what is left out.
+void shorten_help(CLI::App& command, const Settings& settings, HelpDetail detail);
 
 // Lines as wide as the terminal, at most 100 characters.
 void wrap_help(CLI::App& app);

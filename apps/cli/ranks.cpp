@@ -34,12 +34,11 @@ void check_for_ranks(const Request& options) {
         "--shard-optimizer: expected one of the two");
 }
 
-// For all ranks but the first, which alone writes. (They share in the weights that it saves.)
-void write_nothing(Request& options) {
+// For all ranks but the first.
+void leave_writing_to_the_first(const Settings& settings) {
   silence_messages();
-  for (std::string* file :
-       {&options.json, &options.log_dir, &options.profile, &options.memory_trace})
-    file->clear();
+  for (const Setting& setting : settings)
+    if (setting.is_output() && setting.about.written_by == WrittenBy::first_rank) setting.set("");
 }
 
 // True if each rank has a GPU, and no two have the same one, which NCCL refuses.
@@ -54,7 +53,7 @@ bool have_own_gpus(Ranks& ranks, bool has_gpu) {
 }
 
 // Hands these ranks to the options, with a share of the processors and a GPU each.
-void share_machine(MpiRanks& ranks, Request& options) {
+void share_machine(MpiRanks& ranks, Request& options, const Settings& settings) {
   check_for_ranks(options);
   options.ranks = &ranks;
   const int sharing = ranks.sharing_processors();
@@ -65,7 +64,7 @@ void share_machine(MpiRanks& ranks, Request& options) {
   const bool by_nccl = built_with_nccl() && options.rank_exchange == RankExchange::automatic &&
                        have_own_gpus(ranks, gpus > 0);
   if (by_nccl) ranks.reach_gpus();
-  if (ranks.rank() > 0) write_nothing(options);
+  if (ranks.rank() > 0) leave_writing_to_the_first(settings);
   else
     say("ranks: {}, {} each{}\n", ranks.count(), counted(options.threads, "thread"),
         gpus > 0 ? fmt::format(", {} on this machine, exchange {}", counted(gpus, "GPU"),
@@ -94,7 +93,7 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
 }
 
-MpiRanks* start_ranks(Request& options) {
+MpiRanks* start_ranks(Request& options, const Settings& settings) {
   if (launched().count == 1) {
     // Slurm's step of several tasks that say nothing of each other.
     if (const int tasks = number_in("SLURM_STEP_NUM_TASKS", 1); tasks > 1)
@@ -106,7 +105,7 @@ MpiRanks* start_ranks(Request& options) {
   }
   const std::shared_ptr<MpiRanks> ranks = start_mpi(options.rank_timeout_s);
   try {
-    share_machine(*ranks, options);
+    share_machine(*ranks, options, settings);
   } catch (const std::exception& error) {
     abort_ranks(*ranks, error);
   }

@@ -4,11 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <map>
 #include <sstream>
 
 #include "apps/cli/messages.h"
-#include "train/settings.h"
 
 namespace accrue::app {
 namespace {
@@ -57,25 +55,16 @@ std::string alternatives(const std::vector<std::string>& words) {
   return text;
 }
 
-// What does here what other programs, or other commands, call `name`, if it is among `names`; else
-// empty.
-std::string known_elsewhere(const std::string& name, const std::vector<std::string>& names) {
-  const std::string batch =
-      "--micro-batch, the samples in memory, or --effective-batch, those of a step";
-  const std::map<std::string, std::string> others{{"accumulation-steps", "--accum"},
-                                                  {"batch", batch},
-                                                  {"batch-size", batch},
-                                                  {"dropout", "--g-dropout"},
-                                                  {"gpu", "--device cuda"},
-                                                  {"gradient-accumulation-steps", "--accum"},
-                                                  {"init", "--weights"},
-                                                  {"learning-rate", "--lr"},
-                                                  {"weights", "--init"}};
-  const auto found = others.find(name);
-  if (found == others.end()) return {};
-  const std::string& here = found->second;
-  const std::string option = here.substr(2, here.find_first_of(" ,") - 2);
-  return std::ranges::find(names, option) == names.end() ? std::string() : here;
+// What does here what other programs, or other commands, call `name`: "--device cuda"; empty if
+// nothing does.
+std::string known_elsewhere(const std::string& name, const Settings& settings) {
+  std::string text;
+  for (const Setting& setting : settings)
+    if (const auto found = setting.about.elsewhere.find(name);
+        found != setting.about.elsewhere.end())
+      text +=
+          fmt::format("{}--{}{}", text.empty() ? "" : ", or ", setting.about.name, found->second);
+  return text;
 }
 
 bool is_option(const std::string& word) { return word.starts_with("-"); }
@@ -99,15 +88,16 @@ const CLI::App& root_of(const CLI::App& command) {
   return command.get_parent() ? root_of(*command.get_parent()) : command;
 }
 
-std::string unknown_option(const CLI::App& command, const std::string& word) {
+std::string unknown_option(const CLI::App& command, const std::string& word,
+                           const Settings& settings) {
   const std::string option = word.substr(0, word.find('='));
   const std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
-  if (const std::string here = known_elsewhere(name, names_of_options(command)); !here.empty())
+  if (const std::string here = known_elsewhere(name, settings); !here.empty())
     return fmt::format("there is no option {}: expected {}", option, here);
   if (const auto elsewhere = commands_with(root_of(command), name); !elsewhere.empty())
     return fmt::format("{} has no option {}, which is for {}", path_of(command), option,
                        alternatives(elsewhere));
-  if (const std::string meant = meant_by(name, names_of_options(command)); !meant.empty())
+  if (const std::string meant = meant_by(name, names_of_options(command), settings); !meant.empty())
     return fmt::format("there is no option {}; did you mean {}?", option, meant);
   return fmt::format("there is no option {}; {} --help-all lists all", option, path_of(command));
 }
@@ -132,12 +122,13 @@ std::string miscounted(const CLI::App& command, const CLI::ParseError& error) {
   return fmt::format("{} has no value: expected {}", name, option->get_type_name());
 }
 
-std::string describe(const CLI::App& command, const CLI::ParseError& error) {
+std::string describe(const CLI::App& command, const CLI::ParseError& error,
+                     const Settings& settings) {
   const std::vector<std::string> rest = command.remaining(true);
   const bool is_parent = !names_of_commands(command).empty();
   // The values of unknown options are there, too.
   if (const auto option = std::ranges::find_if(rest, is_option); option != rest.end())
-    return unknown_option(command, *option);
+    return unknown_option(command, *option, settings);
   if (!rest.empty() && is_parent) return unknown_command(command, rest.front());
   if (!rest.empty() && dynamic_cast<const CLI::ExtrasError*>(&error))
     return fmt::format("'{}' was not expected; {} --help-all lists all", rest.front(),
@@ -151,17 +142,22 @@ std::string describe(const CLI::App& command, const CLI::ParseError& error) {
 
 }  // namespace
 
-std::string meant_by(const std::string& name, const std::vector<std::string>& names) {
-  if (std::string here = known_elsewhere(name, names); !here.empty()) return here;
+std::string meant_by(const std::string& name, const std::vector<std::string>& names,
+                     const Settings& settings) {
+  if (std::string here = known_elsewhere(name, settings); !here.empty()) return here;
   if (const auto longer = options_around(names, name); !longer.empty() && longer.size() <= 3)
     return alternatives(longer);
   const auto nearest = nearest_word(name, names);
   return nearest ? "--" + *nearest : std::string();
 }
 
-std::string problem_of(const CLI::App& app, const CLI::ParseError& error) {
+namespace {
+
+// What is wrong; empty if help is asked for.
+std::string problem_of(const CLI::App& app, const CLI::ParseError& error,
+                       const SettingsOfCommand& settings_of) {
   const CLI::App& command = active(app);
-  if (error.get_exit_code() != 0) return describe(command, error);
+  if (error.get_exit_code() != 0) return describe(command, error, settings_of(command));
   // Help with a command that there is not.
   const auto rest = command.remaining(true);
   const bool is_parent = !names_of_commands(command).empty();
@@ -170,8 +166,11 @@ std::string problem_of(const CLI::App& app, const CLI::ParseError& error) {
   return {};
 }
 
-int report(const CLI::App& app, const CLI::ParseError& error) {
-  const std::string problem = problem_of(app, error);
+}  // namespace
+
+int report(const CLI::App& app, const CLI::ParseError& error,
+           const SettingsOfCommand& settings_of) {
+  const std::string problem = problem_of(app, error, settings_of);
   if (problem.empty()) {
     std::ostringstream help, errors;
     const int status = app.exit(error, help, errors);

@@ -20,10 +20,15 @@ Settings evaluation_settings(Request& options) {
       .add(options.micro_batch, {.name = "micro-batch",
                                  .decides = no_result,
                                  .help = "Samples in memory at a time",
-                                 .range = above_zero})
+                                 .range = above_zero,
+                                 .acts_in = ActsIn::answers,
+                                 .asked_by = AskedBy::most_runs,
+                                 .elsewhere = called_batch("the samples in memory")})
       .add(options.split, split_names(),
-           {"split", no_result,
-            "The part of the data to score; of texts the test, unless another is given"})
+           {.name = "split",
+            .decides = no_result,
+            .help = "The part of the data to score; of texts the test, unless another is given",
+            .acts_in = ActsIn::samples})
       .add(options.json, {"json", no_result, "Write the scores", writes("FILE", Path::text)});
   return s;
 }

@@ -34,8 +34,12 @@ Settings settings_of(OnnxOptions& asked, Request& options) {
   constexpr Decides no_result = Decides::no_result;
   Settings s;
   s.group("Options")
-      .add(options.init, {"weights", no_result, "As train saves them", reads("FILE.safetensors")})
-      .add(asked.out, {"out", no_result, "The file to write", writes("FILE.onnx")})
+      .add(options.init, trained_weights("As train saves them"))
+      .add(asked.out, {.name = "out",
+                       .decides = no_result,
+                       .help = "The file to write",
+                       .takes = writes("FILE.onnx"),
+                       .asked_by = AskedBy::most_runs})
       .add_flag(asked.bytes, true,
                 {"bytes", no_result,
                  "It takes pixels as bytes and normalises them as the network was trained"})

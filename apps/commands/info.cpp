@@ -1,6 +1,7 @@
 #include "apps/commands/info.h"
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "apps/cli/messages.h"
 #include "apps/cli/nccl.h"
@@ -99,17 +100,15 @@ SampleSpec shown_sample(const Request& options) {
 
 }  // namespace
 
-bool info_heeds(const Setting& setting) {
-  // Beside what weights are saved with.
-  static const std::set<std::string> heeded{
-      "accum",    "beta2-half-life", "classes",         "crop",      "data",        "data-dir",
-      "device",   "dropout",         "effective-batch", "ema",       "ignore-mask", "image-size",
-      "init",     "memory-limit",    "micro-batch",     "new-head",  "noise-scale", "precision",
-      "schedule", "skip-bad",        "threads",         "tokenizer", "warmup-steps"};
-  const SettingFacts& about = setting.about;
-  const bool is_of_schedule =
-      about.name == "lr" || (about.name.starts_with("lr-") && about.name != "lr-d");
-  return about.saved == Saved::with_weights || is_of_schedule || heeded.contains(about.name);
+Settings heeded_by_info(const Settings& training) {
+  // What it tells of training, beside the network: the learning rates and the averages.
+  static const std::set<std::string> told{
+      "accum",       "beta2-half-life", "dropout",     "effective-batch", "ema",         "lr",
+      "micro-batch", "new-head",        "noise-scale", "schedule",        "warmup-steps"};
+  return training.where([](const Setting& setting) {
+    return acts_on_answers(setting) || told.contains(setting.about.name) ||
+           setting.acts_with("schedule");
+  });
 }
 
 Settings settings_of(InfoOptions& asked, Request& options) {

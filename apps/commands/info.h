@@ -11,8 +11,8 @@ struct InfoOptions {
 // The settings of info beside those of a training.
 Settings settings_of(InfoOptions& asked, Request& options);
 
-// True for the settings of a training that have to do with what info prints.
-bool info_heeds(const Setting& setting);
+// The settings of a training that have to do with what info prints.
+Settings heeded_by_info(const Settings& training);
 
 // `accrue info`: prints the build, the machine and what a model consists of, and returns this as
 // JSON.

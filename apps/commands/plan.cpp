@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/messages.h"
@@ -230,33 +231,14 @@ std::string flags(const Alternative& a, const Request& options) {
   return text;
 }
 
-bool plan_heeds(const Setting& setting) {
-  // All of the others' headings.
-  static const std::map<std::string, std::set<std::string>> heeded{
-      {"Optimizer", {"optimizer", "momentum", "clip-norm", "ema", "noise-scale", "freeze"}},
-      {"Loss scale", {"loss-scale", "on-overflow"}},
-      {"Evaluation", {"eval-every"}},
-      {"Checkpoints", {"checkpoint-dir", "resume"}},
-      {"Several processes", {"shard-optimizer", "rank-exchange", "rank-overlap"}},
-      {"Output", {}}};
-  // These, which change what is computed with as much work.
-  static const std::set<std::string> not_heeded{"adversarial-weight",
-                                                "category-weight",
-                                                "constancy-weight",
-                                                "init-scheme",
-                                                "l1-weight",
-                                                "lr-d",
-                                                "max-minutes",
-                                                "memory-limit",
-                                                "no-shuffle",
-                                                "on-oom",
-                                                "seed",
-                                                "similarity-scale",
-                                                "temperature"};
-  const std::string& name = setting.about.name;
-  const auto of_heading = heeded.find(setting.group);
-  return of_heading != heeded.end() ? of_heading->second.contains(name)
-                                    : !not_heeded.contains(name);
+Settings heeded_by_plan(const Settings& training) {
+  const Settings with_cost = training.where(&Setting::has_cost);
+  const auto is_needed = [&](const Setting& setting) {
+    return std::ranges::any_of(
+        with_cost, [&](const Setting& other) { return other.about.needs == setting.about.name; });
+  };
+  return training.where(
+      [&](const Setting& setting) { return setting.has_cost() || is_needed(setting); });
 }
 
 Settings settings_of(PlanOptions& asked, Request& options) {
@@ -266,7 +248,8 @@ Settings settings_of(PlanOptions& asked, Request& options) {
                                         .help = "What a run may use",
                                         .takes = "4GiB",
                                         .unset = "all that is there",
-                                        .alias = "memory-limit"});
+                                        .alias = "memory-limit",
+                                        .asked_by = AskedBy::most_runs});
   s.group("Several processes")
       .add(asked.ranks,
            {.name = "ranks",

@@ -12,8 +12,8 @@ struct PlanOptions {
   int64_t ranks = 1;
 };
 Settings settings_of(PlanOptions& asked, Request& options);
-// True for the settings of a training that have to do with its memory, or with how long it takes.
-bool plan_heeds(const Setting& setting);
+// The settings of a training that have to do with its memory, or with how long it takes.
+Settings heeded_by_plan(const Settings& training);
 // Prints the plan, and returns it as JSON. Throws Error if nothing fits: what is missing, and the
 // nearest that would fit.
 std::string plan(Request options, const PlanOptions& asked);

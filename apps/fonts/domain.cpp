@@ -49,8 +49,10 @@ void add_font_commands(CommandLine& line) {
   line.add(font,
            {.name = "train",
             .description = "Train a generator and a discriminator",
-            .settings = settings_of(options).settled("model").without(
-                {"hold-out", "skip-bad", "cache", "freeze"}),
+            .settings = settings_of(options)
+                            .settled("model")
+                            .where([](const Setting& s) { return s.about.data.empty(); })
+                            .without({"freeze"}),
             .work = [asked] { train(asked->options); },
             .advice = [asked] { return advice_for_training(asked->options); },
             .is_shared = true},

@@ -40,7 +40,11 @@ Settings settings_of(FontDrawOptions& asked, Request& options) {
                                 .decides = no_result,
                                 .help = "Draw with dropout: each seed gives another variation",
                                 .unset = "no dropout"})
-      .add(asked.out, {"out", no_result, "The sheet", writes("FILE.png", Path::image)});
+      .add(asked.out, {.name = "out",
+                       .decides = no_result,
+                       .help = "The sheet",
+                       .takes = writes("FILE.png", Path::image),
+                       .asked_by = AskedBy::most_runs});
   return s;
 }
 

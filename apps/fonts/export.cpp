@@ -171,7 +171,11 @@ Settings settings_of(FontExportOptions& asked, Request& options) {
             "Without --data: how glyphs were placed for the network, as for font prepare"})
       .add(asked.name, {"name", no_result, "The name of the new font's family", "TEXT",
                         "that of the source, and the style's"})
-      .add(asked.out, {"out", no_result, "The font to write", writes("FILE.ttf")});
+      .add(asked.out, {.name = "out",
+                       .decides = no_result,
+                       .help = "The font to write",
+                       .takes = writes("FILE.ttf"),
+                       .asked_by = AskedBy::most_runs});
   return s;
 }
 

@@ -13,14 +13,15 @@ Settings drawing_settings(Request& options) {
   const Settings all = settings_of(options);
   Settings s;
   s.group("Options")
-      .add(options.init, {"weights", no_result, "A generator's, as font train saves them",
-                          reads("FILE.safetensors")})
+      .add(options.init, trained_weights("A generator's, as font train saves them"))
       .add(options.micro_batch, {.name = "micro-batch",
                                  .decides = no_result,
                                  .help = "Glyphs in memory at a time",
-                                 .range = above_zero});
-  return s.append(
-      all.only({"data", "image-size", "precision", "device", "threads", "memory-limit"}));
+                                 .range = above_zero,
+                                 .asked_by = AskedBy::most_runs,
+                                 .elsewhere = called_batch("the glyphs in memory")});
+  return s.append(all.only({"data", "image-size", "precision"}))
+      .append(all.in({"Machine"}).where(acts_on_answers));
 }
 
 namespace {

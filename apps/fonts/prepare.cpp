@@ -59,7 +59,11 @@ Settings settings_of(fonts::GlyphPairsOptions& pairs) {
       .add(pairs.layout, fonts::glyph_layout_names(),
            {"layout", result,
             "bbox: each glyph fills the square; zi2zi: all of one size, as zi2zi placed them"})
-      .add(pairs.out, {"out", result, "The directory to make", writes("DIR", Path::answers)});
+      .add(pairs.out, {.name = "out",
+                       .decides = result,
+                       .help = "The directory to make",
+                       .takes = writes("DIR", Path::answers),
+                       .asked_by = AskedBy::most_runs});
   return s;
 }
 

@@ -247,9 +247,12 @@ Settings settings_of(PredictOptions& asked, Request& options) {
   const Settings all = settings_of(options);
   Settings s;
   s.group("Options")
-      .add(options.init, {"weights", no_result, "As train saves them", reads("FILE.safetensors")})
-      .add(asked.out,
-           {"out", no_result, "Where the answers are written", writes("DIR", Path::answers)})
+      .add(options.init, trained_weights("As train saves them"))
+      .add(asked.out, {.name = "out",
+                       .decides = no_result,
+                       .help = "Where the answers are written",
+                       .takes = writes("DIR", Path::answers),
+                       .asked_by = AskedBy::most_runs})
       .add(asked.split, splits,
            {.name = "split",
             .decides = no_result,
@@ -257,7 +260,10 @@ Settings settings_of(PredictOptions& asked, Request& options) {
             .takes = "train|test",
             .unset = "test, of a folder without a test of its own all images"})
       .add_flag(asked.overlays, true,
-                {"overlay", no_result, "Also write the images with their masks drawn over them"})
+                {.name = "overlay",
+                 .decides = no_result,
+                 .help = "Also write the images with their masks drawn over them",
+                 .asked_by = AskedBy::most_runs})
       .add(asked.tile,
            {.name = "tile",
             .decides = no_result,
@@ -265,7 +271,8 @@ Settings settings_of(PredictOptions& asked, Request& options) {
                     "of 32, where they are larger: the same answer in less memory, in about four "
                     "times the time",
             .takes = "PIXELS",
-            .range = {.low = 32}})
+            .range = {.low = 32},
+            .asked_by = AskedBy::most_runs})
       .add(asked.overlap, {.name = "overlap",
                            .decides = no_result,
                            .help = "Take each tile for an image, which is faster, but group norms "
@@ -279,15 +286,16 @@ Settings settings_of(PredictOptions& asked, Request& options) {
       .add(options.micro_batch, {.name = "micro-batch",
                                  .decides = no_result,
                                  .help = "Samples in memory at a time",
-                                 .range = above_zero})
+                                 .range = above_zero,
+                                 .asked_by = AskedBy::most_runs,
+                                 .elsewhere = called_batch("the samples in memory")})
       .add_flag(asked.force, true,
                 {"force", no_result, "Replace files in --out that accrue has not written"});
   return s
-      .append(
-          all.in({"Model and data"})
-              .without({"init", "augment", "dropout", "init-scheme", "seed", "loss",
-                        "class-weights", "new-head", "objective", "temperature", "embedding-size"}))
-      .append(all.in({"Machine"}));
+      .append(all.in({"Model and data"})
+                  .where(acts_on_answers)
+                  .without({"init", "objective", "embedding-size"}))
+      .append(all.in({"Machine"}).where(acts_on_answers));
 }
 
 void predict(const Request& options, const PredictOptions& asked) {

@@ -35,7 +35,11 @@ Settings settings_of(PrepareTextOptions& texts) {
                             .help = "The part that is for the test, by documents",
                             .range = {.low = 0, .high = 0.99, .without_low = true}})
       .group("Output")
-      .add(texts.out, {"out", result, "The directory to make", writes("DIR", Path::answers)});
+      .add(texts.out, {.name = "out",
+                       .decides = result,
+                       .help = "The directory to make",
+                       .takes = writes("DIR", Path::answers),
+                       .asked_by = AskedBy::most_runs});
   return s;
 }
 

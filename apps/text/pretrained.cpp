@@ -128,7 +128,11 @@ Settings settings_of(ImportOptions& asked) {
             reads("DIR|FILE.gguf")})
       .add(asked.base, {"base", no_result, "The weights that adapters are beside, as they are here",
                         reads("FILE.safetensors")})
-      .add(asked.out, {"out", no_result, "The weights, for --init", writes("FILE.safetensors")});
+      .add(asked.out, {.name = "out",
+                       .decides = no_result,
+                       .help = "The weights, for --init",
+                       .takes = writes("FILE.safetensors"),
+                       .asked_by = AskedBy::most_runs});
   return s;
 }
 
@@ -168,8 +172,7 @@ Settings settings_of(ExportOptions& asked, Request& options) {
       {"Q8_0", GgufTypes::q8_0}, {"Q4_0", GgufTypes::q4_0}, {"base", GgufTypes::of_base}};
   Settings s;
   s.group("Options")
-      .add(options.init, {"weights", no_result, "A language model's, as train saves them",
-                          reads("FILE.safetensors")})
+      .add(options.init, trained_weights("A language model's, as train saves them"))
       .add(asked.tokenizer,
            {"tokenizer", no_result,
             "What it learned by, to lie beside it or in FILE.gguf: a tokenizer.json, a directory "
@@ -187,10 +190,13 @@ Settings settings_of(ExportOptions& asked, Request& options) {
             .decides = no_result,
             .help = "In which matrices are stored in FILE.gguf; base: those of the base's file, "
                     "whose tensors without adapters stay as they are"})
-      .add(asked.out, {"out", no_result,
-                       "A new directory, for transformers' from_pretrained(), or a file for "
-                       "llama.cpp, to which adapters are added",
-                       writes("DIR|FILE.gguf")});
+      .add(asked.out,
+           {.name = "out",
+            .decides = no_result,
+            .help = "A new directory, for transformers' from_pretrained(), or a file for "
+                    "llama.cpp, to which adapters are added",
+            .takes = writes("DIR|FILE.gguf"),
+            .asked_by = AskedBy::most_runs});
   return s.append(settings_of(options).only({"model"}));
 }
 
@@ -383,10 +389,12 @@ Settings settings_of_merge(Request& options, std::string& out) {
   constexpr Decides no_result = Decides::no_result;
   Settings s;
   s.group("Options")
-      .add(options.init,
-           {"weights", no_result, "A language model's, with adapters", reads("FILE.safetensors")})
-      .add(out, {"out", no_result, "The same without, for --init and --weights",
-                 writes("FILE.safetensors")});
+      .add(options.init, trained_weights("A language model's, with adapters"))
+      .add(out, {.name = "out",
+                 .decides = no_result,
+                 .help = "The same without, for --init and --weights",
+                 .takes = writes("FILE.safetensors"),
+                 .asked_by = AskedBy::most_runs});
   return s.append(settings_of(options).only({"model"}));
 }
 

@@ -11,9 +11,8 @@ Settings settings_of(WriteOptions& asked, Request& options) {
   const Settings all = settings_of(options);
   Settings s;
   s.group("Options")
-      .add(options.init, {"weights", no_result,
-                          "A language model's, as train saves them; adapters know their base",
-                          reads("FILE.safetensors")})
+      .add(options.init,
+           trained_weights("A language model's, as train saves them; adapters know their base"))
       .add(asked.prompt,
            {"prompt", no_result, "The beginning of the text", "TEXT", "the end of another text"})
       .add_flag(asked.chat, true,
@@ -62,8 +61,8 @@ Settings settings_of(WriteOptions& asked, Request& options) {
             .help = "Above 1 for fewer tokens that are there already",
             .range = above_zero})
       .add(asked.sampling.seed, {"seed", no_result, "Another one writes another text"});
-  return s.append(
-      all.only({"model", "base", "base-bits", "precision", "device", "threads", "memory-limit"}));
+  return s.append(all.only({"model", "base", "base-bits", "precision"}))
+      .append(all.in({"Machine"}).where(acts_on_answers));
 }
 
 namespace {

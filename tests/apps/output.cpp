@@ -297,6 +297,8 @@ TEST_CASE("an option that is wrong is named, with what was expected", "[output]"
         {"train --lr 1 --model", "--model has no value: expected cnn|cnn-bn|cnn-gn|gpt-tiny"},
         {"train --bogus 1", "there is no option --bogus; accrue train --help-all lists all"},
         {"train --batch-size 8", "there is no option --batch-size: expected --micro-batch, the"},
+        {"eval --batch-size 8", "expected --micro-batch, the samples in memory\n"},
+        {"bench memory --batch 8", "expected --effective-batch, the samples of a step\n"},
         {"info --learning-rate 1", "there is no option --learning-rate: expected --lr"},
         {"train bogus", "'bogus' was not expected; accrue train --help-all lists all"},
         {"bogus", "there is no command bogus: expected train, eval, predict"},
@@ -306,11 +308,13 @@ TEST_CASE("an option that is wrong is named, with what was expected", "[output]"
         {"train --keep-last 2", "--keep-last requires --checkpoint-dir"},
         {"eval --seed 3", "accrue eval has no option --seed, which is for train, plan"},
         {"eval --dropout 0.2", "accrue eval has no option --dropout"},
+        {"eval --cuda-graphs off", "accrue eval has no option --cuda-graphs, which is for train"},
         {"predict --init w", "there is no option --init: expected --weights"},
         {"predict --init-scheme xavier", "accrue predict has no option --init-scheme"},
         {"font train --dropout 0.3", "there is no option --dropout: expected --g-dropout"},
         {"font train --loss dice", "accrue font train has no option --loss, which is for train"},
         {"font train --hold-out 0.2", "accrue font train has no option --hold-out"},
+        {"font train --data-dir d", "accrue font train has no option --data-dir"},
         {"train --lr fast", "--lr is fast: expected a number"},
         {"export", "--weights is required"}}) {
     const Output output = shell(program_path + " " + command);
@@ -369,6 +373,8 @@ TEST_CASE("train's command is one of plan and info, which name what they do noth
                  of_both + " --eval-every 4 --loss-scale dynamic --checkpoint-dir " +
                      (folder / "kept")) == answer(info, ""));
   REQUIRE_FALSE(fs::exists(folder / "kept"));
+  const std::string of_text = "info --model gpt-tiny";
+  REQUIRE(answer(of_text + " --context 64", "") != answer(of_text, ""));
   REQUIRE_THAT(succeed(info + " --micro-batch 4 --accum 2 --beta2-half-life 100"),
                ContainsSubstring("at an effective batch of 8:"));
 }

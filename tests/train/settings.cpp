@@ -5,7 +5,9 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/cli/declare.h"
+#include "apps/commands/plan.h"
 #include "apps/domains.h"
+#include "apps/program.h"
 #include "images/contrastive.h"
 #include "images/digits.h"
 #include "images/domain.h"
@@ -106,6 +108,27 @@ TEST_CASE("what a model does not heed has no effect with it", "[cli]") {
   }
   all.at("model").set("gpt-tiny");
   REQUIRE(!all.has_effect(all.at("init-scheme")));
+}
+
+TEST_CASE("what a row says of other rows is true of its table", "[cli]") {
+  app::Asked asked;
+  for (const auto& [command, settings] : app::settings_of_commands(asked)) {
+    for (const Setting& setting : settings) {
+      const SettingFacts& about = setting.about;
+      INFO(command << " " << about.name);
+      for (const std::string& other : {about.needs, about.excludes})
+        REQUIRE((other.empty() || settings.has(other)));
+      REQUIRE((setting.is_output() || about.written_by == WrittenBy::first_rank));
+      // The ranks that do not write it have it empty.
+      if (setting.is_output()) REQUIRE_NOTHROW(setting.set(""));
+    }
+  }
+}
+
+TEST_CASE("outputs cost nothing, but for what is needed by what costs", "[cli]") {
+  Request options(app::all_domains());
+  for (const Setting& setting : app::heeded_by_plan(settings_of(options)))
+    REQUIRE(setting.is_output() == (setting.about.name == "checkpoint-dir"));
 }
 
 TEST_CASE("a process is passed every option that is not as by default", "[cli][full]") {
@@ -218,12 +241,12 @@ class FutureImages : public Images {
 }  // namespace
 
 TEST_CASE("a run goes on from a checkpoint of a build that knows fewer options", "[cli]") {
-  const Dataset digits = make_digits(accrue::Split::train, {.train_size = 100});
-  const auto identity_of = [&](const std::string& name, const std::string& text, bool in_future) {
-    Request options(app::all_domains());
-    if (in_future) options.domains.add(std::make_unique<FutureImages>());
+  const auto identity_of = [](const std::string& name, const std::string& text, bool in_future) {
+    Request options, usual;
+    if (in_future)
+      for (Request* each : {&options, &usual}) each->domains.add(std::make_unique<FutureImages>());
     if (!name.empty()) settings_of(options).at(name).set(text);
-    return run_identity(options.training(digits), digits);
+    return deciding(settings_of(options), settings_of(usual));
   };
   const auto differs = [](const Metadata& checkpoint, const RunIdentity& here) {
     return differences(in_words_of(here, checkpoint), here.values);
