@@ -1,8 +1,14 @@
 #!/usr/bin/env python3
 """Checks what the documents say of the program, as a reader would find out.
 
-Every command of accrue in a code block must have the options that it is shown with. Blocks are run
-that are marked by a comment, which a browser does not show, in the line above them:
+Every command of accrue in a code block must have the options that it is shown with, and what prose
+and tables name as an option, `--epochs 3`, must be one of a command, which takes that value if it
+has a choice of values. A table under the comment
+
+    <!-- options: HEADING -->
+
+names in its first column all options under this heading of `accrue train --help-all`, and no others.
+Blocks are run that are marked by a comment, which a browser does not show, in the line above them:
 
     <!-- run -->
 
@@ -37,6 +43,11 @@ COMPILE = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra",
 COMMANDS = {"train", "eval", "predict", "plan", "info", "report", "bench", "data", "font",
             "text", "export", "completion"}
 GROUPS = {"bench", "data", "font", "text"}  # of commands
+OPTION = re.compile(r"--[a-z][a-z0-9-]*")
+TABLE = re.compile(r"<!-- options: (.+) -->")
+# Options of the scripts here, of MPI's and Slurm's launchers, of containers and of llama.cpp.
+OTHERS = {"--bind-to", "--busy", "--every-level", "--failed", "--jinja", "--map-by", "--mpi",
+          "--network", "--runner", "--thorough", "--volume"}
 
 
 def blocks(lines):
@@ -96,8 +107,22 @@ class Checker:
     def __init__(self, program):
         self.program = program
         self.helps = {}
+        self.known, self.choices = self.completed()
         self.errors = []
-        self.checked = self.run = self.compiled = 0
+        self.checked = self.named = self.run = self.compiled = 0
+
+    def completed(self):
+        """What the shells complete: all options, and the choices of those that have the same in
+        every command."""
+        script = subprocess.run([self.program, "completion", "bash"], capture_output=True,
+                                text=True, check=True).stdout
+        words = dict(re.findall(r"^ +'([^']*)'\) words='([^']*)'", script, re.MULTILINE))
+        has = {}
+        for path, following in words.items():
+            for option in OPTION.findall("" if "--" in path else following):
+                has.setdefault(option, []).append(set(words.get(path + option, "").split()))
+        return set(has) | {"--help-all"}, {option: set.union(*choices) for option, choices in has.items()
+                          if all(choices)}
 
     def options(self, path):
         if path not in self.helps:
@@ -105,6 +130,51 @@ class Checker:
                                    text=True, check=False)
             self.helps[path] = set(re.findall(r"--[a-z][a-z0-9-]*", shown.stdout))
         return self.helps[path]
+
+    def headings(self):
+        """The options of train by their headings."""
+        shown = subprocess.run([self.program, "train", "--help-all"], capture_output=True, text=True,
+                               check=False).stdout
+        parts = re.split(r"^(\S.*):$", shown, flags=re.MULTILINE)
+        return {heading: set(re.findall(r"^  (--[a-z0-9-]+)", part, re.MULTILINE))
+                for heading, part in zip(parts[1::2], parts[2::2])}
+
+    def check_named(self, where, line):
+        """Checks the options that a line of prose names."""
+        for code in re.findall(r"`(--[^`]+)`", line):
+            words = code.split()
+            for word, following in zip(words, words[1:] + ["--"]):
+                option, _, value = word.partition("=")
+                if not OPTION.fullmatch(option) or option in OTHERS:
+                    continue
+                self.named += 1
+                if option not in self.known:
+                    self.errors.append(f"{where}: no command of accrue has {option}")
+                value = value or following
+                values = set(value.split("|")) if re.fullmatch(r"[a-z][a-z0-9|-]*", value) else set()
+                if option in self.choices and not values <= self.choices[option]:
+                    self.errors.append(f"{where}: {option} does not take {value}, but "
+                                       f"{' '.join(sorted(self.choices[option]))}")
+
+    def check_table(self, where, heading, lines):
+        """Checks that a table has the options of a heading."""
+        rows = list(itertools.takewhile(lambda line: line.startswith("|"), lines))
+        named = {option for row in rows for option in OPTION.findall(row.split("|")[1])}
+        there = self.headings().get(heading, set())
+        for option in sorted(named ^ there):
+            state = "lacks" if option in there else "has"
+            self.errors.append(f"{where}: the table of the options under '{heading}' {state} {option}")
+
+    def check_prose(self, name, lines):
+        fenced = False
+        for i, line in enumerate(lines):
+            fenced ^= line.startswith("```")
+            if fenced or line.startswith("    "):
+                continue
+            self.check_named(f"{name}:{i + 1}", line)
+            if mark := TABLE.search(line):
+                rest = itertools.dropwhile(lambda line: not line.strip(), lines[i + 1:])
+                self.check_table(f"{name}:{i + 1}", mark[1], rest)
 
     def check_options(self, where, command):
         for words in parts_of(command):
@@ -152,6 +222,7 @@ class Checker:
         lines = text_of(document).splitlines()
         name = document.relative_to(ROOT) if document.is_relative_to(ROOT) else document
         parts = {}
+        self.check_prose(name, lines)
         with tempfile.TemporaryDirectory() as folder:
             for number, block, mark in blocks(lines):
                 if mark and mark[3]:
@@ -173,8 +244,8 @@ def main():
         checker.check(document)
     for error in checker.errors:
         print(f"check_docs: error: {error}", file=sys.stderr)
-    print(f"{checker.checked} commands have the options they are shown with,"
-          f" {checker.run} were run, {checker.compiled} sources compiled")
+    print(f"{checker.checked} commands have the options they are shown with, {checker.named} options"
+          f" are known, {checker.run} were run, {checker.compiled} sources compiled")
     sys.exit(bool(checker.errors))
 
 
