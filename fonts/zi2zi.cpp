@@ -134,6 +134,12 @@ std::string Zi2ziDecoder::describe() const {
                      and_more(norm_), dropout_ ? ", " + dropout_->describe() : "");
 }
 
+const Zi2ziGenerator& Zi2ziGenerator::of(const Layer& network) {
+  const auto* const found = dynamic_cast<const Zi2ziGenerator*>(&network);
+  check(found, "{} is no generator of zi2zi", network.describe());
+  return *found;
+}
+
 Zi2ziGenerator::Zi2ziGenerator(const Zi2ziOptions& options)
     : options_(checked(options)), style_(options.styles, options.embedding) {
   const size_t L = levels_of(options.size);

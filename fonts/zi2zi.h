@@ -81,6 +81,9 @@ class Zi2ziDecoder : public Layer {
 // Parameters: encoder.0.conv.weight, ..., decoder.0.conv.weight, ..., style.weight.
 class Zi2ziGenerator : public Layer {
  public:
+  // The network as one. Throws Error if it is of another type.
+  static const Zi2ziGenerator& of(const Layer& network);
+
   // Throws Error for options out of range, and for a size that is not divisible by 8.
   explicit Zi2ziGenerator(const Zi2ziOptions& options);
 

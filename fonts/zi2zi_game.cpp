@@ -16,7 +16,7 @@ constexpr StepFunction adversarial_weight_of_loss{{0.02, 0.08, 0.20, 5},
                                                   {0.20, 0.35, 0.50, 0.60, 0.05}};
 
 const Zi2ziGenerator& generator(const Networks& networks) {
-  return dynamic_cast<const Zi2ziGenerator&>(networks["generator"]);
+  return Zi2ziGenerator::of(networks["generator"]);
 }
 const Zi2ziDiscriminator& discriminator(const Networks& networks) {
   return dynamic_cast<const Zi2ziDiscriminator&>(networks["discriminator"]);
@@ -95,7 +95,7 @@ class GlyphDrawing : public Objective {
   std::string input() const override { return "sources"; }
   std::vector<std::string> targets() const override { return {"targets", "styles"}; }
   Tensor answer(const Layer& model, const Samples& s, const Pass& pass) const override {
-    const auto& G = dynamic_cast<const Zi2ziGenerator&>(model);
+    const Zi2ziGenerator& G = Zi2ziGenerator::of(model);
     return G.draw(G.encode(s["sources"], pass), s["styles"], pass);
   }
   Tensor loss(const Tensor& drawn, const Samples& s) const override {

@@ -5,6 +5,16 @@
 
 namespace accrue {
 
+const LanguageModel* LanguageModel::in(const Layer& network) {
+  return dynamic_cast<const LanguageModel*>(&network);
+}
+
+const LanguageModel& LanguageModel::of(const Layer& network) {
+  const LanguageModel* const found = in(network);
+  check(found, "{} is no language model", network.describe());
+  return *found;
+}
+
 Tensor LanguageModel::forward(Tensor tokens, const Pass& pass) const {
   const Tensor x = states({tokens, positions_of(tokens)}, pass);
   return linear(x.reshape({tokens.numel(), x.size(2)}), head(), {});

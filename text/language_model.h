@@ -38,6 +38,12 @@ using KeyValueCachePtr = std::shared_ptr<KeyValueCache>;
 // A network that tells the next token from those before.
 class LanguageModel : public Layer {
  public:
+  // The network as one; null if it is of another type. All that is given networks of any type, as
+  // objectives are, asks here.
+  static const LanguageModel* in(const Layer& network);
+  // Throws Error if it is of another type.
+  static const LanguageModel& of(const Layer& network);
+
   // What the head reads: the normalised states after the last block, [N, T, E]. With a cache `rows`
   // is a piece of one row, its tokens from pass.begin on; those before it are in the cache, and it
   // joins them.

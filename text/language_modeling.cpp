@@ -52,7 +52,7 @@ class LanguageModeling : public Objective {
 
   // The loss itself, because the logits of all tokens would be many times as much as all else.
   Tensor answer(const Layer& model, const Samples& samples, const Pass& pass) const override {
-    const auto* network = dynamic_cast<const LanguageModel*>(&model);
+    const auto* network = LanguageModel::in(model);
     check(network, "language modeling takes a LanguageModel, not {}", model.describe());
     return loss_of_tokens(*network, {samples["tokens"], samples["positions"]}, samples["labels"],
                           weight(samples), pass);

@@ -33,7 +33,7 @@ class Preferences : public Objective {
 
   // How much greater the rewards of the chosen answers are, [N].
   Tensor answer(const Layer& model, const Samples& samples, const Pass& pass) const override {
-    const auto* network = dynamic_cast<const LanguageModel*>(&model);
+    const auto* network = LanguageModel::in(model);
     check(network, "preferences are learned by a LanguageModel, not by {}", model.describe());
     check(!Edge(network->head()).wants_grad(),
           "preferences are learned beside the model as it was: expected adapters (LoRA), without "

@@ -59,7 +59,7 @@ class TextPairs : public Objective {
   bool is_of_window() const override { return true; }
 
   Tensor answer(const Layer& model, const Samples& samples, const Pass& pass) const override {
-    const auto* network = dynamic_cast<const LanguageModel*>(&model);
+    const auto* network = LanguageModel::in(model);
     check(network, "texts are compared by a LanguageModel, not by {}", model.describe());
     check(pass.piece == 0 || pass.piece >= samples["tokens"].size(1),
           "the texts of a sample are computed as one row of {} tokens, not in pieces of {}: "

@@ -13,7 +13,7 @@ struct LoadedGenerator : LoadedNetwork {
   Datasets data;
   Device device;
 
-  const Zi2ziGenerator& network() const { return dynamic_cast<const Zi2ziGenerator&>(*model); }
+  const Zi2ziGenerator& network() const { return Zi2ziGenerator::of(*model); }
 };
 // Throws Error for weights of anything else, and for data without glyphs.
 LoadedGenerator load_generator(const Request& options);

@@ -39,9 +39,7 @@ class WritingModel {
              const std::set<int32_t>& ends, const std::function<bool(const std::string&)>& take);
 
  private:
-  const LanguageModel& model() const {
-    return dynamic_cast<const LanguageModel&>(*network_->model);
-  }
+  const LanguageModel& model() const { return LanguageModel::of(*network_->model); }
 
   std::string name_, place_;
   TokenizerFiles tokenizer_;
