@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Checks that what the documents name exists, and how comments begin.
+"""Checks that what the documents name exists, how they are written, and how comments begin.
 
 - A path of a file of this project, in a document's prose or as the target of a link, exists: from
   the root or from the document's folder. `x.h`, of one letter, stands for any file.
 - A function or member in backticks that looks like C++, `symbol()` or `Class::member`, occurs in
   the code of the sources. Scripts, which call other libraries, and CMake's files count, too.
+- A sentence of a document has at most 40 words. Code in backticks is one word, and so is a list of
+  such code; blocks of code, tables, and items of lists that explain an option have no sentences.
+- A document says things in plain words: DIALECT lists the turns of phrase that it does without.
 - A comment in a source begins with a sentence, not with "Of" or "Those".
 - Messages of libraries name no --options of the program, which are not everybody's: but for those
   of domains, which have settings, and those in which another program's command stands.
@@ -37,6 +40,36 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 OTHERS_COMMAND = re.compile(r"--preset|python3 -c")
 NO_LIBRARIES = {"apps", "examples", "job", "python", "scripts", "tests"}
 FRAGMENT = re.compile(r"//\s*(Of|Those)\s")
+MOST_WORDS = 40  # of a sentence
+MARKED = re.compile(r"(?s)`[^`]+`")
+CODE_LIST = re.compile(r"CODE(?:,?\s+(?:and\s+|or\s+|to\s+)?CODE)+")
+LINK_TEXT = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+ITEM = re.compile(r"(?:[-*]|\d+\.)\s")
+ABBREVIATIONS = ("al", "e\\.g", "i\\.e", "vs", "cf", "No", "Fig")
+SENTENCE_END = re.compile("".join(rf"(?<!\b{word})" for word in ABBREVIATIONS) +
+                          r"[.!?][\"')*]*(?=\s|$)")
+# A sentence, or a clause after a colon.
+BEGINS = r"(?:^(?:[-*]\s+|\d+\.\s+)?|(?<=[.!?:;]\s))"
+# Turns of phrase that a stranger stumbles over, and what to write instead.
+DIALECT = {
+    "of these, of those": (re.compile(
+        r"(?<!\bone )(?<!\bsome )(?<!\beach )\bof (?:these|those)\b"
+        r"(?=[,.;:)]|\s+(?:is|are|was|were|has|have|for|in|on|with|and|or|by|at|the|an?|its)\b)"),
+        "name the things"),
+    "those of": (re.compile(r"\b[Tt]hose\s+of\b"), "name the things again"),
+    "what ... of them": (re.compile(r"\bwhat\b[^.;:]{0,50}\bof\s+(?:them|it|these|those)\b"),
+                         "name the part"),
+    "is what": (re.compile(r"\b(?:is|are|was)\s+what\b"), "begin with the subject"),
+    "What ... is": (re.compile(BEGINS + r"What\s+(?!to\b)[a-z][^?]*?[.;](?=\s|$)", re.M),
+                    "begin with a noun"),
+    "is said": (re.compile(r"\b(?:is|are|was|were)\s+said\b"), "say who says it"),
+    "heed": (re.compile(r"\bheed(?:s|ed)?\b"), "use: takes effect"),
+    "in the mean": (re.compile(r"\bin the mean\b"), "use: on average"),
+    "one's own": (re.compile(r"\bone's\s+own\b"), "use: your own"),
+    "of so many": (re.compile(r"\bof\s+so\s+many\b"), "give the number"),
+    "Of ...": (re.compile(BEGINS + r"Of\s+(?!course\b)", re.M), "begin with the subject"),
+    "what is there": (re.compile(r"\bwhat\s+(?:is|are)\s+there\b"), "name the things"),
+}
 
 
 def documents():
@@ -166,6 +199,57 @@ def missing_symbols(text, name, known):
                     yield f"{name}:{number}: no source has {symbol}, of `{code}`"
 
 
+def paragraphs(text):
+    """Yields (first line's number, text) of each paragraph and item of a list, code as CODE."""
+    begin, lines = 0, []
+    for number, line in enumerate([*prose(text).split("\n"), ""], 1):
+        bare = line.strip()
+        ends = not bare or bare[0] in "#|<" or set(bare) <= set("|-: ")
+        if lines and (ends or ITEM.match(bare)):
+            whole = MARKED.sub(lambda code: "CODE" + "\n" * code[0].count("\n"), "\n".join(lines))
+            whole = LINK_TEXT.sub(lambda link: link[1] + "\n" * (link[0].count("\n") -
+                                                                 link[1].count("\n")), whole)
+            yield begin, re.sub(r"\*\*|\*(?=\w)|(?<=\w)\*", "", whole)
+            lines = []
+        if not ends:
+            begin = begin if lines else number
+            lines.append(bare)
+
+
+def explains_option(lines, begin):
+    """Whether the paragraph that begins there is an item like "- `--option`: what it does"."""
+    return re.match(r"\s*[-*]\s+`--", lines[begin - 1]) is not None
+
+
+def sentences(paragraph):
+    """Yields (offset, sentence)."""
+    begin = 0
+    for end in SENTENCE_END.finditer(paragraph):
+        yield begin, paragraph[begin:end.end()]
+        begin = end.end()
+    yield begin, paragraph[begin:]
+
+
+def words_in(sentence):
+    return sum(1 for word in CODE_LIST.sub("CODE", sentence).split() if re.search(r"\w", word))
+
+
+def hard_to_read(text, name):
+    """Sentences of a document that are too long, or in dialect."""
+    lines = text.split("\n")
+    for begin, paragraph in paragraphs(text):
+        for offset, sentence in sentences(paragraph):
+            words = words_in(sentence)
+            if words > MOST_WORDS and not explains_option(lines, begin):
+                first = begin + paragraph.count("\n", 0, offset + 1)
+                yield (f"{name}:{first}: a sentence of {words} words, at most {MOST_WORDS}:"
+                       f" {' '.join(sentence.split()[:6])} ...")
+        for phrase, (pattern, instead) in DIALECT.items():
+            for found in pattern.finditer(paragraph):
+                yield (f"{name}:{begin + paragraph.count(chr(10), 0, found.start())}: '{phrase}'"
+                       f" in '{' '.join(found[0].split()[:8])}': {instead}")
+
+
 def fragments(text, name):
     for number, line in enumerate(text.split("\n"), 1):
         if FRAGMENT.search(line):
@@ -195,6 +279,7 @@ def document_errors(document, known):
     name = document.relative_to(ROOT) if document.is_relative_to(ROOT) else document.name
     yield from missing_files(text, document.parent, name)
     yield from missing_symbols(text, name, known)
+    yield from hard_to_read(text, name)
 
 
 def main():
@@ -206,7 +291,7 @@ def main():
               for error in options_in(path.read_text(encoding="utf-8"), path.relative_to(ROOT))]
     for error in found:
         print(f"check_words: error: {error}", file=sys.stderr)
-    print(f"the files and symbols of {len(of)} documents were looked up")
+    print(f"the files, symbols and sentences of {len(of)} documents were looked up")
     return bool(found)
 
 

@@ -78,6 +78,55 @@ class Symbols(unittest.TestCase):
         self.assertNotIn("forgotten", code)
 
 
+class Sentences(unittest.TestCase):
+    LONG = " ".join(["word"] * 41)
+    SHORT = " ".join(["word"] * 25)
+
+    def test_a_sentence_has_at_most_40_words(self):
+        self.assertEqual(["made_up.md:3: a sentence of 41 words, at most 40:"
+                          " word word word word word word ..."],
+                         errors_of(f"# A heading\n\n{self.LONG}.\n"))
+        self.assertEqual([], errors_of(f"{self.SHORT}.\n{self.SHORT}! {self.SHORT}?\n"))
+
+    def test_lines_and_items_of_a_list_are_told_apart(self):
+        broken = self.LONG.replace(" ", "\n", 3)
+        self.assertEqual(1, len(errors_of(f"- {broken}.\n")))
+        items, apart = f"- {self.SHORT}\n" * 2, f"\n{self.SHORT}\n" * 2
+        self.assertEqual([], errors_of(items + apart))
+
+    def test_abbreviations_and_numbers_end_no_sentence(self):
+        for text in ("(He et al. 2015)", "e.g. this", "0.5 or x.h"):
+            self.assertEqual(1, len(errors_of(f"{self.SHORT} {text} {self.SHORT}.\n")), text)
+
+    def test_code_is_one_word(self):
+        codes = ", ".join(f"`{self.SHORT} {i}`" for i in range(50))
+        self.assertEqual([], errors_of(f"Take {codes} and `{self.LONG}`.\n"))
+        address = "https://x.y/" + self.LONG.replace(" ", "/")
+        self.assertEqual([], errors_of(f"[{self.SHORT}]({address}).\n"))
+
+    def test_blocks_tables_and_options_have_no_sentences(self):
+        for text in (f"    {self.LONG}", f"```\n{self.LONG}\n```", f"| {self.LONG} |",
+                     f"- `--option`: {self.LONG}"):
+            self.assertEqual([], errors_of(f"A.\n\n{text}\n"), text)
+
+    def test_dialect_is_named(self):
+        for text in ("It goes on in halves of it, and of these.", "Tokens are those of the model.",
+                     "The options, of which some are\nthose of train.",
+                     "It counts what a convolution multiplies of them.", "This is what it reads.",
+                     "It runs. What is drawn by comes first.", "The count is said.",
+                     "Keys are heeded.", "It is right in the mean.", "A task of one's own.",
+                     "Pieces of so many tokens.",
+                     "Of masks it takes three.", "It says what is there."):
+            self.assertEqual(1, len(errors_of(text + "\n")), text)
+
+    def test_plain_words_pass(self):
+        for text in ("Take one of these: a, b.", "Each of these pages links here.",
+                     "What to keep: y.", "What is a window? A batch.", "`those of` and",
+                     "## What is there",
+                     "Of course it works.", "    is what"):
+            self.assertEqual([], errors_of(f"It works.\n\n{text}\n"), text)
+
+
 class Comments(unittest.TestCase):
     def test_a_comment_is_a_sentence(self):
         for comment in ("// Of none 1 for all", "  int x;  // Those of a folder", "//Of one"):
