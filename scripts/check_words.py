@@ -204,7 +204,7 @@ def paragraphs(text):
     begin, lines = 0, []
     for number, line in enumerate([*prose(text).split("\n"), ""], 1):
         bare = line.strip()
-        ends = not bare or bare[0] in "#|<" or set(bare) <= set("|-: ")
+        ends = not bare or bare[0] in "|<" or re.match(r"#+\s", bare)
         if lines and (ends or ITEM.match(bare)):
             whole = MARKED.sub(lambda code: "CODE" + "\n" * code[0].count("\n"), "\n".join(lines))
             whole = LINK_TEXT.sub(lambda link: link[1] + "\n" * (link[0].count("\n") -
