@@ -2,11 +2,12 @@
 
 #include <CLI/CLI.hpp>
 
+#include "apps/cli/messages.h"
 #include "apps/commands/memory_advice.h"
-#include "apps/images/data_check.h"
-#include "apps/images/predict.h"
 #include "data/byte_stream.h"
+#include "images/data_check.h"
 #include "images/domain.h"
+#include "images/predict.h"
 
 namespace accrue::app {
 namespace {
@@ -14,14 +15,15 @@ namespace {
 void add_predict(CommandLine& line) {
   const auto asked = std::make_shared<PredictOptions>();
   Request& options = line.options();
-  CLI::App& command = line.add(line.program(),
-                               {.name = "predict",
-                                .description = "The answers of saved weights to each sample",
-                                .settings = settings_of(*asked, options),
-                                .work = [&options, asked] { predict(options, *asked); },
-                                .needed = {"--weights", "--out"},
-                                .advice = advice_for_evaluation},
-                               options);
+  CLI::App& command =
+      line.add(line.program(),
+               {.name = "predict",
+                .description = "The answers of saved weights to each sample",
+                .settings = settings_of(*asked, options),
+                .work = [&options, asked] { predict_images(options, *asked, spoken()); },
+                .needed = {"--weights", "--out"},
+                .advice = advice_for_evaluation},
+               options);
   command.add_option("images", asked->images, "Images to answer to, and folders of them")
       ->type_name("FILE|DIR");
 }
@@ -30,12 +32,13 @@ void add_check(CommandLine& line, CLI::App& data) {
   const auto asked = std::make_shared<DataCheckOptions>();
   const Settings settings = settings_of(*asked);
   line.known.append(settings);
-  line.add(data,
-           {.name = "check",
-            .description = "Find the bad files of a data set of images",
-            .settings = settings,
-            .work = [asked] { reading(asked->directory, [&] { check_data(*asked); }); }},
-           line.options())
+  line.add(
+          data,
+          {.name = "check",
+           .description = "Find the bad files of a data set of images",
+           .settings = settings,
+           .work = [asked] { reading(asked->directory, [&] { check_images(*asked, spoken()); }); }},
+          line.options())
       .add_option("directory", asked->directory, "The folder")
       ->type_name("DIR")
       ->required();

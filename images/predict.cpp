@@ -1,4 +1,4 @@
-#include "apps/images/predict.h"
+#include "images/predict.h"
 
 #include <fmt/ranges.h>
 
@@ -7,7 +7,6 @@
 #include <iterator>
 #include <utility>
 
-#include "apps/cli/messages.h"
 #include "data/atomic_file.h"
 #include "data/new_directory.h"
 #include "images/domain.h"
@@ -25,7 +24,7 @@
 #include "train/training.h"
 #include "train/weights.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace {
 
 namespace fs = std::filesystem;
@@ -48,9 +47,7 @@ const Images& images_of(const Request& options) { return options.domains.get<Ima
 
 DomainModel model_of(const Request& options) { return options.domains.model(options.model_name); }
 
-bool answers_with_masks(const Request& options) {
-  return accrue::answers_with_masks(model_of(options));
-}
+bool has_masks(const Request& options) { return answers_with_masks(model_of(options)); }
 
 // The images and folders of images that are asked for; none if that is a data set of another kind.
 std::vector<fs::path> paths_of(const Request& options, const PredictOptions& asked) {
@@ -74,7 +71,7 @@ Classes classes_called(const std::vector<std::string>& names) {
 // Folders may be those of the network's classes, or of any images; some of them and some of others
 // are a mistake.
 void check_folders(const ImageFolder& folder, const Request& options) {
-  if (!options.classes_of_weights || answers_with_masks(options)) return;
+  if (!options.classes_of_weights || has_masks(options)) return;
   const Classes here = classes_called(folder.classes);
   const ClassMatch match = match_classes(here, *options.classes_of_weights);
   std::vector<std::string> unknown;
@@ -88,8 +85,9 @@ void check_folders(const ImageFolder& folder, const Request& options) {
 }
 
 // The classes that a folder's names or masks have, if it has such.
-std::optional<Classes> classes_beside(const Request& options, const ImageFolder& folder) {
-  if (!answers_with_masks(options))
+std::optional<Classes> classes_beside(const Request& options, const ImageFolder& folder,
+                                      const Notices& notices) {
+  if (!has_masks(options))
     return folder.classes.empty() ? std::nullopt : std::optional(classes_called(folder.classes));
   std::error_code ignored;
   const auto found =
@@ -97,24 +95,25 @@ std::optional<Classes> classes_beside(const Request& options, const ImageFolder&
   if (!found || found->answer == ImageFolder::Answer::classes) return std::nullopt;
   Request of_any_size = options;  // the values in masks are the same
   if (of_any_size.image_size.empty()) of_any_size.image_size = "1";
-  return classes_of(load_data(of_any_size, DataUse::prediction, spoken()).train);
+  return classes_of(load_data(of_any_size, DataUse::prediction, notices).train);
 }
 
 // The classes of weights whose file does not name them: those of the folder, if it has as many, or
 // numbers.
-Classes unnamed_classes(const Request& options, const ImageFolder& folder, const Dataset& data) {
+Classes unnamed_classes(const Request& options, const ImageFolder& folder, const Dataset& data,
+                        const Notices& notices) {
   auto model = options.factory(options.sample_in(data))();
   const int64_t K = classes_of_head(
       options.weights, place(*model, DType::f32, Device::meta, 0, GradientStorage::on_demand));
-  const auto beside = classes_beside(options, folder);
+  const auto beside = classes_beside(options, folder, notices);
   if (beside && beside->size() == K) {
-    say("{} does not name its classes: those of {} are taken: {}\n", options.weights, data.name,
-        beside->describe());
+    notices.say("{} does not name its classes: those of {} are taken: {}", options.weights,
+                data.name, beside->describe());
     return *beside;
   }
-  say("{} does not name its classes: they are numbers\n", options.weights);
+  notices.say("{} does not name its classes: they are numbers", options.weights);
   Classes numbers;
-  const bool has_values = answers_with_masks(options) && K > 1;
+  const bool has_values = has_masks(options) && K > 1;
   for (int64_t k = 0; k < K; ++k) {
     numbers.names.push_back(std::to_string(k));
     if (has_values) numbers.values.push_back(static_cast<uint8_t>(k));
@@ -141,7 +140,7 @@ struct Questions {
 };
 
 // The images of a folder, on the cpu, and whether they are stretched.
-Questions load_images(const Request& options, const ImageFolder& folder) {
+Questions questions_in(const Request& options, const ImageFolder& folder, const Notices& notices) {
   const DataRequest request = options.data_request(DataUse::prediction);
   check(!request.given.contains("data-dir"),
         "--data-dir has no effect with a folder of images: expected --data mnist or fashion");
@@ -154,7 +153,7 @@ Questions load_images(const Request& options, const ImageFolder& folder) {
     asked.parts.push_back(load_images_to_answer(folder, read));
     if (model.takes_any_size) asked.stretched = folder.directory;
   }
-  for (Dataset& data : asked.parts) take_in(data, options, spoken());
+  for (Dataset& data : asked.parts) take_in(data, options, notices);
   const Dataset& first = asked.parts.front();
   const Shape& learned = options.sample.input().shape;
   check(!options.classes_of_weights || first["images"].size(1) == learned[0],
@@ -169,14 +168,15 @@ Questions load_images(const Request& options, const ImageFolder& folder) {
   return asked;
 }
 
-Questions questions_of(const Request& options, const PredictOptions& asked) {
+Questions questions_of(const Request& options, const PredictOptions& asked,
+                       const Notices& notices) {
   check(asked.split || !options.given.contains("hold-out"),
         "--hold-out has no effect without --split: all images of a folder are answered");
   const std::vector<fs::path> paths = paths_of(options, asked);
   if (paths.empty()) {
-    Datasets both = load_data(options, DataUse::prediction, spoken());
+    Datasets both = load_data(options, DataUse::prediction, notices);
     Dataset data = asked.split == Split::train ? std::move(both.train) : std::move(both.test);
-    if (!options.classes_of_weights) say_whose_classes(options, data, spoken());
+    if (!options.classes_of_weights) say_whose_classes(options, data, notices);
     const std::optional<Classes> classes = classes_of(data);
     Questions questions{.parts = {}, .classes = *classes};
     questions.parts.push_back(std::move(data));
@@ -186,13 +186,13 @@ Questions questions_of(const Request& options, const PredictOptions& asked) {
   const ImageFolder folder =
       find_images_to_answer(paths, asked.split, images_of(options).given_hold_out(request));
   check_folders(folder, options);
-  Questions questions = load_images(options, folder);
+  Questions questions = questions_in(options, folder, notices);
   Request beside = options;
   if (paths.size() == 1) beside.data = paths.front().string();
   questions.classes =
       called(options, options.classes_of_weights
                           ? *options.classes_of_weights
-                          : unnamed_classes(beside, folder, questions.parts.front()));
+                          : unnamed_classes(beside, folder, questions.parts.front(), notices));
   return questions;
 }
 
@@ -220,13 +220,12 @@ void check_tiles(const Request& options, const PredictOptions& asked, bool masks
         asked.overlap ? fmt::format(" --overlap {}", overlap) : "", grid);
 }
 
-std::vector<fs::path> mask_paths(const std::vector<Dataset>& parts, const Field& masks,
-                                 const fs::path& directory, Overlays overlays) {
+std::vector<fs::path> all_mask_paths(const std::vector<Dataset>& parts, const Field& masks,
+                                     const fs::path& directory, Overlays overlays) {
   std::vector<fs::path> all;
   for (const Dataset& data : parts)
     for (int64_t n = 0; n < data.size(); ++n)
-      std::ranges::move(accrue::mask_paths(n, data, masks, directory, overlays),
-                        std::back_inserter(all));
+      std::ranges::move(mask_paths(n, data, masks, directory, overlays), std::back_inserter(all));
   return all;
 }
 
@@ -298,8 +297,8 @@ Settings settings_of(PredictOptions& asked, Request& options) {
       .append(all.in({"Machine"}).where(acts_on_answers));
 }
 
-void predict(const Request& options, const PredictOptions& asked) {
-  const Device device = apply_machine_settings(options, spoken());
+void predict_images(const Request& options, const PredictOptions& asked, const Notices& notices) {
+  const Device device = apply_machine_settings(options, notices);
   const Domain& domain = options.domains.of_model(options.model_name);
   check(&domain == &images_of(options),
         "{} holds weights of {}, which sees {}: expected a model that answers with classes or "
@@ -309,9 +308,9 @@ void predict(const Request& options, const PredictOptions& asked) {
         "{} holds weights of a network that tells images apart, and knows no classes: expected one "
         "that has learned them since (accrue train --init {} --objective labels --new-head)",
         options.init, options.init);
-  const bool masks = answers_with_masks(options);
+  const bool masks = has_masks(options);
   check_tiles(options, asked, masks);
-  Questions questions = questions_of(options, asked);
+  Questions questions = questions_of(options, asked, notices);
   const Field answers = answers_of(questions.classes, masks);
   const std::string name = questions.parts.front().name;
   const SampleSpec here = options.sample_in(questions.parts.front());
@@ -324,7 +323,7 @@ void predict(const Request& options, const PredictOptions& asked) {
   const Overlays overlays = asked.overlays ? Overlays::on : Overlays::off;
   check_answers(
       options, asked,
-      masks ? mask_paths(questions.parts, answers, directory, overlays) : std::vector{table});
+      masks ? all_mask_paths(questions.parts, answers, directory, overlays) : std::vector{table});
   make_directory(directory);
   if (!masks) check_writable(table);
 
@@ -347,8 +346,8 @@ void predict(const Request& options, const PredictOptions& asked) {
     });
   }
   if (!masks) write_text_atomically(table, class_table_heading(answers) + text);
-  say("{}: {} of {}\n", masks ? asked.out : table.string(),
-      counted(answered, masks ? "mask" : "sample"), name);
+  notices.say("{}: {} of {}", masks ? asked.out : table.string(),
+              counted(answered, masks ? "mask" : "sample"), name);
 }
 
-}  // namespace accrue::app
+}  // namespace accrue

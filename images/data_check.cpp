@@ -1,11 +1,10 @@
-#include "apps/images/data_check.h"
+#include "images/data_check.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 
-#include "apps/cli/messages.h"
 #include "core/error.h"
 #include "data/atomic_file.h"
 #include "data/words.h"
@@ -13,60 +12,55 @@
 #include "images/image_sheet.h"
 #include "images/packed_images.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace {
 
 // Each class with its numbers of images for training and for the test.
-void print_table(const std::vector<std::string>& classes,
-                 const std::vector<std::array<int64_t, 2>>& counts) {
+void say_counts(const std::vector<std::string>& classes,
+                const std::vector<std::array<int64_t, 2>>& counts, const Notices& notices) {
   size_t widest = 5;
   for (const std::string& name : classes) widest = std::max(widest, name.size());
-  say("  {:<{}} {:>8} {:>8}\n", "class", widest, "training", "test");
+  notices.say("  {:<{}} {:>8} {:>8}", "class", widest, "training", "test");
   for (size_t k = 0; k < counts.size(); ++k)
-    say("  {:<{}} {:>8} {:>8}\n", classes[k], widest, counts[k][0], counts[k][1]);
+    notices.say("  {:<{}} {:>8} {:>8}", classes[k], widest, counts[k][0], counts[k][1]);
 }
 
-// Prints how many good images each class has, or each label of run lengths.
-void print_counts(const ImageFolder& folder, const ImageSurvey& found) {
-  if (folder.classes.empty()) return;
-  print_table(folder.classes, class_counts(folder, found));
-}
-
-void print_ignored(const ImageFolder& folder) {
+void say_ignored(const ImageFolder& folder, const Notices& notices) {
   std::vector<std::string> names;
   for (const auto& path : folder.ignored)
     names.push_back(path.lexically_relative(folder.directory).generic_string());
-  if (!names.empty()) say("  {} left alone: {}\n", names.size(), some_of(names));
+  if (!names.empty()) notices.say("  {} left alone: {}", names.size(), some_of(names));
 }
 
-void print_packed(const std::string& directory, const PackedImages& found) {
+void say_packed(const std::string& directory, const PackedImages& found, const Notices& notices) {
   std::string about;
   if (!found.parts.empty()) {
     const Shape& images = found.parts.front().data["images"].shape();
     about = fmt::format(", {}, {}", counted_classes(found.classes()),
                         height_by_width({images[2], images[3]}));
   }
-  say("{}: {}, {} for training and {} for the test{}\n", directory,
-      found.format == PackedImages::Format::idx ? "IDX files" : "CIFAR-10's binary files",
-      counted(found.count(Split::train), "image"), found.count(Split::test), about);
+  notices.say("{}: {}, {} for training and {} for the test{}", directory,
+              found.format == PackedImages::Format::idx ? "IDX files" : "CIFAR-10's binary files",
+              counted(found.count(Split::train), "image"), found.count(Split::test), about);
   if (!found.parts.empty() && !found.parts.front().data.about.empty())
-    say("  {}\n", found.parts.front().data.about);
+    notices.say("  {}", found.parts.front().data.about);
   std::vector<std::string> classes;
   std::vector<std::array<int64_t, 2>> counts;
   for (int64_t k = 0; k < found.classes(); ++k) {
     classes.push_back(found.parts.front().data.field("labels").class_name(k));
     counts.push_back({found.count(k, Split::train), found.count(k, Split::test)});
   }
-  if (!classes.empty()) print_table(classes, counts);
+  if (!classes.empty()) say_counts(classes, counts, notices);
 }
 
 // What is bad, and a sheet of what is not.
 template <class DrawSheet>
-void finish(const DataCheckOptions& asked, const std::vector<BadFile>& all_bad, DrawSheet&& draw) {
-  for (const BadFile& bad : all_bad) say("bad: {}\n", bad.describe());
+void finish(const DataCheckOptions& asked, const std::vector<BadFile>& all_bad, DrawSheet&& draw,
+            const Notices& notices) {
+  for (const BadFile& bad : all_bad) notices.say("bad: {}", bad.describe());
   if (!asked.sheet.empty()) {
     write_text_atomically(asked.sheet, encode_png(draw(parse_augmentation(asked.augment))));
-    say("wrote {}\n", asked.sheet);
+    notices.say("wrote {}", asked.sheet);
   }
   check(all_bad.empty(), "'{}' has {}", asked.directory,
         counted(static_cast<int64_t>(all_bad.size()), "bad file"));
@@ -93,13 +87,15 @@ Settings settings_of(DataCheckOptions& asked) {
   return s;
 }
 
-void check_data(const DataCheckOptions& asked) {
+void check_images(const DataCheckOptions& asked, const Notices& notices) {
   if (!asked.sheet.empty()) check_writable(asked.sheet);
   parse_augmentation(asked.augment);  // an error in it comes before the work
   if (const auto packed = find_packed_images(asked.directory)) {
-    print_packed(asked.directory, *packed);
-    finish(asked, packed->bad,
-           [&](const Augmentation& augmentation) { return image_sheet(*packed, augmentation); });
+    say_packed(asked.directory, *packed, notices);
+    finish(
+        asked, packed->bad,
+        [&](const Augmentation& augmentation) { return image_sheet(*packed, augmentation); },
+        notices);
     int64_t learned = 0;
     for (int64_t k = 0; k < packed->classes(); ++k)
       learned += packed->count(k, Split::train) > 0 ? 1 : 0;
@@ -110,19 +106,21 @@ void check_data(const DataCheckOptions& asked) {
   const std::optional<ImageFolder> folder = find_images(asked.directory, asked.hold_out);
   if (!folder) refuse_layout(asked.directory);
   const ImageSurvey found = survey(*folder, SurveyDepth::pixels);
-  say("{}: {}\n", asked.directory, describe(*folder, found));
-  print_counts(*folder, found);
+  notices.say("{}: {}", asked.directory, describe(*folder, found));
+  // Of good images; of run lengths each label.
+  if (!folder->classes.empty()) say_counts(folder->classes, class_counts(*folder, found), notices);
   if (!found.mask_values.empty())
-    say("  values in masks: {}\n", fmt::join(found.mask_values, ", "));
-  for (const std::string& note : notes_of(*folder, found)) say("  {}\n", note);
-  print_ignored(*folder);
+    notices.say("  values in masks: {}", fmt::join(found.mask_values, ", "));
+  for (const std::string& note : notes_of(*folder, found)) notices.say("  {}", note);
+  say_ignored(*folder, notices);
   std::vector<BadFile> bad = found.bad;
   if (const std::string smoothed = found.masks.smoothed(); !smoothed.empty())
     bad.push_back({asked.directory, "its masks " + smoothed});
-  finish(asked, bad, [&](const Augmentation& augmentation) {
-    return image_sheet(*folder, found, augmentation);
-  });
+  finish(
+      asked, bad,
+      [&](const Augmentation& augmentation) { return image_sheet(*folder, found, augmentation); },
+      notices);
   check_has_classes(*folder, found);
 }
 
-}  // namespace accrue::app
+}  // namespace accrue
