@@ -8,6 +8,5 @@
 #include "fonts/glyph_catalogue.h"
 #include "fonts/glyph_drawings.h"
 #include "fonts/glyph_pairs.h"
-#include "fonts/glyph_sheet.h"
 #include "fonts/outline.h"
 #include "fonts/truetype.h"

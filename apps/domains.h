@@ -11,13 +11,6 @@
 
 namespace accrue::app {
 
-// Looks on while a network of a domain is trained.
-class Watcher : public Observer {
- public:
-  // The memory that it takes.
-  virtual Usage held_on(Device device) const = 0;
-};
-
 // A domain with what the program shows of it. What a domain has nothing of is null.
 struct ProgramDomain {
   std::unique_ptr<Domain> (*make)();
@@ -25,8 +18,9 @@ struct ProgramDomain {
   void (*add_network_commands)(CommandLine&) = nullptr;
   void (*add_data_commands)(CommandLine&, CLI::App& data) = nullptr;
   void (*add_own_commands)(CommandLine&) = nullptr;
-  std::unique_ptr<Watcher> (*watch)(const Request&, Trainer&, RunLog&,
-                                    const Dataset& held_out) = nullptr;
+  // Looks on while one of its networks is trained.
+  std::unique_ptr<Observer> (*watch)(const Request&, Trainer&, RunLog&,
+                                     const Dataset& held_out) = nullptr;
   // What it needs of the machine, for `accrue info`: names and facts.
   std::vector<std::pair<std::string, std::string>> (*about_machine)() = nullptr;
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "data/png.h"
@@ -37,7 +38,12 @@ std::vector<std::vector<GrayImage>> draw_between(const Zi2ziGenerator& network,
 // there is none.
 Samples glyph_samples(const std::vector<GrayImage>& images, int32_t style, DType dtype);
 
-// Sources, drawings and targets, one below the other (fonts/glyph_sheet.h).
+// A sheet of glyphs to look at. Each row has the same number of images, all of one size: the
+// sources, for example, the drawings and the targets. Corresponding images stand below each other,
+// `columns` in a line; the rest of the rows follows under them. The gaps are gray. Throws Error for
+// rows that are empty or of different lengths, and for images of different sizes.
+GrayImage glyph_sheet(std::span<const std::vector<GrayImage>> rows, int64_t columns = 20);
+// Sources, drawings and targets, one below the other.
 GrayImage sheet_of(const Samples& samples, const Tensor& drawn);
 
 }  // namespace accrue

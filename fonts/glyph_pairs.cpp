@@ -101,7 +101,51 @@ void check_splits(const GlyphManifest& manifest, const std::vector<Face>& faces)
         tested == 0 ? "none" : "all", counted(int64_t(manifest.characters.size()), "character"));
 }
 
+// 2000 as "2,000".
+std::string with_commas(size_t number) {
+  std::string text = fmt::format("{}", number);
+  for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, 1, ',');
+  return text;
+}
+
+std::string describe_font(const std::string& role, const GlyphFont& font) {
+  return fmt::format("{}: {} ({}{}), {}", role, font.name, font.file,
+                     font.face > 0 ? fmt::format("#{}", font.face) : "",
+                     licence_in_short(font.licence, "without a licence in it"));
+}
+
 }  // namespace
+
+Settings settings_of(GlyphPairsOptions& options) {
+  constexpr Decides result = Decides::result;
+  Settings s;
+  s.group("Fonts")
+      .add(options.source,
+           {"source", result, "The font to draw from; FILE.ttc#N for a face of several",
+            reads("FONT")})
+      .add(options.targets,
+           {"target", result, "The font to learn, or several: a style each", reads("FONT")})
+      .add(options.characters,
+           {"chars", result, "gb2312 (its 6763 hanzi), a file of UTF-8, or the characters",
+            reads("TEXT|FILE")})
+      .add(options.limit, {.name = "limit",
+                           .decides = result,
+                           .help = "Take the first so many that all fonts have",
+                           .takes = "N",
+                           .range = above_zero});
+  s.group("Output")
+      .add(options.size,
+           {.name = "size", .decides = result, .help = "Pixels of a side", .range = {8, 1024}})
+      .add(options.layout, glyph_layout_names(),
+           {"layout", result,
+            "bbox: each glyph fills the square; zi2zi: all of one size, as zi2zi placed them"})
+      .add(options.out, {.name = "out",
+                         .decides = result,
+                         .help = "The directory to make",
+                         .takes = writes("DIR", Path::answers),
+                         .asked_by = AskedBy::most_runs});
+  return s;
+}
 
 GlyphManifest draw_glyph_pairs(const GlyphPairsOptions& options) {
   const std::vector<Face> faces = open_fonts(options);
@@ -121,6 +165,23 @@ GlyphManifest draw_glyph_pairs(const GlyphPairsOptions& options) {
   write_glyph_manifest(folder.path(), manifest);
   folder.commit();
   return manifest;
+}
+
+std::string describe(const GlyphManifest& manifest, const std::string& directory) {
+  std::string text = fmt::format(
+      "{} characters, {}, {} held out, {}x{}, to {}\n{}", with_commas(manifest.characters.size()),
+      counted(static_cast<int64_t>(manifest.styles.size()), "style"),
+      with_commas(manifest.characters_of(Split::test).size()), manifest.size, manifest.size,
+      directory, describe_font("source", manifest.source));
+  for (const GlyphStyle& style : manifest.styles)
+    text += "\n" + describe_font("style " + style.name, style.font);
+  std::u32string missing;
+  for (const MissingCharacter& each : manifest.missing) missing += each.code;
+  if (!missing.empty())
+    text +=
+        fmt::format("\n{} left out, which some font lacks: {}",
+                    counted(static_cast<int64_t>(missing.size()), "character"), shortened(missing));
+  return text;
 }
 
 }  // namespace accrue::fonts

@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "fonts/face.h"
+#include "train/settings.h"
 
 namespace accrue::fonts {
 
+// `accrue font prepare`.
 struct GlyphPairsOptions {
   std::string source;                // a font, as Face takes it
   std::vector<std::string> targets;  // a style each, called by its file's name
@@ -17,11 +19,14 @@ struct GlyphPairsOptions {
   std::string out;
   std::optional<int64_t> limit;  // the first so many characters that all fonts have
 };
+Settings settings_of(GlyphPairsOptions& options);
 
 // Draws the characters that all fonts have, in the source font and in each target, as a directory
 // of pairs (fonts/glyphs.h), which appears complete or not at all. Returns its manifest. Throws
 // Error as Face and characters_of() do, if the directory exists with something in it, and unless
 // there are characters for training and for the test.
 GlyphManifest draw_glyph_pairs(const GlyphPairsOptions& options);
+// What there is in such a directory, in a few lines.
+std::string describe(const GlyphManifest& manifest, const std::string& directory);
 
 }  // namespace accrue::fonts

@@ -236,6 +236,10 @@ std::string shortened(const std::u32string& text, size_t most) {
   return result + (text.size() > most ? " ..." : "");
 }
 
+std::string licence_in_short(const std::string& licence, const std::string& without) {
+  return licence.empty() ? without : shortened(from_utf8(licence), 100);
+}
+
 std::u32string from_utf8(const std::string& text) {
   std::u32string codes;
   for (size_t at = 0; at < text.size();) {

@@ -78,7 +78,9 @@ bool is_held_out(char32_t code);
 std::string to_utf8(char32_t code);
 std::string code_name(char32_t code);
 // The first `most` characters, with " ..." in place of the others.
-std::string shortened(const std::u32string& text, size_t most);
+std::string shortened(const std::u32string& text, size_t most = 20);
+// A hundred characters of a font's licence, or `without` if it states none.
+std::string licence_in_short(const std::string& licence, const std::string& without);
 // The characters of a text. Throws Error for one that is not UTF-8, with the place.
 std::u32string from_utf8(const std::string& text);
 

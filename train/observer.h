@@ -52,6 +52,9 @@ class Observer {
   // All windows so far have been told. The run writes a checkpoint next, if it has any; it does so
   // on its way and at its end.
   virtual void on_checkpoint() {}
+
+  // The memory that it takes, beside the run's own.
+  virtual Usage held_on(Device) const { return {}; }
 };
 
 // Tells several observers, in this order.
@@ -85,6 +88,12 @@ class Observers : public Observer {
   }
   void on_checkpoint() override {
     for (Observer* o : observers_) o->on_checkpoint();
+  }
+  Usage held_on(Device device) const override {
+    Usage all;
+    for (const Observer* o : observers_)
+      for (const Usage held = o->held_on(device); Category c : all_categories) all[c] += held[c];
+    return all;
   }
 
  private:

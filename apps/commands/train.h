@@ -15,7 +15,6 @@ class RunLog;
 namespace accrue::app {
 
 class Progress;
-class Watcher;
 
 // What follows a run that was asked to stop, once its weights are saved: they are scored on the
 // test data, or nothing is. A scoring under way then stops, too.
@@ -60,7 +59,7 @@ class TrainingRun {
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<RunLog> log_;
-  std::unique_ptr<Watcher> watcher_;
+  std::unique_ptr<Observer> watcher_;
   std::optional<Score> score_;
   std::vector<PeakOfRun> peaks_;
 };

@@ -1,16 +1,20 @@
 #include "apps/fonts/domain.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 
+#include "apps/cli/messages.h"
+#include "apps/cli/output.h"
 #include "apps/commands/memory_advice.h"
 #include "apps/commands/train.h"
-#include "apps/fonts/draw.h"
-#include "apps/fonts/export.h"
-#include "apps/fonts/prepare.h"
-#include "apps/fonts/samples.h"
-#include "apps/fonts/score.h"
 #include "fonts/domain.h"
+#include "fonts/draw.h"
+#include "fonts/export.h"
+#include "fonts/glyph_pairs.h"
 #include "fonts/outline.h"
+#include "fonts/samples.h"
+#include "fonts/score.h"
 
 namespace accrue::app {
 namespace {
@@ -32,6 +36,43 @@ Request font_defaults() {
   return options;
 }
 
+void prepare(const fonts::GlyphPairsOptions& asked) {
+  say("{}\n", fonts::describe(fonts::draw_glyph_pairs(asked), asked.out));
+}
+
+void score(const Request& options) {
+  check_output(options.json);
+  const FontScores scores = score_font(options, spoken());
+  if (!options.json.empty()) write_output(options.json, scores.json() + "\n");
+}
+
+// On a terminal, a line that says how many characters are drawn, and goes with the last.
+class DrawnSoFar {
+ public:
+  DrawnSoFar() = default;
+  DrawnSoFar(const DrawnSoFar&) = delete;
+  DrawnSoFar& operator=(const DrawnSoFar&) = delete;
+  ~DrawnSoFar() { clear(); }
+  void show(size_t done, size_t total) {
+    if (!draws_over(STDERR_FILENO)) return;
+    say_error("\r\033[K{} of {} drawn", done, total);
+    is_shown_ = true;
+    if (done == total) clear();
+  }
+
+ private:
+  void clear() {
+    if (is_shown_) say_error("\r\033[K");
+    is_shown_ = false;
+  }
+  bool is_shown_ = false;
+};
+
+void write_font(const Request& options, const FontExportOptions& asked) {
+  DrawnSoFar line;
+  export_font(options, asked, spoken(), [&](size_t done, size_t total) { line.show(done, total); });
+}
+
 void add_font_commands(CommandLine& line) {
   const auto asked = std::make_shared<FontCommands>();
   Request& options = asked->options;
@@ -43,7 +84,7 @@ void add_font_commands(CommandLine& line) {
            {.name = "prepare",
             .description = "Pairs of glyphs from font files",
             .settings = of_prepare,
-            .work = [asked] { prepare_font(asked->prepare); },
+            .work = [asked] { prepare(asked->prepare); },
             .needed = {"--source", "--target", "--chars", "--out"}},
            line.options());
   line.add(font,
@@ -63,7 +104,7 @@ void add_font_commands(CommandLine& line) {
            {.name = "draw",
             .description = "Characters in a style, as a sheet",
             .settings = of_draw,
-            .work = [asked] { draw_font(asked->options, asked->draw); },
+            .work = [asked] { draw_font(asked->options, asked->draw, spoken()); },
             .needed = {"--weights"},
             .advice = advice_for_evaluation},
            options);
@@ -71,7 +112,7 @@ void add_font_commands(CommandLine& line) {
            {.name = "score",
             .description = "How well held-out characters are drawn",
             .settings = font_score_settings(options),
-            .work = [asked] { score_font(asked->options); },
+            .work = [asked] { score(asked->options); },
             .needed = {"--weights"},
             .advice = advice_for_evaluation},
            options);
@@ -79,15 +120,15 @@ void add_font_commands(CommandLine& line) {
            {.name = "export",
             .description = "A font file of characters drawn in a style",
             .settings = settings_of(asked->write, options),
-            .work = [asked] { export_font(asked->options, asked->write); },
+            .work = [asked] { write_font(asked->options, asked->write); },
             .needed = {"--weights", "--font", "--chars", "--out"},
             .advice = advice_for_evaluation},
            options);
 }
 
-std::unique_ptr<Watcher> watch_drawings(const Request& options, Trainer& trainer, RunLog& log,
-                                        const Dataset& held_out) {
-  return std::make_unique<FontSamples>(options, trainer, log, held_out);
+std::unique_ptr<Observer> watch(const Request& options, Trainer& trainer, RunLog& log,
+                                const Dataset& held_out) {
+  return watch_drawings(options, trainer, log, held_out, spoken());
 }
 
 std::vector<std::pair<std::string, std::string>> about_machine() {
@@ -103,7 +144,7 @@ std::vector<std::pair<std::string, std::string>> about_machine() {
 ProgramDomain fonts_of_program() {
   return {.make = [] { return std::unique_ptr<Domain>(std::make_unique<Fonts>()); },
           .add_own_commands = add_font_commands,
-          .watch = watch_drawings,
+          .watch = watch,
           .about_machine = about_machine};
 }
 

@@ -78,7 +78,7 @@ void warn_of_random_base(const Request& options, const Trainer& trainer) {
         *text.lora.rank);
 }
 
-std::unique_ptr<Watcher> watch_training(const Request& options, Trainer& trainer, RunLog& log,
+std::unique_ptr<Observer> watch_training(const Request& options, Trainer& trainer, RunLog& log,
                                         const Dataset& held_out) {
   warn_of_random_base(options, trainer);
   return std::make_unique<TextSamples>(options, trainer, log, held_out);

@@ -9,12 +9,11 @@ namespace accrue::app {
 // Every --sample-every windows a language model in training goes on from a prompt as `text write`
 // without options would, but briefly: a line on the terminal, in the log and in TensorBoard. The
 // training's results have the same bits with and without it.
-class TextSamples : public Watcher {
+class TextSamples : public Observer {
  public:
   // The prompt is --sample-prompt, or the beginning of the data set that is held out, which is on
   // the cpu. Throws Error if the data's tokenizer is not known, and for a prompt that is too long.
   TextSamples(const Request& options, Trainer& trainer, RunLog& log, const Dataset& held_out);
-  Usage held_on(Device) const override { return {}; }
   void on_window(const Player& player) override;
 
  private:

@@ -1,4 +1,4 @@
-#include "fonts/glyph_sheet.h"
+#include "fonts/glyph_drawings.h"
 
 #include "tests/support/catch.h"
 

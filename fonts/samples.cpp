@@ -1,12 +1,15 @@
-#include "apps/fonts/samples.h"
+#include "fonts/samples.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <optional>
+#include <string>
 
-#include "apps/cli/messages.h"
+#include "data/samples.h"
 #include "fonts/glyph_drawings.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace {
 
 constexpr int64_t most_samples = 20;
@@ -23,11 +26,35 @@ Samples first_of(const Dataset& data, DType dtype) {
   return gather(data, numbers, dtype);
 }
 
-}  // namespace
+class FontSamples : public Observer {
+ public:
+  FontSamples(const Request& options, Trainer& trainer, RunLog& log, const Dataset& held_out,
+              const Notices& notices);
+  // The memory of those characters.
+  Usage held_on(Device device) const override { return device == Device::cpu ? held_ : Usage{}; }
+  void on_window(const Player& player) override;
+  void on_step(const WindowReport& report) override;
+  void on_score(int64_t epoch, int64_t windows, const Score& score, bool is_best) override;
+
+ private:
+  const std::optional<int64_t> sample_every_;
+  const std::string log_dir_;
+  Trainer& trainer_;
+  RunLog& log_;
+  const Notices notices_;
+  Samples samples_;
+  Usage held_;
+  int64_t drawn_window_ = 0;
+  int64_t windows_won_ = 0, blank_scores_ = 0;  // in a row
+};
 
 FontSamples::FontSamples(const Request& options, Trainer& trainer, RunLog& log,
-                         const Dataset& held_out)
-    : sample_every_(options.sample_every), log_dir_(options.log_dir), trainer_(trainer), log_(log) {
+                         const Dataset& held_out, const Notices& notices)
+    : sample_every_(options.sample_every),
+      log_dir_(options.log_dir),
+      trainer_(trainer),
+      log_(log),
+      notices_(notices) {
   if (!sample_every_) return;
   check(!log_dir_.empty(), "--sample-every draws into a run's log: expected --log-dir DIR, too");
   const Usage before = ledger(Device::cpu).current();
@@ -55,20 +82,27 @@ void FontSamples::on_step(const WindowReport& report) {
   const double verdicts = (report.terms.at(0) + report.terms.at(1)) / 2;
   windows_won_ = verdicts < won_below ? windows_won_ + 1 : 0;
   if (windows_won_ != won_after) return;
-  say_error(
-      "warning: for {} windows the discriminator has hardly been wrong (loss below {}), so "
+  notices_.warn(
+      "for {} windows the discriminator has hardly been wrong (loss below {}), so "
       "the generator learns nothing from it: try --lr-d {:.1g}, --d-spectral-norm, or a larger "
-      "--g-steps\n",
+      "--g-steps",
       won_after, won_below, report.lr / 5);
 }
 
 void FontSamples::on_score(int64_t, int64_t, const Score& score, bool) {
   blank_scores_ = score["ink"] < blank_below ? blank_scores_ + 1 : 0;
   if (blank_scores_ != blank_after) return;
-  say_error(
-      "warning: the generator draws blank pages, with {:.1f} % of the ink of what it is to "
-      "draw: try a lower --lr, a larger --l1-weight, or start again with another --seed\n",
+  notices_.warn(
+      "the generator draws blank pages, with {:.1f} % of the ink of what it is to "
+      "draw: try a lower --lr, a larger --l1-weight, or start again with another --seed",
       100 * score["ink"]);
 }
 
-}  // namespace accrue::app
+}  // namespace
+
+std::unique_ptr<Observer> watch_drawings(const Request& options, Trainer& trainer, RunLog& log,
+                                         const Dataset& held_out, const Notices& notices) {
+  return std::make_unique<FontSamples>(options, trainer, log, held_out, notices);
+}
+
+}  // namespace accrue

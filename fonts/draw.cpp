@@ -1,15 +1,65 @@
-#include "apps/fonts/draw.h"
+#include "fonts/draw.h"
 
-#include "apps/cli/messages.h"
-#include "apps/fonts/generator.h"
 #include "data/atomic_file.h"
 #include "data/image_size.h"
+#include "data/safetensors.h"
+#include "fonts/domain.h"
 #include "fonts/glyph_catalogue.h"
 #include "fonts/glyph_drawings.h"
-#include "fonts/glyph_sheet.h"
 #include "fonts/glyphs.h"
+#include "job/load_data.h"
+#include "job/machine.h"
 
-namespace accrue::app {
+namespace accrue {
+namespace {
+
+// Throws Error unless the weights are a generator's.
+void check_generator(const Request& options) {
+  check(!options.init.empty(),
+        "there is nothing to draw with: expected --weights FILE.safetensors");
+  check(dynamic_cast<const Fonts*>(&options.domains.of_model(options.model_name)) != nullptr,
+        "{} holds weights of a network {}: expected a generator's, as accrue font train --save "
+        "writes them",
+        options.init, options.model_name);
+}
+
+}  // namespace
+
+LoadedGenerator load_generator(const Request& options, const Notices& notices) {
+  const Device device = apply_machine_settings(options, notices);
+  check_generator(options);
+  Datasets data = load_data(options, DataUse::training, notices);
+  const SampleSpec sample = options.sample_in(data.train);
+  return {load_network(options, sample, device), std::move(data), device};
+}
+
+LoadedGenerator load_generator_alone(const Request& options, const Notices& notices) {
+  const Device device = apply_machine_settings(options, notices);
+  check_generator(options);
+  const Metadata said = read_safetensors_metadata(options.init);
+  check(said.contains("image") && said.contains("classes"),
+        "{} does not say of which images and of how many styles its network is: expected weights "
+        "that accrue font train --save wrote",
+        options.init);
+  return {load_network(options, options.sample, device), {}, device};
+}
+
+Settings drawing_settings(Request& options) {
+  constexpr Decides no_result = Decides::no_result;
+  const Settings all = settings_of(options);
+  Settings s;
+  s.group("Options")
+      .add(options.init, trained_weights("A generator's, as font train saves them"))
+      .add(options.micro_batch, {.name = "micro-batch",
+                                 .decides = no_result,
+                                 .help = "Glyphs in memory at a time",
+                                 .range = above_zero,
+                                 .asked_by = AskedBy::most_runs,
+                                 .elsewhere = called_batch("the glyphs in memory")});
+  return s.append(all.only({"data", "image-size", "precision"}))
+      .append(all.in({"Machine"}).where(acts_on_answers));
+}
+
 Settings settings_of(FontDrawOptions& asked, Request& options) {
   constexpr Decides no_result = Decides::no_result;
   Settings s = drawing_settings(options);
@@ -48,7 +98,7 @@ Settings settings_of(FontDrawOptions& asked, Request& options) {
   return s;
 }
 
-void draw_font(const Request& options, const FontDrawOptions& asked) {
+void draw_font(const Request& options, const FontDrawOptions& asked, const Notices& notices) {
   check(asked.all != !asked.text.empty(),
         "nothing to draw is given: expected --text TEXT or --all");
   check(asked.between.empty() || asked.between.size() == 2,
@@ -58,7 +108,7 @@ void draw_font(const Request& options, const FontDrawOptions& asked) {
         "the built-in strokes are no characters of a script: expected --all instead of --text, or "
         "--data with a directory of accrue font prepare");
   check_writable(asked.out);
-  const LoadedGenerator generator = load_generator(options);
+  const LoadedGenerator generator = load_generator(options, notices);
   const GlyphCatalogue catalogue(generator.data, options.data);
   const bool between = !asked.between.empty();
   const int32_t style = catalogue.style(between ? asked.between[0] : asked.style);
@@ -80,8 +130,8 @@ void draw_font(const Request& options, const FontDrawOptions& asked) {
               : sheet_of(samples, draw_glyphs(network, samples, generator.device,
                                               options.micro_batch, variation));
   write_png(asked.out, image);
-  say("{}: {}, {} pixels (height x width)\n", asked.out, counted(samples.size(), "character"),
-      height_by_width({image.height, image.width}));
+  notices.say("{}: {}, {} pixels (height x width)", asked.out, counted(samples.size(), "character"),
+              height_by_width({image.height, image.width}));
 }
 
-}  // namespace accrue::app
+}  // namespace accrue

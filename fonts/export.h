@@ -1,11 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "fonts/face.h"
+#include "job/notices.h"
 #include "job/request.h"
 
-namespace accrue::app {
+namespace accrue {
 
 // `accrue font export`: a font of drawings. Every character that is asked for and that the source
 // font has is drawn in a style, and its outline is written as a glyph that stands where the source
@@ -19,6 +21,9 @@ struct FontExportOptions {
   std::string out;
 };
 Settings settings_of(FontExportOptions& asked, Request& options);
-void export_font(const Request& given, const FontExportOptions& asked);
+// Calls progress(done, total) after each part of the characters is drawn. Throws Error without
+// potrace, for a style that is not there, and if all drawings are blank.
+void export_font(const Request& options, const FontExportOptions& asked, const Notices& notices,
+                 const std::function<void(size_t done, size_t total)>& progress = {});
 
-}  // namespace accrue::app
+}  // namespace accrue

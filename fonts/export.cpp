@@ -1,23 +1,20 @@
-#include "apps/fonts/export.h"
+#include "fonts/export.h"
 
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <ranges>
 
-#include "apps/cli/messages.h"
-#include "apps/fonts/generator.h"
-#include "apps/fonts/listing.h"
 #include "data/atomic_file.h"
 #include "fonts/characters.h"
+#include "fonts/draw.h"
 #include "fonts/drawn_font.h"
 #include "fonts/glyph_drawings.h"
 #include "fonts/glyphs.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace {
 
 // A style of the network, and what is known of the glyphs that it learnt.
@@ -27,12 +24,6 @@ struct ChosenStyle {
   std::optional<GlyphFont> font;
   fonts::GlyphLayout layout = fonts::GlyphLayout::bbox;
 };
-
-void warn_of_other_source(const GlyphManifest& manifest, const GlyphFont& font) {
-  if (manifest.source.name == font.name) return;
-  say_error("warning: the network has learnt to draw from {}, not from {}: expect worse glyphs\n",
-            manifest.source.name, font.name);
-}
 
 ChosenStyle style_of_manifest(const GlyphManifest& manifest, const Zi2ziOptions& network,
                               const std::string& data, const std::string& asked) {
@@ -70,49 +61,9 @@ ChosenStyle style_by_number(const Zi2ziOptions& network, const std::string& aske
   return {static_cast<int32_t>(std::stoll(asked)), "style " + asked, {}, layout};
 }
 
-// Draws characters and adds what came of them to a font.
-class Exporter {
- public:
-  Exporter(const fonts::Face& source, const LoadedGenerator& generator, const ChosenStyle& style,
-           int64_t micro_batch, size_t total)
-      : source_(source),
-        generator_(generator),
-        style_(style),
-        micro_batch_(micro_batch),
-        total_(total) {}
-  ~Exporter() {
-    if (terminal_) say_error("\r\033[K");
-  }
-
-  // The characters as the source font has them in `sources`.
-  void add(fonts::TrueTypeFont& font, const std::u32string& characters,
-           const std::vector<GrayImage>& sources) {
-    const Samples samples =
-        glyph_samples(sources, style_.index, generator_.parameters.compute_dtype());
-    const Tensor drawn =
-        draw_glyphs(generator_.network(), samples, generator_.device, micro_batch_);
-    for (fonts::TrueTypeFont::Glyph& glyph :
-         fonts::glyphs_after(source_, characters, to_images(drawn), style_.layout)) {
-      if (glyph.outline.empty()) blank_ += glyph.code;
-      else font.glyphs.push_back(std::move(glyph));
-    }
-    done_ += characters.size();
-    if (terminal_) say_error("\r\033[K{} of {} drawn", done_, total_);
-  }
-  const std::u32string& blank() const { return blank_; }
-
- private:
-  const fonts::Face& source_;
-  const LoadedGenerator& generator_;
-  const ChosenStyle& style_;
-  int64_t micro_batch_;
-  size_t total_, done_ = 0;
-  std::u32string blank_;
-  bool terminal_ = draws_over(STDERR_FILENO);
-};
-
 ChosenStyle choose_style(const LoadedGenerator& generator, const fonts::Face& source,
-                         const Request& options, const FontExportOptions& asked) {
+                         const Request& options, const FontExportOptions& asked,
+                         const Notices& notices) {
   const Zi2ziOptions& network = generator.network().options();
   if (options.data.empty()) return style_by_number(network, asked.style, asked.layout);
   check(holds_glyphs(options.data),
@@ -121,21 +72,36 @@ ChosenStyle choose_style(const LoadedGenerator& generator, const fonts::Face& so
   ChosenStyle style = style_of_manifest(manifest, network, options.data, asked.style);
   check(!options.given.contains("layout") || asked.layout == style.layout,
         "--layout is not that of {}, {}: leave it out", options.data, manifest.layout);
-  warn_of_other_source(manifest, source.about());
+  if (const std::string& name = source.about().name; manifest.source.name != name)
+    notices.warn("the network has learnt to draw from {}, not from {}: expect worse glyphs",
+                 manifest.source.name, name);
   return style;
 }
 
-// Draws the characters that the font has, some at a time, since images take more room than
-// outlines.
-void draw_all(Exporter& exporter, fonts::TrueTypeFont& font, const fonts::Face& source,
-              const std::u32string& characters, int64_t S, fonts::GlyphLayout layout) {
+// Draws characters that the source has, some at a time, since images take more room than outlines,
+// and adds what came of them to the font. Returns those whose drawing is a blank page.
+std::u32string draw_all(fonts::TrueTypeFont& font, const fonts::Face& source,
+                        const std::u32string& characters, const LoadedGenerator& generator,
+                        const ChosenStyle& style, int64_t micro_batch,
+                        const std::function<void(size_t done, size_t total)>& progress) {
   constexpr size_t at_a_time = 256;
+  const int64_t S = generator.network().options().size;
+  std::u32string blank;
   for (size_t begin = 0; begin < characters.size(); begin += at_a_time) {
     const std::u32string some = characters.substr(begin, at_a_time);
     std::vector<GrayImage> sources;
-    for (const char32_t code : some) sources.push_back(source.draw(code, S, layout).value());
-    exporter.add(font, some, sources);
+    for (const char32_t code : some) sources.push_back(source.draw(code, S, style.layout).value());
+    const Samples samples =
+        glyph_samples(sources, style.index, generator.parameters.compute_dtype());
+    const Tensor drawn = draw_glyphs(generator.network(), samples, generator.device, micro_batch);
+    for (fonts::TrueTypeFont::Glyph& glyph :
+         fonts::glyphs_after(source, some, to_images(drawn), style.layout)) {
+      if (glyph.outline.empty()) blank += glyph.code;
+      else font.glyphs.push_back(std::move(glyph));
+    }
+    if (progress) progress(begin + some.size(), characters.size());
   }
+  return blank;
 }
 
 // When the weights were written, in seconds since 1970, so that the same command writes the same
@@ -147,8 +113,7 @@ int64_t date_of(const std::string& weights) {
 }
 
 std::string in_short(const std::string& licence) {
-  return licence.empty() ? "says nothing of its licence"
-                         : shortened(from_utf8(licence), most_of_licence);
+  return licence_in_short(licence, "says nothing of its licence");
 }
 
 }  // namespace
@@ -179,13 +144,14 @@ Settings settings_of(FontExportOptions& asked, Request& options) {
   return s;
 }
 
-void export_font(const Request& given, const FontExportOptions& asked) {
+void export_font(const Request& options, const FontExportOptions& asked, const Notices& notices,
+                 const std::function<void(size_t done, size_t total)>& progress) {
   fonts::require_potrace();
   check_writable(asked.out);
   const fonts::Face source(asked.font);
   std::u32string characters, missing;
-  const LoadedGenerator generator = load_generator_alone(given);
-  const ChosenStyle style = choose_style(generator, source, given, asked);
+  const LoadedGenerator generator = load_generator_alone(options, notices);
+  const ChosenStyle style = choose_style(generator, source, options, asked, notices);
   const int64_t S = generator.network().options().size;
   const std::u32string wanted = fonts::characters_of(asked.characters);
   for (const char32_t code : wanted)
@@ -205,14 +171,10 @@ void export_font(const Request& given, const FontExportOptions& asked) {
   fonts::TrueTypeFont font = fonts::font_after(
       source, asked.name.empty() ? fmt::format("{} in {}", family, style.name) : asked.name,
       description);
-  font.created = date_of(given.init);
+  font.created = date_of(options.init);
   const size_t spaces = font.glyphs.size();
-  std::u32string blank;
-  {
-    Exporter exporter(source, generator, style, given.micro_batch, characters.size());
-    draw_all(exporter, font, source, characters, S, style.layout);
-    blank = exporter.blank();
-  }
+  const std::u32string blank =
+      draw_all(font, source, characters, generator, style, options.micro_batch, progress);
   check(font.glyphs.size() > spaces,
         "the network draws nothing but blank pages: it needs more training");
   write_text_atomically(asked.out, fonts::encode_truetype(font));
@@ -220,14 +182,14 @@ void export_font(const Request& given, const FontExportOptions& asked) {
   const auto count = [](const std::u32string& each) {
     return counted(int64_t(each.size()), "character");
   };
-  say("{}: {}, {}\n", asked.out, font.full_name,
-      counted(int64_t(font.glyphs.size() - spaces), "glyph"));
+  notices.say("{}: {}, {}", asked.out, font.full_name,
+              counted(int64_t(font.glyphs.size() - spaces), "glyph"));
   if (!missing.empty())
-    say("{} left out, which the font lacks: {}\n", count(missing), shortened(missing, most_listed));
+    notices.say("{} left out, which the font lacks: {}", count(missing), shortened(missing));
   if (!blank.empty())
-    say("{} left out, drawn as a blank page: {}\n", count(blank), shortened(blank, most_listed));
-  say("licence of the source: {}\n", in_short(about.licence));
-  if (style.font) say("licence of the style: {}\n", in_short(style.font->licence));
+    notices.say("{} left out, drawn as a blank page: {}", count(blank), shortened(blank));
+  notices.say("licence of the source: {}", in_short(about.licence));
+  if (style.font) notices.say("licence of the style: {}", in_short(style.font->licence));
 }
 
-}  // namespace accrue::app
+}  // namespace accrue
