@@ -107,7 +107,7 @@ void check_images(const DataCheckOptions& asked, const Notices& notices) {
   if (!folder) refuse_layout(asked.directory);
   const ImageSurvey found = survey(*folder, SurveyDepth::pixels);
   notices.say("{}: {}", asked.directory, describe(*folder, found));
-  // Of good images; of run lengths each label.
+  // Only good images are counted, and of run lengths each label.
   if (!folder->classes.empty()) say_counts(folder->classes, class_counts(*folder, found), notices);
   if (!found.mask_values.empty())
     notices.say("  values in masks: {}", fmt::join(found.mask_values, ", "));
