@@ -39,8 +39,7 @@ void say_packed(const std::string& directory, const PackedImages& found, const N
     about = fmt::format(", {}, {}", counted_classes(found.classes()),
                         height_by_width({images[2], images[3]}));
   }
-  notices.say("{}: {}, {} for training and {} for the test{}", directory,
-              found.format == PackedImages::Format::idx ? "IDX files" : "CIFAR-10's binary files",
+  notices.say("{}: {}, {} for training and {} for the test{}", directory, found.format,
               counted(found.count(Split::train), "image"), found.count(Split::test), about);
   if (!found.parts.empty() && !found.parts.front().data.about.empty())
     notices.say("  {}", found.parts.front().data.about);

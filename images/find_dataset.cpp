@@ -1,8 +1,8 @@
 #include "images/find_dataset.h"
 
-#include "images/cifar.h"
 #include "images/digits.h"
 #include "images/mnist.h"
+#include "images/packed_images.h"
 #include "images/shapes.h"
 
 namespace accrue {
@@ -18,12 +18,12 @@ Datasets find_dataset(const std::string& name, const std::filesystem::path& data
         "'{}' is neither a data set nor a directory: expected mnist, fashion, digits, shapes, or a "
         "directory of images or of files in MNIST's format",
         name);
-  if (holds_mnist(name)) return load_mnist(name, name, images.one_class);
-  return holds_cifar10(name) ? load_cifar10(name) : load_images(name, images);
+  const PackedFormat* const format = packed_format_of(name);
+  return format ? format->load(name, images.one_class) : load_images(name, images);
 }
 
 bool holds_image_set(const std::filesystem::path& directory) {
-  return holds_mnist(directory) || holds_cifar10(directory);
+  return packed_format_of(directory) != nullptr;
 }
 
 }  // namespace accrue

@@ -1,6 +1,7 @@
 #include "images/packed_images.h"
 
 #include <algorithm>
+#include <array>
 
 #include "data/idx.h"
 #include "images/cifar.h"
@@ -9,7 +10,6 @@ namespace accrue {
 namespace {
 
 namespace fs = std::filesystem;
-using Format = PackedImages::Format;
 
 // Returns what `read` returns; notes its error and returns nothing.
 template <class Read>
@@ -66,6 +66,38 @@ void add_cifar10(PackedImages& found, const fs::path& path, Split split) {
     found.parts.push_back({split, std::move(*data)});
 }
 
+std::optional<PackedImages> find_idx(const fs::path& directory) {
+  if (!holds_any_idx(directory)) return std::nullopt;
+  PackedImages found{.format = "IDX files"};
+  for (const Split split : {Split::train, Split::test}) add_idx(found, directory, split);
+  check_sizes(found, directory);
+  return found;
+}
+
+std::optional<PackedImages> find_cifar10(const fs::path& directory) {
+  const std::vector<fs::path> batches = cifar10_batches(directory);
+  const fs::path test = cifar10_test_batch(directory);
+  std::error_code ignored;
+  if (batches.empty() && !fs::exists(test, ignored)) return std::nullopt;
+  PackedImages found{.format = "CIFAR-10's binary files"};
+  if (!holds_cifar10(directory))
+    found.bad.push_back({directory / "data_batch_1.bin", "it is not there"});
+  for (const fs::path& path : batches) add_cifar10(found, path, Split::train);
+  add_cifar10(found, test, Split::test);
+  return found;
+}
+
+// The first that is found is taken.
+constexpr std::array formats{
+    PackedFormat{holds_mnist,
+                 [](const fs::path& directory, OneClass one_class) {
+                   return load_mnist(directory, directory.string(), one_class);
+                 },
+                 find_idx},
+    PackedFormat{holds_cifar10,
+                 [](const fs::path& directory, OneClass) { return load_cifar10(directory); },
+                 find_cifar10}};
+
 }  // namespace
 
 int64_t PackedImages::count(int64_t label, Split split) const {
@@ -87,23 +119,16 @@ int64_t PackedImages::classes() const {
   return parts.empty() ? 0 : parts.front().data.field("labels").classes;
 }
 
+const PackedFormat* packed_format_of(const fs::path& directory) {
+  for (const PackedFormat& format : formats)
+    if (format.is_in(directory)) return &format;
+  return nullptr;
+}
+
 std::optional<PackedImages> find_packed_images(const fs::path& directory) {
-  if (holds_any_idx(directory)) {
-    PackedImages found{.format = Format::idx};
-    for (const Split split : {Split::train, Split::test}) add_idx(found, directory, split);
-    check_sizes(found, directory);
-    return found;
-  }
-  const std::vector<fs::path> batches = cifar10_batches(directory);
-  const fs::path test = cifar10_test_batch(directory);
-  std::error_code ignored;
-  if (batches.empty() && !fs::exists(test, ignored)) return std::nullopt;
-  PackedImages found{.format = Format::cifar10};
-  if (!holds_cifar10(directory))
-    found.bad.push_back({directory / "data_batch_1.bin", "it is not there"});
-  for (const fs::path& path : batches) add_cifar10(found, path, Split::train);
-  add_cifar10(found, test, Split::test);
-  return found;
+  for (const PackedFormat& format : formats)
+    if (auto found = format.find(directory)) return found;
+  return std::nullopt;
 }
 
 }  // namespace accrue

@@ -10,14 +10,14 @@
 
 namespace accrue {
 
-// The findings in a directory whose files hold many images each: IDX, or CIFAR-10's.
+// The findings in a directory whose files hold many images each.
 struct PackedImages {
   // Some images and labels of one split that belong together.
   struct Part {
     Split split;
     Dataset data;
   };
-  enum class Format { idx, cifar10 } format;
+  const char* format;          // in words: "IDX files"
   std::vector<Part> parts{};   // that can be read
   std::vector<BadFile> bad{};  // or missing
 
@@ -27,8 +27,19 @@ struct PackedImages {
   int64_t classes() const;
 };
 
-// Reads all such files in a directory, each by itself, as load_mnist() and load_cifar10() do;
-// returns nothing if it has none.
+// A format of such files: IDX (images/mnist.h), or CIFAR-10's (images/cifar.h).
+struct PackedFormat {
+  // True if the directory has its first file.
+  bool (*is_in)(const std::filesystem::path& directory);
+  // Throws Error as load_mnist() and load_cifar10() do.
+  Datasets (*load)(const std::filesystem::path& directory, OneClass one_class);
+  // Reads all files of the format, each by itself; returns nothing if there are none.
+  std::optional<PackedImages> (*find)(const std::filesystem::path& directory);
+};
+
+// The format of the files in a directory; null if it is none of these.
+const PackedFormat* packed_format_of(const std::filesystem::path& directory);
+// What PackedFormat::find() returns of the first format of which it finds a file.
 std::optional<PackedImages> find_packed_images(const std::filesystem::path& directory);
 
 }  // namespace accrue
