@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "images/mask_colours.h"
+#include "images/mask_files.h"
 
 namespace accrue {
 namespace {

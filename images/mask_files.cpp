@@ -7,7 +7,6 @@
 #include "data/new_directory.h"
 #include "data/png.h"
 #include "images/image_file.h"
-#include "images/mask_colours.h"
 
 namespace accrue {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/ceil_div.h"
-#include "images/tiles.h"
+#include "images/tiled.h"
 #include "kernels/crop_or_pad.h"
 
 namespace accrue {
