@@ -131,14 +131,13 @@ void Call::add_tokens(const Tokens& tokens, nb::handle test) {
 
 void Call::run(const std::function<void(app::Asked&)>& work) {
   app::Asked asked;
-  for (const auto& domain : asked.options.domains)
-    if (auto* const text = dynamic_cast<Text*>(domain.get())) {
-      text->given = tokens_;
-      if (!language_model_) continue;
-      text->sizes = language_model_->sizes;
-      text->files = language_model_->files;
-    }
-  if (language_model_) asked.options.class_count_of_weights = language_model_->vocabulary;
+  Text& text = asked.options.domains.get<Text>();
+  text.given = tokens_;
+  if (language_model_) {
+    text.sizes = language_model_->sizes;
+    text.files = language_model_->files;
+    asked.options.class_count_of_weights = language_model_->vocabulary;
+  }
   asked.options.domains.add(given_.clone());
   app::CommandCall request(asked, door_.command);
   for (const Setting& setting : request.settings())

@@ -170,7 +170,7 @@ class PythonTrainer {
   nb::object predict(nb::handle x) {
     const Use use(*this);
     Training& training = trainer().training();
-    if (const auto* const model = dynamic_cast<const LanguageModel*>(&training.model()))
+    if (const auto* const model = LanguageModel::in(training.model()))
       return answers_of(
           x, *model,
           training.objective().is_of_window() ? TextAnswers::embeddings : TextAnswers::logits,
@@ -247,7 +247,7 @@ class PythonTrainer {
     return score_of(score);
   }
   Dataset rows_in(const Tokens& tokens) {
-    const auto* const model = dynamic_cast<const LanguageModel*>(&trainer().training().model());
+    const auto* const model = LanguageModel::in(trainer().training().model());
     check(model, "data has tokens, but the network is no language model: expected (x, y)");
     check_tokens(*tokens.corpus, model->head().size(0));
     const Text& text = run_->options().domains.get<Text>();

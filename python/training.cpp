@@ -109,8 +109,8 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
     const nb::gil_scoped_acquire gil;
     if (tokens_of(x) && o.class_count_of_weights) {
       const LoadedNetwork network = load_network(o, o.sample, device);
-      const auto* const text = dynamic_cast<const Text*>(&o.domains.of_model(o.model_name));
-      y = answers_of(x, dynamic_cast<const LanguageModel&>(*network.model),
+      const Text* const text = o.domains.of_model_as<Text>(o.model_name);
+      y = answers_of(x, LanguageModel::of(*network.model),
                      text && text->embeds() ? TextAnswers::embeddings : TextAnswers::logits,
                      o.micro_batch, device);
       return;

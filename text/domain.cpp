@@ -420,7 +420,7 @@ Example Text::example(const Layer& network, const SampleSpec& sample) const {
         "an ONNX file has numbers in float32, but the weights of the base '{}' stay as they are "
         "stored: expected merged ones (accrue text merge)",
         base);
-  const auto& model = dynamic_cast<const LanguageModel&>(network);
+  const LanguageModel& model = LanguageModel::of(network);
   // Sizes that no other is equal to.
   const int64_t N = 2, E = model.head().size(1), most = tokens_of(sample),
                 T = std::min<int64_t>(E == 3 ? 4 : 3, most);

@@ -178,10 +178,19 @@ class Domains {
 
   // The one of this type. Throws std::bad_cast if there is none.
   template <class D>
-  const D& get() const {
+  D& get() {
     for (const auto& domain : all_)
-      if (const auto* const found = dynamic_cast<const D*>(domain.get())) return *found;
+      if (auto* const found = dynamic_cast<D*>(domain.get())) return *found;
     throw std::bad_cast();
+  }
+  template <class D>
+  const D& get() const {
+    return const_cast<Domains&>(*this).get<D>();
+  }
+  // That of a model, if it is of this type; else null.
+  template <class D>
+  const D* of_model_as(const std::string& name) const {
+    return dynamic_cast<const D*>(&of_model(name));
   }
 
  private:

@@ -18,13 +18,6 @@
 namespace accrue::app {
 namespace {
 
-// The domain of options that will be asked for a language model.
-Text& text_of(Request& options) {
-  for (const auto& domain : options.domains)
-    if (auto* const text = dynamic_cast<Text*>(domain.get())) return *text;
-  fail("this program has no language models");
-}
-
 // Writes weights that are a whole model of these options.
 void write_weights(const std::string& from, const std::string& to, const NamedTensors& weights,
                    const Request& options, const SampleSpec& rows) {
@@ -42,7 +35,7 @@ void import_adapters(const ImportOptions& asked) {
   options = with_settings_of_weights(options, spoken());
   check_language_model(options);
   PretrainedAdapters found = read_pretrained_adapters(asked.from);
-  LoraOptions& lora = text_of(options).lora;
+  LoraOptions& lora = options.domains.get<Text>().lora;
   check(!lora.rank, "{} has adapters already: expected weights without, or merged ones",
         asked.base);
   lora = found.options;
@@ -95,7 +88,7 @@ NamedTensors merged_weights(const Request& options) {
 // The options of a model without adapters and base.
 Request merged_options(const Request& options) {
   Request plain = options;
-  Text& text = text_of(plain);
+  Text& text = plain.domains.get<Text>();
   if (!text.base.empty())
     plain.sample =
         plain.sample.with(plain.sample.input().shape, text.open_base()->model().vocabulary);
@@ -149,7 +142,7 @@ void import_text_model(const ImportOptions& asked) {
       base ? widened_weights(*base) : read_pretrained_weights(asked.from, found);
   Request options{all_domains()};
   options.model_name = found.name;
-  Text& text = text_of(options);
+  Text& text = options.domains.get<Text>();
   text.sizes = found.sizes;
   text.rows.context = found.context;
   text.files = found.files;

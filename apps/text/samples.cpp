@@ -53,7 +53,7 @@ TextSamples::TextSamples(const Request& options, Trainer& trainer, RunLog& log,
   tokenizer_ = text.tokenizer_of(options.data_name());
   const std::string& asked = text.sample_prompt;
   prompt_ = asked.empty() ? beginning_of(held_out) : encode_with_beginning(*tokenizer_, asked);
-  const auto& model = dynamic_cast<const LanguageModel&>(trainer.training().model());
+  const LanguageModel& model = LanguageModel::of(trainer.training().model());
   const int64_t room =
       model.context() == 0 ? most_new_tokens : model.context() - std::ssize(prompt_);
   check(room > 0, "--sample-prompt has {} tokens, but the model has {} positions: expected fewer",
@@ -62,7 +62,7 @@ TextSamples::TextSamples(const Request& options, Trainer& trainer, RunLog& log,
 }
 
 std::string TextSamples::written() const {
-  const auto& model = dynamic_cast<const LanguageModel&>(trainer_.training().model());
+  const LanguageModel& model = LanguageModel::of(trainer_.training().model());
   std::vector<int32_t> tokens = prompt_;
   continue_text(model, prompt_, tokens_, {.vocabulary = tokenizer_->size()},
                 trainer_.training().device(), [&](int32_t token) {
