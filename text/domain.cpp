@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "data/safetensors.h"
+#include "job/request.h"
 #include "kernels/linear.h"
 #include "kernels/norm.h"
 #include "kernels/segment_mean.h"
@@ -755,6 +756,15 @@ void Text::fit(Datasets& data, const DomainModel& model, const DataRequest& requ
         "--model {} is a language model, but the data set {} has {}: expected --data grammar, or a "
         "corpus that `accrue text prepare` has made, or a file of JSON lines",
         model.name, request.data, data.train.fields.front().name);
+}
+
+const Text& text_of(const Request& request) {
+  const Text* const text = request.domains.of_model_as<Text>(request.model_name);
+  check(text != nullptr,
+        "{} holds weights of a network {}: expected a language model's, as accrue train --save "
+        "writes them",
+        request.init, request.model_name);
+  return *text;
 }
 
 }  // namespace accrue

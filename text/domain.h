@@ -15,6 +15,8 @@
 
 namespace accrue {
 
+struct Request;
+
 // Text: language models (text/models.h), corpora of tokens (text/corpus.h) and the built-in grammar
 // (text/grammar.h), as rows of tokens.
 class Text : public Domain {
@@ -133,5 +135,9 @@ class Text : public Domain {
 };
 
 inline constexpr const char* given_tokens = "tokens";
+
+// The domain of a request for a language model, with the sizes that the file of its weights says.
+// Throws Error for weights of another network.
+const Text& text_of(const Request& request);
 
 }  // namespace accrue

@@ -4,10 +4,10 @@
 
 #include "apps/cli/messages.h"
 #include "apps/domains.h"
-#include "apps/text/language_model.h"
 #include "data/new_directory.h"
 #include "job/load_data.h"
 #include "job/load_network.h"
+#include "text/domain.h"
 #include "text/gguf_base.h"
 #include "text/gguf_export.h"
 #include "text/gguf_tokenizer_export.h"
@@ -33,7 +33,7 @@ void import_adapters(const ImportOptions& asked) {
   Request options{all_domains()};
   options.init = asked.base;
   options = with_settings_of_weights(options, spoken());
-  check_language_model(options);
+  text_of(options);
   PretrainedAdapters found = read_pretrained_adapters(asked.from);
   LoraOptions& lora = options.domains.get<Text>().lora;
   check(!lora.rank, "{} has adapters already: expected weights without, or merged ones",
@@ -58,7 +58,7 @@ NamedTensors widened_weights(const Base& base) {
 // The weights of a model whose adapters have been added to them: beside a base, to its numbers in
 // float32.
 NamedTensors merged_weights(const Request& options) {
-  const Text& text = check_language_model(options);
+  const Text& text = text_of(options);
   NamedTensors weights;
   if (text.base.empty()) {
     const LoadedNetwork network = load_network(options, options.sample, Device::cpu);
@@ -261,14 +261,14 @@ void add_tokenizer(GgufWriter& file, const Text& text, const std::string& place,
 }
 
 void export_gguf_model(const Request& options, const ExportOptions& asked) {
-  const Text& text = check_language_model(options);
+  const Text& text = text_of(options);
   const bool keeps_types = asked.type == GgufTypes::of_base;
   check(!keeps_types || is_gguf(text.base),
         "--gguf-type base: {} has no GGUF file as its base: expected F32, F16, BF16, Q8_0 or Q4_0",
         options.init);
   const Request plain = merged_options(options);
   const int64_t vocabulary = plain.sample.classes();
-  const TextModelOptions model = check_language_model(plain).network(
+  const TextModelOptions model = text_of(plain).network(
       plain.model_name, plain.network, Text::rows_of_tokens(1, vocabulary), nullptr);
   GgufWriter file;
   std::optional<GgufFile> like;
@@ -282,7 +282,7 @@ void export_gguf_model(const Request& options, const ExportOptions& asked) {
   if (!text.base.empty())
     warn_of_rounding(share_of_changes_kept(*text.open_base(), weights, storage));
   add_gguf_model(file, model, weights, storage);
-  add_gguf_general(file, check_language_model(plain).files);
+  add_gguf_general(file, text_of(plain).files);
   add_tokenizer(file, text, text.chosen_tokenizer(asked.tokenizer), vocabulary);
   file.write(asked.out);
   say("{}: {}\n", asked.out, make_text_model(model)->describe());
@@ -290,7 +290,7 @@ void export_gguf_model(const Request& options, const ExportOptions& asked) {
 
 void export_gguf_adapters(const Request& options, const ExportOptions& asked,
                           const TextModelOptions& model) {
-  const LoraOptions& lora = check_language_model(options).lora;
+  const LoraOptions& lora = text_of(options).lora;
   check(!options.given.contains("gguf-type"), "--gguf-type: adapters are written in F32");
   check(asked.base.empty(), "--base {}: a GGUF file of adapters names no model below them",
         asked.base);
@@ -305,7 +305,7 @@ void export_gguf_adapters(const Request& options, const ExportOptions& asked,
 void export_adapters(const Request& options, const ExportOptions& asked,
                      const TextModelOptions& model, const NamedTensors& weights,
                      const NewDirectory& out) {
-  const LoraOptions& lora = check_language_model(options).lora;
+  const LoraOptions& lora = text_of(options).lora;
   write_safetensors(out.path() / "adapter_model.safetensors", as_pretrained_adapters(weights),
                     {{"format", "pt"}});
   out.write(out.path() / "adapter_config.json", pretrained_adapter_config(model, lora, asked.base));
@@ -334,7 +334,7 @@ TokenizerFiles tokenizer_of_export(const Text& text, const ExportOptions& asked,
 
 void export_whole(const Request& options, const ExportOptions& asked, const TextModelOptions& model,
                   const NamedTensors& weights, const NewDirectory& out) {
-  const Text& text = check_language_model(options);
+  const Text& text = text_of(options);
   const TokenizerFiles tokenizer = tokenizer_of_export(text, asked, options.sample.classes());
   write_safetensors(out.path() / "model.safetensors", weights, {{"format", "pt"}});
   TextEnds ends;
@@ -348,7 +348,7 @@ void export_whole(const Request& options, const ExportOptions& asked, const Text
 }  // namespace
 
 void export_text_model(const Request& options, const ExportOptions& asked) {
-  const Text& text = check_language_model(options);
+  const Text& text = text_of(options);
   // It stays made for what it is made for.
   const TextModelOptions model = text.network(options.model_name, options.network,
                                               Text::rows_of_tokens(1, options.sample.classes()),
@@ -392,7 +392,7 @@ Settings settings_of_merge(Request& options, std::string& out) {
 }
 
 void merge_text_model(const Request& options, const std::string& out) {
-  const Text& text = check_language_model(options);
+  const Text& text = text_of(options);
   check(text.lora.rank.has_value(), "{} has no adapters to merge", options.init);
   const Request plain = merged_options(options);
   write_weights(options.init, out, merged_weights(options), plain, plain.sample);

@@ -1,8 +1,15 @@
 #include "apps/text/write.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <optional>
+#include <vector>
+
 #include "apps/cli/messages.h"
-#include "apps/text/chat.h"
-#include "apps/text/writing_model.h"
+#include "text/chat_writer.h"
 
 namespace accrue::app {
 
@@ -67,24 +74,73 @@ Settings settings_of(WriteOptions& asked, Request& options) {
 
 namespace {
 
+// Standard output is for what is written.
+const Notices& beside_text() {
+  static const Notices notices([](Notices::Kind kind, std::string_view text) {
+    say_error("{}{}\n", kind == Notices::Kind::warning ? "warning: " : "", text);
+  });
+  return notices;
+}
+
 void go_on_from_prompt(WritingModel& model, const WriteOptions& asked) {
-  const Tokenizer& tokenizer = *model.tokenizer().tokenizer;
-  std::vector<int32_t> prompt = encode_with_beginning(tokenizer, asked.prompt);
-  if (prompt.empty()) prompt = {tokenizer.end_of_text()};
-  model.check_room(
-      std::ssize(prompt) + asked.tokens,
-      fmt::format("{} and --tokens {}", counted(std::ssize(prompt), "token"), asked.tokens));
-  say("{}", asked.prompt);
+  bool has_begun = false;
   try {
-    model.go_on(prompt, asked.tokens, asked.sampling, {}, [](const std::string& text) {
+    model.write(asked.prompt, asked.tokens, asked.sampling, [&](const std::string& text) {
+      has_begun = true;
       say("{}", text);
-      return true;
     });
   } catch (...) {  // what went wrong begins a line
-    say("\n");
+    if (has_begun) say("\n");
     throw;
   }
   say("\n");
+}
+
+ChatWriter chat_writer(WritingModel& model, const Request& options, const WriteOptions& asked) {
+  const bool is_asked =
+      std::ranges::any_of(std::array{"temperature", "top-k", "top-p", "repetition-penalty"},
+                          [&](const char* name) { return options.given.contains(name); });
+  return {model,
+          {.tokens = asked.tokens,
+           .sampling = is_asked ? std::optional(asked.sampling) : std::nullopt,
+           .seed = asked.sampling.seed},
+          beside_text()};
+}
+
+void say_if_cut(int64_t tokens) {
+  if (tokens > 0) say_error("(cut after {} tokens: --tokens says how many)\n", tokens);
+}
+
+// A chat with who writes lines on standard input.
+void answer_lines(ChatWriter writer, const std::string& system) {
+  Chat chat = Chat::begun_by(system);
+  const bool is_terminal = ::isatty(STDIN_FILENO) == 1;
+  if (is_terminal) say("A message a line; Ctrl-D ends the chat.\n");
+  const auto next = [&](std::string& line) {
+    if (is_terminal) say("> ");
+    return bool(std::getline(std::cin, line));
+  };
+  int64_t number = 0;
+  for (std::string line; next(line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r\n\v\f") == line.npos) continue;
+    chat.ask(line, fmt::format("line {} of standard input", number));
+    const int64_t cut_at = writer.answer(chat, [](const std::string& part) { say("{}", part); });
+    say("\n");
+    say_if_cut(cut_at);
+  }
+  if (is_terminal) say("\n");
+}
+
+void answer_chats(ChatWriter writer, std::vector<Chat> chats) {
+  const bool is_alone = chats.size() == 1;
+  for (Chat& chat : chats) {
+    const int64_t cut_at = writer.answer(chat, [&](const std::string& part) {
+      if (is_alone) say("{}", part);
+    });
+    say("{}\n", is_alone ? "" : chat.line());
+    say_if_cut(cut_at);
+  }
 }
 
 }  // namespace
@@ -93,10 +149,15 @@ void write_text(const Request& options, const WriteOptions& asked) {
   check_sampling(asked.sampling);
   check(asked.messages.empty() || asked.prompt.empty(),
         "--messages {} are answered without a --prompt: expected one of the two", asked.messages);
-  WritingModel model(options, asked.tokenizer);
-  if (!asked.messages.empty()) answer_messages(model, options, asked);
-  else if (asked.chat) answer_lines(model, options, asked);
-  else go_on_from_prompt(model, asked);
+  WritingModel model(options, asked.tokenizer, beside_text());
+  if (!asked.messages.empty()) {
+    std::vector<Chat> chats = chats_in(asked.messages);
+    answer_chats(chat_writer(model, options, asked), std::move(chats));
+  } else if (asked.chat) {
+    answer_lines(chat_writer(model, options, asked), asked.system);
+  } else {
+    go_on_from_prompt(model, asked);
+  }
 }
 
 }  // namespace accrue::app

@@ -1,44 +1,44 @@
-#include "apps/text/writing_model.h"
+#include "text/writing_model.h"
 
 #include <algorithm>
 
-#include "apps/cli/messages.h"
-#include "apps/text/language_model.h"
 #include "job/machine.h"
 #include "text/base.h"
 #include "train/weights.h"
 
-namespace accrue::app {
+namespace accrue {
 namespace {
 
-LoadedNetwork load(const Request& options, const Text& text, const BasePtr& base, Device device) {
-  if (!base) return load_network(options, options.sample, device);
+LoadedNetwork load(const Request& request, const Text& text, const BasePtr& base, Device device) {
+  if (!base) return load_network(request, request.sample, device);
   // Beside adapters, or alone.
   const SampleSpec rows = Text::rows_of_tokens(1, base->model().vocabulary);
-  auto model = make_text_model(text.network(options.model_name, options.network, rows, base),
+  auto model = make_text_model(text.network(request.model_name, request.network, rows, base),
                                text.lora, base);
-  Parameters parameters = place(*model, compute_dtype(options.precision), device, options.seed,
+  Parameters parameters = place(*model, compute_dtype(request.precision), device, request.seed,
                                 GradientStorage::on_demand);
-  if (!options.init.empty()) load_weights(options.init, parameters);
+  if (!request.init.empty()) load_weights(request.init, parameters);
   return {std::move(model), std::move(parameters)};
 }
 
-// Standard output is for what is written: nothing is said there of a device that was chosen.
-Device device_for_writing(Request options) {
-  options.device = wanted_device(options);
-  return apply_machine_settings(options, spoken());
+// As if it had been asked for, which needs no word.
+Device device_for_writing(Request request, const Notices& notices) {
+  request.device = wanted_device(request);
+  return apply_machine_settings(request, notices);
 }
 
 }  // namespace
 
-WritingModel::WritingModel(const Request& options, const std::string& tokenizer) {
-  const Text& text = check_language_model(options);
-  check(!options.init.empty() || !text.base.empty(),
+WritingModel::WritingModel(const Request& request, const std::string& tokenizer,
+                           const Notices& notices)
+    : notices_(notices) {
+  const Text& text = text_of(request);
+  check(!request.init.empty() || !text.base.empty(),
         "there is no model: expected --weights FILE.safetensors, or --base FILE.gguf");
-  name_ = options.init.empty() ? text.base : options.init;
-  const Device device = device_for_writing(options);
-  check(options.init.empty() || options.class_count_of_weights.has_value(),
-        "{} has no embedding of tokens: expected weights of a language model", options.init);
+  name_ = request.init.empty() ? text.base : request.init;
+  const Device device = device_for_writing(request, notices);
+  check(request.init.empty() || request.class_count_of_weights.has_value(),
+        "{} has no embedding of tokens: expected weights of a language model", request.init);
   check(
       !text.embeds(),
       "{} has learned from pairs of texts, and nobody has trained its head: expected weights of a "
@@ -49,8 +49,8 @@ WritingModel::WritingModel(const Request& options, const std::string& tokenizer)
   tokenizer_ = tokenizer_with_files(place_);
   const Tokenizer& own = *tokenizer_.tokenizer;
   text.check_tokenizer({place_, tokenizer_checksum(own), own.size()},
-                       base ? base->model().vocabulary : options.sample.classes());
-  network_.emplace(load(options, text, base, device));
+                       base ? base->model().vocabulary : request.sample.classes());
+  network_.emplace(load(request, text, base, device));
   generation_ = generation_in(base ? base->model().files : text.files);
   generation_.ends.push_back(own.end_of_text());
   made_for_ = text.context_of_weights(base);
@@ -63,8 +63,8 @@ void WritingModel::check_room(int64_t tokens, const std::string& what) {
         name_, positions());
   if (has_warned_ || !made_for_ || tokens <= *made_for_) return;
   has_warned_ = true;
-  say_error("warning: {} are {}, but {} is made for {}: what is beyond is new to it\n", what,
-            tokens, name_, *made_for_);
+  notices_.warn("{} are {}, but {} is made for {}: what is beyond is new to it", what, tokens,
+                name_, *made_for_);
 }
 
 bool WritingModel::go_on(const std::vector<int32_t>& prompt, int64_t tokens, Sampling sampling,
@@ -83,4 +83,18 @@ bool WritingModel::go_on(const std::vector<int32_t>& prompt, int64_t tokens, Sam
   });
 }
 
-}  // namespace accrue::app
+void WritingModel::write(const std::string& prompt, int64_t tokens, const Sampling& sampling,
+                         const std::function<void(const std::string&)>& take) {
+  const Tokenizer& own = *tokenizer_.tokenizer;
+  std::vector<int32_t> begin = encode_with_beginning(own, prompt);
+  if (begin.empty()) begin = {own.end_of_text()};
+  check_room(std::ssize(begin) + tokens,
+             fmt::format("{} and --tokens {}", counted(std::ssize(begin), "token"), tokens));
+  take(prompt);
+  go_on(begin, tokens, sampling, {}, [&](const std::string& text) {
+    take(text);
+    return true;
+  });
+}
+
+}  // namespace accrue
