@@ -50,21 +50,21 @@ void add_text_commands(CommandLine& line) {
            {.name = "import",
             .description = "Weights from a directory of transformers'",
             .settings = settings_of(asked->import),
-            .work = [asked] { import_text_model(asked->import); },
+            .work = [asked] { import_text_model(asked->import, all_domains(), spoken()); },
             .needed = {"--from"}},
            line.options());
   line.add(text,
            {.name = "export",
             .description = "A directory for transformers from weights",
             .settings = settings_of(asked->publish, options),
-            .work = [asked] { export_text_model(asked->options, asked->publish); },
+            .work = [asked] { export_text_model(asked->options, asked->publish, spoken()); },
             .needed = {"--weights", "--out"}},
            options);
   line.add(text,
            {.name = "merge",
             .description = "Weights with adapters as ordinary ones",
             .settings = settings_of_merge(options, asked->merged),
-            .work = [asked] { merge_text_model(asked->options, asked->merged); },
+            .work = [asked] { merge_text_model(asked->options, asked->merged, spoken()); },
             .needed = {"--weights"}},
            options);
 }
