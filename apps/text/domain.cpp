@@ -1,14 +1,16 @@
 #include "apps/text/domain.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 
 #include "apps/cli/messages.h"
 #include "apps/commands/memory_advice.h"
 #include "apps/text/prepare.h"
 #include "apps/text/pretrained.h"
-#include "apps/text/samples.h"
 #include "apps/text/write.h"
 #include "text/domain.h"
+#include "text/samples.h"
 
 namespace accrue::app {
 namespace {
@@ -69,19 +71,17 @@ void add_text_commands(CommandLine& line) {
            options);
 }
 
-void warn_of_random_base(const Request& options, const Trainer& trainer) {
-  const Text& text = options.domains.get<Text>();
-  if (text.lora.rank && text.base.empty() && options.init.empty() && trainer.windows() == 0)
-    say_error(
-        "warning: --lora {} trains adapters alone, and what they are added to is random: expected "
-        "--init or --base\n",
-        *text.lora.rank);
+// A line over that of a progress bar.
+void show(const WrittenSample& sample) {
+  const std::string place =
+      fmt::format("{}[Window {}] ", draws_over(STDOUT_FILENO) ? "\r\033[K" : "", sample.window);
+  if (sample.error.empty()) say("{}{}\n", place, sample.line);
+  else say_error("{}warning: nothing is written on the way: {}\n", place, sample.error);
 }
 
-std::unique_ptr<Observer> watch_training(const Request& options, Trainer& trainer, RunLog& log,
-                                        const Dataset& held_out) {
-  warn_of_random_base(options, trainer);
-  return std::make_unique<TextSamples>(options, trainer, log, held_out);
+std::unique_ptr<Observer> watch(const Request& options, Trainer& trainer, RunLog& log,
+                                const Dataset& held_out) {
+  return watch_writing(options, trainer, log, held_out, spoken(), show);
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ std::unique_ptr<Observer> watch_training(const Request& options, Trainer& traine
 ProgramDomain text_of_program() {
   return {.make = [] { return std::unique_ptr<Domain>(std::make_unique<Text>()); },
           .add_own_commands = add_text_commands,
-          .watch = watch_training};
+          .watch = watch};
 }
 
 }  // namespace accrue::app
