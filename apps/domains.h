@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "apps/cli/command_line.h"
-#include "train/run_log.h"
-#include "train/trainer.h"
+#include "job/services.h"
 
 namespace accrue::app {
 

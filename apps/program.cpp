@@ -14,11 +14,11 @@
 #include "apps/cli/suggest.h"
 #include "apps/commands/eval.h"
 #include "apps/commands/export.h"
-#include "apps/commands/memory_advice.h"
 #include "apps/commands/train.h"
 #include "apps/domains.h"
 #include "core/error.h"
 #include "job/config.h"
+#include "job/memory_advice.h"
 #include "report/report.h"
 #include "train/build.h"
 
@@ -35,7 +35,7 @@ void add_network_commands(CommandLine& line, Asked& asked) {
             .description = "Train a network from micro-batches",
             .settings = all,
             .work = std::bind_front(train, std::cref(options)),
-            .advice = [&] { return advice_for_training(options); },
+            .advice = [&] { return advice_for_training(options, spoken()); },
             .is_shared = true},
            options);
   line.add(line.program(),
@@ -47,7 +47,7 @@ void add_network_commands(CommandLine& line, Asked& asked) {
                     .append(evaluation_settings(options))
                     .append(all.in({"Batches", "Several processes"}).where(acts_without_training)),
             .work = [&] { eval(options); },
-            .advice = [&] { return advice_for_scoring(options); },
+            .advice = [&] { return advice_for_scoring(options, spoken()); },
             .is_shared = true},
            options);
   for (const ProgramDomain& domain : program_domains())

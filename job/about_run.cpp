@@ -2,6 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "job/config.h"
+#include "job/environment.h"
+#include "train/process.h"
+
 namespace accrue {
 
 nlohmann::ordered_json about_run(const Request& request, std::optional<Batches> batches,
@@ -20,6 +24,56 @@ nlohmann::ordered_json about_run(const Request& request, std::optional<Batches> 
     if (batches->piece > 0) about["sequence_piece"] = batches->piece;
   }
   return about;
+}
+
+// What nobody asked for is needed if it is not usual (as for `font train`), unless the weights that
+// the run begins with say it.
+std::string config_of(const Request& request) {
+  std::vector<std::string> headings = headings_of_networks(request);
+  for (const char* heading : {"Machine", "Batches", "Optimizer", "Loss scale", "Evaluation"})
+    headings.emplace_back(heading);
+  const Settings all = settings_of(request).in(headings).without({"keep-best"});
+  const Request defaults(request.domains.fresh());
+  const Settings usual = settings_of(defaults);
+  const auto is_given = [&](const Setting& setting) {
+    return request.given.contains(setting.about.name);
+  };
+  const auto is_unusual = [&](const Setting& setting) {
+    return setting.text() != usual.at(setting.about.name).text();
+  };
+  const bool has_weights = !request.init.empty() || !request.domains.implied_model().empty();
+  const auto is_of_weights = [&](const Setting& setting) {
+    const std::string& name = setting.about.name;
+    return has_weights &&
+           (setting.about.saved != Saved::no || name == "image-size" || name == "crop");
+  };
+  // What only some data sets heed says nothing of others.
+  const auto is_shown = [&](const Setting& setting) {
+    return setting.about.data.empty() || is_given(setting) || is_unusual(setting);
+  };
+  return to_toml(all.where(is_shown), [&](const Setting& setting) {
+    return is_given(setting) || (is_unusual(setting) && !is_of_weights(setting));
+  });
+}
+
+std::vector<std::pair<std::string, std::string>> hyperparameters(const Request& request) {
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const Setting& setting : settings_of(request))
+    if (const std::string text = setting.text();
+        setting.group != "Output" && setting.group != "Checkpoints" && !text.empty())
+      values.emplace_back(setting.about.name, text);
+  return values;
+}
+
+std::string summary_of(const Request& request, Device device,
+                       const nlohmann::ordered_json& results) {
+  nlohmann::ordered_json all{{"command", command_line()}};
+  for (const Setting& setting : settings_of(request))
+    if (const std::string text = setting.text(); setting.group != "Output" && !text.empty())
+      all["settings"]["--" + setting.about.name] = text;
+  all["environment"] = environment(device);
+  all.update(results);
+  return all.dump();
 }
 
 }  // namespace accrue

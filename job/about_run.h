@@ -2,6 +2,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "job/request.h"
 
@@ -11,5 +14,14 @@ namespace accrue {
 // to be.
 nlohmann::ordered_json about_run(const Request& request, std::optional<Batches> batches,
                                  Device device);
+// The same and the run's results, as the summary of a log.
+std::string summary_of(const Request& request, Device device,
+                       const nlohmann::ordered_json& results);
+
+// A file of settings by which the run can be repeated, with outputs and checkpoints elsewhere.
+std::string config_of(const Request& request);
+
+// For TensorBoard: what a run is about, not where it is written.
+std::vector<std::pair<std::string, std::string>> hyperparameters(const Request& request);
 
 }  // namespace accrue

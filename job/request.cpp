@@ -38,6 +38,11 @@ const std::map<std::string, ScoredSplit>& split_names() {
   return names;
 }
 
+void Request::give(const std::string& setting, const std::string& text) {
+  settings_of(*this).at(setting).give(text);
+  given.insert(setting);
+}
+
 std::string Request::data_name() const {
   if (!data.empty()) return data;
   return domains.model(model_name).data;

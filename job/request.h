@@ -92,6 +92,9 @@ struct Request : TrainingOptions {
   int64_t log_every = 100;
   bool measure_baseline = false;
 
+  // Sets one of settings_of(), below, as the program's option of this name does. Throws Error.
+  void give(const std::string& setting, const std::string& text);
+
   // What the model is called.
   std::string model_title() const { return domains.of_model(model_name).title(model_name); }
   // That of --data, else the model's.

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "apps/commands/eval.h"
+#include "apps/commands/progress.h"
 #include "apps/commands/train.h"
 #include "fonts/domain.h"
 #include "images/domain.h"
@@ -23,7 +24,7 @@ namespace accrue::python {
 using namespace nb::literals;
 
 // What a callback is told of a window.
-class StepListener : public Observer {
+class StepListener : public RunObserver {
  public:
   StepListener(nb::object on_step, std::atomic<int64_t>& steps)
       : on_step_(std::move(on_step)), steps_(steps) {}
@@ -73,7 +74,9 @@ class PythonTrainer {
     shape_ = call.sample_shape();
     const Words words(quiet_, call.spelling());
     call.run([&](app::Asked& asked) {
-      run_ = std::make_unique<app::TrainingRun>(asked.options, call.held_before());
+      job_ = std::make_unique<Job>(Resolved{asked.options}, app::spoken(),
+                                   app::services_for(asked.options));
+      run_.reset(new TrainingRun(job_->train(call.held_before())));
     });
     spelling_ = call.spelling();
     steps_ = run_->trainer().training().steps();
@@ -95,7 +98,11 @@ class PythonTrainer {
     try {
       const Words words(quiet_, spelling_);
       const nb::gil_scoped_release release;
-      spelling_.in([&] { run_->run([&] { return told.asked(); }, &told, app::WhenStopped::end); });
+      spelling_.in([&] {
+        app::Progress progress(*run_);
+        run_->run(
+            {&progress, &told}, [&] { return told.asked(); }, WhenStopped::end);
+      });
     } catch (const Stopped&) {
     }
     steps_ = trainer().training().steps();
@@ -157,8 +164,8 @@ class PythonTrainer {
     if (const auto tokens = tokens_of(data)) return score_on(rows_in(*tokens));
     Dataset set = dataset_of(data, "data", shape_);
     check_inputs(set);
-    set.fields[0].normalization = run_->options().pixels;
-    if (const auto ignored = run_->options().domains.get<Images>().ignore_mask;
+    set.fields[0].normalization = run_->request().pixels;
+    if (const auto ignored = run_->request().domains.get<Images>().ignore_mask;
         ignored && set.has("masks"))
       ignore_value(set.fields[1], static_cast<uint8_t>(*ignored));
     for (Field& field : set.fields)
@@ -180,7 +187,7 @@ class PythonTrainer {
     Dataset question = question_of(x, shape_, styles);
     check_inputs(question);
     crop(question);
-    return answers_to(std::move(question), run_->options().pixels, training.model(),
+    return answers_to(std::move(question), run_->request().pixels, training.model(),
                       training.batches().micro, training.parameters().compute_dtype(),
                       run_->device());
   }
@@ -231,7 +238,7 @@ class PythonTrainer {
     const auto learned = seen == Encoding::number  ? as_given
                          : seen == Encoding::pixel ? pixels
                                                    : unknown;
-    accrue::check_inputs(data, learned, "the trainer's network", run_->options());
+    accrue::check_inputs(data, learned, "the trainer's network", run_->request());
   }
   // As the samples for the score are.
   void crop(Dataset& data) const {
@@ -250,7 +257,7 @@ class PythonTrainer {
     const auto* const model = LanguageModel::in(trainer().training().model());
     check(model, "data has tokens, but the network is no language model: expected (x, y)");
     check_tokens(*tokens.corpus, model->head().size(0));
-    const Text& text = run_->options().domains.get<Text>();
+    const Text& text = run_->request().domains.get<Text>();
     if (const auto answers = count_answers({tokens.corpus, nullptr}, text.rows);
         answers.longer > 0) {
       const Words words(quiet_, spelling_);
@@ -261,7 +268,8 @@ class PythonTrainer {
 
   const bool quiet_;
   SampleShape shape_ = SampleShape::image;
-  std::unique_ptr<app::TrainingRun> run_;
+  std::unique_ptr<Job> job_;
+  std::unique_ptr<TrainingRun> run_;
   Spelling spelling_;
   std::vector<double> losses_;
   int64_t skipped_ = 0;

@@ -7,12 +7,12 @@
 #include "apps/bench/commands.h"
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
-#include "apps/commands/memory_advice.h"
 #include "core/cuda.h"
 #include "core/median.h"
 #include "core/refused_graphs.h"
 #include "job/load_data.h"
 #include "job/machine.h"
+#include "job/memory_advice.h"
 #include "kernels/parallel.h"
 #include "train/memory_prediction.h"
 #include "train/process.h"
@@ -114,7 +114,7 @@ void bench_train(const Request& asked, const BenchTrainOptions& bench) {
   check_output(asked.json);
   const Device device = apply_machine_settings(asked, spoken());
   const Datasets data = place_data(load_data(asked, DataUse::training, spoken()), device);
-  const Request options = with_micro_batch_chosen(asked, data, device);
+  const Request options = with_micro_batch_chosen(asked, data, device, spoken());
   const TrainingOptions trained = options.training(data.train);
   check(
       trained.players.empty(),

@@ -8,9 +8,7 @@
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
 #include "apps/cli/ranks.h"
-#include "job/load_data.h"
-#include "job/machine.h"
-#include "job/paths.h"
+#include "job/checks.h"
 
 namespace accrue::app {
 namespace {
@@ -80,12 +78,6 @@ class AdvisedOutOfMemory : public OutOfMemory {
   }
 }
 
-// The settings of a command with which it does something.
-Settings heeded_by(const Command& command) {
-  return command.settings.where(
-      [&](const Setting& setting) { return !command.passed_over.contains(setting.about.name); });
-}
-
 void say_what_is_passed_over(const Command& command, const std::set<std::string>& given) {
   std::string names;
   for (const Setting& setting : command.settings)
@@ -144,38 +136,17 @@ CLI::App& CommandLine::add(CLI::App& parent, const Command& command, Request& op
   return *parser;
 }
 
-namespace {
-
-// A command's own setting may have the name of one that weights say, such as the base of adapters:
-// then it was not that one that was given.
-Request with_what_is_not_given(const Command& command, Request options) {
-  const std::set<std::string> given = options.given;
-  const Settings of_networks = settings_of(options);
-  std::erase_if(options.given, [&](const std::string& name) {
-    return command.settings.has(name) && of_networks.has(name) &&
-           command.settings.at(name).about.saved != of_networks.at(name).about.saved;
-  });
-  options = with_settings_of_weights(options, spoken());
-  options.given = given;
-  return options;
-}
-
-}  // namespace
-
 void CommandLine::perform(const Command& command, Request& options, Paths paths,
                           const std::function<void()>& work) {
   check(command.is_shared || launched().count == 1,
         "{} is one process, but was started as {} ranks: expected train, eval or bench train, or "
         "no mpirun",
         command.name, launched().count);
-  options = with_what_is_not_given(command, options);
-  check_given(options.given, command.settings);
-  const Settings heeded = heeded_by(command);
-  check_machine(options, heeded, launched().count);
-  add_paths(paths, heeded, options.domains);
-  paths.refuse_overwriting();
-  for (const Setting& setting : heeded)
-    if (setting.text() == "-") write_to_standard_output(setting);
+  resolve(options, command.settings, command.passed_over, launched().count, std::move(paths),
+          spoken());
+  for (const Setting& setting : command.settings)
+    if (setting.text() == "-" && !command.passed_over.contains(setting.about.name))
+      write_to_standard_output(setting);
   say_what_is_passed_over(command, options.given);
   MpiRanks* const ranks = command.is_shared ? start_ranks(options, command.settings) : nullptr;
   try {

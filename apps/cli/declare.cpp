@@ -36,17 +36,6 @@ CLI::Option* declare(CLI::App& command, const Setting& setting) {
   return option->type_name(about.takes)->default_str(value.empty() ? about.unset : value);
 }
 
-// The setting as an option.
-std::string said(const std::string& name, const std::string& value) {
-  return value.empty() ? "no --" + name : fmt::format("--{} {}", name, value);
-}
-
-std::string expected(const ActsWith::Condition& condition) {
-  const bool is_any_other = condition.has == ActsWith::Has::none_of;
-  return is_any_other ? fmt::format("another --{}", condition.name)
-                      : said(condition.name, CLI::detail::join(condition.values, "|"));
-}
-
 }  // namespace
 
 void declare(CLI::App& command, const Settings& settings) {
@@ -63,45 +52,6 @@ std::set<std::string> given_settings(const CLI::App& command, const Settings& se
   for (const Setting& setting : settings)
     if (command.count("--" + setting.about.name) > 0) given.insert(setting.about.name);
   return given;
-}
-
-namespace {
-
-bool is_on(const Setting& setting) { return !setting.is_flag || setting.text() == "yes"; }
-
-void check_effect(const Setting& setting, const Settings& settings) {
-  const SettingFacts& about = setting.about;
-  if (settings.has_effect(setting)) return;
-  std::string is, wanted;
-  for (const ActsWith::Case& lacking : settings.lacking(setting)) {
-    std::string wanted_together;
-    for (const ActsWith::Condition& condition : lacking) {
-      const std::string has = said(condition.name, settings.at(condition.name).text());
-      if (is.find(has) == is.npos) is += (is.empty() ? "" : " and ") + has;
-      wanted_together += (wanted_together.empty() ? "" : " and ") + expected(condition);
-    }
-    wanted += (wanted.empty() ? "" : " or ") + wanted_together;
-  }
-  if (settings.has(about.rather) && settings.has_effect(settings.at(about.rather)))
-    wanted = "--" + about.rather;
-  fail("--{} has no effect with {}: expected {}, or no --{}", about.name, is, wanted, about.name);
-}
-
-}  // namespace
-
-void check_given(const std::set<std::string>& given, const Settings& settings) {
-  const auto is_asked = [&](const std::string& name) {
-    return given.contains(name) && settings.has(name) && is_on(settings.at(name));
-  };
-  for (const Setting& setting : settings) {
-    const SettingFacts& about = setting.about;
-    if (!is_asked(about.name)) continue;
-    check(about.needs.empty() || is_asked(about.needs), "--{} requires --{}", about.name,
-          about.needs);
-    check(about.excludes.empty() || !is_asked(about.excludes), "--{} excludes --{}", about.name,
-          about.excludes);
-    check_effect(setting, settings);
-  }
 }
 
 }  // namespace accrue::app

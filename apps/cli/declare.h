@@ -19,9 +19,4 @@ void declare(CLI::App& command, const Settings& settings);
 // The settings that the command line had.
 std::set<std::string> given_settings(const CLI::App& command, const Settings& settings);
 
-// Throws Error for a setting that was given by name without one that it needs or beside one that it
-// excludes, or that has no effect beside the others. A flag that was given as "no" asks for
-// nothing.
-void check_given(const std::set<std::string>& given, const Settings& settings);
-
 }  // namespace accrue::app

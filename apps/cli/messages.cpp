@@ -117,8 +117,11 @@ void say_error_text(fmt::string_view format, fmt::format_args args) noexcept {
 
 const Notices& spoken() {
   static const Notices notices([](Notices::Kind kind, std::string_view text) {
-    if (kind == Notices::Kind::warning) say_error("warning: {}\n", text);
-    else say("{}\n", text);
+    switch (kind) {
+      case Notices::Kind::fact: return say("{}\n", text);
+      case Notices::Kind::warning: return say_error("warning: {}\n", text);
+      case Notices::Kind::remnant: return say_error("{}\n", text);
+    }
   });
   return notices;
 }

@@ -1,31 +1,12 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
-#include "train/memory_prediction.h"
+#include "job/run_memory.h"
 
 namespace accrue::app {
 
-// --measure-baseline
-enum class Baseline { predicted, measured };
-
-struct PeakOfRun {
-  std::string run;  // "this run"
-  Usage peak;
-};
-// The measured peak of this run, by category, beside the prediction of it and of the same effective
-// batch without accumulation; if wanted, also what a run of that really needs. `beside` is what the
-// program itself has held there meanwhile, and `part` what of the run it was.
-std::vector<PeakOfRun> peaks_of_run(const TrainingOptions& options, Baseline run_baseline,
-                                    const Datasets& data, const Usage& measured,
-                                    const Usage& beside, const WindowRange& part, Device device);
-
-// What the system counts as the process's: at its peak, and before the data was loaded.
-struct Resident {
-  size_t peak, before;
-};
-// Prints these.
+// Prints the peaks of a run, and what the process took.
 void print_memory_table(const std::vector<PeakOfRun>& peaks, const Resident& process,
                         Batches batches, Device device);
 

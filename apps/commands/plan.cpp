@@ -8,11 +8,12 @@
 #include "apps/cli/messages.h"
 #include "apps/cli/nccl.h"
 #include "apps/cli/output.h"
-#include "apps/commands/memory_advice.h"
 #include "core/cuda.h"
 #include "job/environment.h"
 #include "job/load_data.h"
 #include "job/machine.h"
+#include "job/memory_advice.h"
+#include "job/plan.h"
 #include "train/json.h"
 #include "train/process.h"
 
@@ -216,20 +217,6 @@ std::string nearest(const Request& options, const Datasets& planned, Device devi
 }
 
 }  // namespace
-
-std::string flags(const Alternative& a, const Request& options) {
-  std::string text =
-      fmt::format("--micro-batch {} --effective-batch {}", a.batches.micro, a.batches.effective);
-  if (a.strategy != options.strategy)
-    text += " --strategy " + name_in(strategy_names(), a.strategy);
-  if (a.recompute != options.recompute)
-    text += " --recompute " + name_in(recompute_names(), a.recompute);
-  if (a.batch_norm_by != options.batch_norm_by)
-    text += " --batch-norm-by " + name_in(batch_norm_by_names(), a.batch_norm_by);
-  if (a.batches.piece != options.batches.piece)
-    text += fmt::format(" --sequence-piece {}", a.batches.piece);
-  return text;
-}
 
 Settings heeded_by_plan(const Settings& training) {
   const Settings with_cost = training.where(&Setting::has_cost);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "job/request.h"
-#include "train/plan.h"
 
 namespace accrue::app {
 
@@ -17,9 +16,5 @@ Settings heeded_by_plan(const Settings& training);
 // Prints the plan, and returns it as JSON. Throws Error if nothing fits: what is missing, and the
 // nearest that would fit.
 std::string plan(Request options, const PlanOptions& asked);
-
-// The options to add to a command for it: "--micro-batch 12 --effective-batch 64", and strategy and
-// recompute where they are not those of the options.
-std::string flags(const Alternative& alternative, const Request& options);
 
 }  // namespace accrue::app

@@ -6,7 +6,6 @@
 
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
-#include "apps/commands/memory_advice.h"
 #include "apps/commands/train.h"
 #include "fonts/domain.h"
 #include "fonts/draw.h"
@@ -15,6 +14,7 @@
 #include "fonts/outline.h"
 #include "fonts/samples.h"
 #include "fonts/score.h"
+#include "job/memory_advice.h"
 
 namespace accrue::app {
 namespace {
@@ -95,7 +95,7 @@ void add_font_commands(CommandLine& line) {
                             .where([](const Setting& s) { return s.about.data.empty(); })
                             .without({"freeze"}),
             .work = [asked] { train(asked->options); },
-            .advice = [asked] { return advice_for_training(asked->options); },
+            .advice = [asked] { return advice_for_training(asked->options, spoken()); },
             .is_shared = true},
            options);
   const Settings of_draw = settings_of(asked->draw, options);

@@ -3,11 +3,11 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/cli/messages.h"
-#include "apps/commands/memory_advice.h"
 #include "data/byte_stream.h"
 #include "images/data_check.h"
 #include "images/domain.h"
 #include "images/predict.h"
+#include "job/memory_advice.h"
 
 namespace accrue::app {
 namespace {

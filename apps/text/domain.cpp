@@ -5,10 +5,10 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/cli/messages.h"
-#include "apps/commands/memory_advice.h"
 #include "apps/text/prepare.h"
 #include "apps/text/pretrained.h"
 #include "apps/text/write.h"
+#include "job/memory_advice.h"
 #include "text/domain.h"
 #include "text/samples.h"
 

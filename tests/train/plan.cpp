@@ -4,10 +4,10 @@
 
 #include <array>
 
-#include "apps/commands/memory_advice.h"
 #include "apps/domains.h"
 #include "images/digits.h"
 #include "images/shapes.h"
+#include "job/memory_advice.h"
 #include "layers/models.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
@@ -290,7 +290,7 @@ TEST_CASE("options that cannot be are refused before planning", "[plan]") {
   REQUIRE_ERROR(plan(options, 1 << 30), "instead of --accum 4");
   options.accum.reset();
   options.memory_limit = "1MiB";
-  REQUIRE_ERROR(app::with_micro_batch_chosen(options, data_for(options), test_device()),
+  REQUIRE_ERROR(with_micro_batch_chosen(options, data_for(options), test_device(), {}),
                 "nothing fits");
 }
 

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "job/training_run.h"
+
+namespace accrue {
+
+// A request of which resolve() (job/checks.h) has made what can be done, by the settings of a door
+// of its own.
+struct Resolved {
+  Request request;
+};
+
+// What every door opens: the program, Python and other programs. It knows what the weights say that
+// it begins with, and that what was asked for makes sense together.
+//
+//   Request request(all_domains());
+//   request.give("model", "cnn");
+//   Job job(request);
+//   TrainingRun run = job.train();
+//   run.run();
+//   run.score_on_test()->describe();
+class Job {
+ public:
+  // Every setting of the program's training may be given (settings_of(), job/request.h). `ranks`
+  // share it, if there are several, and must outlive this. Throws Error as resolve() does.
+  explicit Job(Request asked, Notices notices = {}, Ranks* ranks = nullptr);
+  Job(Resolved resolved, Notices notices, Services services);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  const Request& request() const { return request_; }
+
+  // A training, ready to run. It must not outlive this. `held_before` is the memory on the cpu that
+  // others in this process hold. Throws Error.
+  TrainingRun train(const Usage& held_before = {}) const;
+
+ private:
+  Request request_;
+  const Notices notices_;
+  const Services services_;
+};
+
+}  // namespace accrue
