@@ -70,13 +70,6 @@ Classes classes_of(const Field& field) {
   return classes;
 }
 
-std::optional<Classes> classes_of(const Dataset& data) {
-  if (data.has("labels") && data["labels"].shape().rank() == 1)
-    return classes_of(data.field("labels"));
-  if (data.has("masks")) return classes_of(data.field("masks"));
-  return std::nullopt;
-}
-
 void add_classes(const Classes& classes, Metadata& metadata) {
   metadata[names_key] = json(classes.names).dump();
   if (!classes.values.empty()) metadata[values_key] = json(classes.values).dump();

@@ -27,9 +27,6 @@ struct Classes {
 // The classes of a field that has some: indices, or the planes of masks. A byte of a name that is
 // no UTF-8 is written as \xE4, so that any file can hold it.
 Classes classes_of(const Field& field);
-// The classes of the data's labels, one each, or masks; nothing if it has neither. Labels of many
-// places in a sample, such as a text's next tokens, are not classes of samples.
-std::optional<Classes> classes_of(const Dataset& data);
 
 // Into and from the metadata of weights: class-names and class-values, lists in JSON. The second
 // returns nothing if the metadata has no names, and throws Error if they are no list of names.

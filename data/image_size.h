@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace accrue {
@@ -14,6 +15,8 @@ struct ImageSize {
 };
 // "480x640": the height first, as in the shapes of tensors and in --image-size.
 std::string height_by_width(ImageSize size);
+// Reads "32" or "480x640"; nothing of an empty text. Throws Error, whose text begins with `what`.
+std::optional<ImageSize> read_image_size(const std::string& text, const std::string& what);
 
 // Size and channels of an image, known before its pixels are read.
 struct ImageHeader {

@@ -88,14 +88,15 @@ Settings settings_of_game(Zi2ziGame& game, TrainingOptions& training) {
 Settings Fonts::settings(TrainingOptions& training) { return settings_of_game(game, training); }
 
 std::vector<DomainModel> Fonts::models() const {
-  return {{.name = model_name,
-           .sample = {{{"sources", Encoding::pixel, {1, 64, 64}},
-                       {"targets", Encoding::pixel, {1, 64, 64}},
-                       {.name = "styles", .encoding = Encoding::index, .classes = 1}}},
-           .data = "strokes",
-           .heeds = {"width", "init-scheme", "pack", "sample-every"},
-           .has_own_pixels = true,
-           .other_norm = "--norm instance"}};
+  return {
+      {.name = model_name,
+       .sample = {{{"sources", Encoding::pixel, {1, 64, 64}},
+                   {"targets", Encoding::pixel, {1, 64, 64}},
+                   {.name = "styles", .encoding = Encoding::index, .classes = 1, .is_seen = true}}},
+       .data = "strokes",
+       .heeds = {"width", "init-scheme", "pack", "sample-every"},
+       .has_own_pixels = true,
+       .other_norm = "--norm instance"}};
 }
 
 Zi2ziOptions Fonts::networks(const NetworkOptions& options, const SampleSpec& sample) const {
@@ -120,7 +121,7 @@ Example Fonts::example(const Layer& network, const SampleSpec& sample) const {
   const Tensor sources =
       Tensor::full({2, image[0], image[1], image[2]}, 0, DType::f32, Device::cpu);
   const Tensor styles = Tensor::from(std::vector<int32_t>(2), {2});
-  const auto& generator = dynamic_cast<const Zi2ziGenerator&>(network);
+  const Zi2ziGenerator& generator = Zi2ziGenerator::of(network);
   return {.inputs = {{sample.input().name, sources}, {"styles", styles}},
           .answer_name = "drawings",
           .answer = [&generator, sources, styles] {
@@ -170,25 +171,27 @@ Domain::Claim Fonts::claim(const std::string& data) const {
 Datasets Fonts::load(const DataRequest& request) const {
   if (request.data != "strokes") return load_glyphs(request.data);
   StrokesOptions strokes{.train_size = 2000, .test_size = 200};
-  if (request.size) {
-    check(request.size->height == request.size->width,
-          "--image-size {}: the strokes of --data strokes are as high as wide", request.size->text);
-    strokes.side = request.size->height;
+  const std::string text = request.value("image-size");
+  if (const auto size = read_image_size(text, "--image-size")) {
+    check(size->height == size->width,
+          "--image-size {}: the strokes of --data strokes are as high as wide", text);
+    strokes.side = size->height;
   }
   return {make_strokes(Split::train, strokes), make_strokes(Split::test, strokes)};
 }
 
 void Fonts::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {
-  check(request.pixels == Normalization(),
+  const Normalization& pixels = data.train.fields.front().normalization;
+  check(pixels == Normalization(),
         "--mean {} --std {}: --model {} draws pixels from -1 to 1, as its last layer gives them: "
         "expected neither option",
-        fmt::join(request.pixels.mean, ","), fmt::join(request.pixels.std, ","), model.name);
+        fmt::join(pixels.mean, ","), fmt::join(pixels.std, ","), model.name);
   check(data.train.has("sources"),
         "--model {} draws the glyphs of one font in the style of another, but the data set {} has "
         "{}: expected --data strokes, or a directory of accrue font prepare",
         model.name, data.train.name, data.train.fields.front().name);
-  check(!request.crop, "--crop {}: a glyph is drawn as a whole; expected no --crop",
-        request.crop ? request.crop->text : "");
+  const std::string crop = request.value("crop");
+  check(crop.empty(), "--crop {}: a glyph is drawn as a whole; expected no --crop", crop);
 }
 
 }  // namespace accrue

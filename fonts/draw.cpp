@@ -17,7 +17,7 @@ namespace {
 void check_generator(const Request& options) {
   check(!options.init.empty(),
         "there is nothing to draw with: expected --weights FILE.safetensors");
-  check(dynamic_cast<const Fonts*>(&options.domains.of_model(options.model_name)) != nullptr,
+  check(options.domains.of_model_as<Fonts>(options.model_name) != nullptr,
         "{} holds weights of a network {}: expected a generator's, as accrue font train --save "
         "writes them",
         options.init, options.model_name);
@@ -37,7 +37,7 @@ LoadedGenerator load_generator_alone(const Request& options, const Notices& noti
   const Device device = apply_machine_settings(options, notices);
   check_generator(options);
   const Metadata said = read_safetensors_metadata(options.init);
-  check(said.contains("image") && said.contains("classes"),
+  check(SampleSpec::is_said(said),
         "{} does not say of which images and of how many styles its network is: expected weights "
         "that accrue font train --save wrote",
         options.init);

@@ -168,7 +168,42 @@ Settings Images::settings(TrainingOptions&) {
                     "their size",
             .range = Interval{1, 10},
             .saved = Saved::with_weights,
-            .before = "data"});
+            .before = "data"})
+      .add(request.size,
+           {.name = "image-size",
+            .decides = Decides::no_result,
+            .help = "Height and width that the images of a folder are brought to, or of the "
+                    "built-in strokes: 32, 64, 128 or 256",
+            .takes = "N|HxW",
+            .unset = "64 of strokes; of a folder, what all its images have",
+            .saved = Saved::by_domain,
+            .acts_in = ActsIn::samples})
+      .add(request.crop,
+           {.name = "crop",
+            .decides = Decides::result,
+            .help =
+                "Train on a part of this height and width of each image and its mask, another one "
+                "each time; for images of one size, or after --image-size. Classes are scored and "
+                "predicted by the images' middle, masks on whole images",
+            .takes = "N|HxW",
+            .unset = "whole images",
+            .saved = Saved::by_domain,
+            .acts_in = ActsIn::answers})
+      .add(request.pixels.mean, {.name = "mean",
+                                 .decides = Decides::result,
+                                 .help = "Pixels in [0, 1] are x: the net sees (x - mean) / std; "
+                                         "one number, or one for each channel",
+                                 .takes = "NUMBER,...",
+                                 .saved = Saved::with_weights,
+                                 .before = "dropout"})
+      .add(request.pixels.std, {.name = "std",
+                                .decides = Decides::result,
+                                .help = "The same; a net of PyTorch's that was trained on "
+                                        "ToTensor() alone takes --mean 0 --std 1",
+                                .takes = "NUMBER,... above 0",
+                                .range = above_zero,
+                                .saved = Saved::with_weights,
+                                .before = "dropout"});
   s.append(settings_of_folder(*this)).append(settings_of_masks(*this));
   s.append(settings_of_contrast(*this));
   s.group("Model and data")
@@ -231,6 +266,40 @@ ObjectivePtr Images::objective(const Dataset& data) const {
                       {.losses = mask_losses_of(mask_loss), .class_weights = class_weights});
 }
 
+Metadata Images::seen(const DomainModel& model) const {
+  Metadata said;
+  if (model.takes_any_size && (request.size.empty() || request.has_own_sizes))
+    said[image_sizes_key] = own_image_sizes;
+  if (request.crop.empty()) return said;
+  said["crop"] = request.crop;
+  said["answers"] = model.classes();
+  if (!request.size.empty()) said["image-size"] = request.size;
+  return said;
+}
+
+// The built-in strokes and a folder's images can be of any size. That of a crop is not that of the
+// image.
+void Images::see(const SampleSpec& learned, const Metadata& said,
+                 const std::set<std::string>& given) {
+  const Shape& image = learned.input().shape;
+  if (image.rank() != 3) return;
+  const auto said_of = [&](const char* name) {
+    const auto found = said.find(name);
+    return found == said.end() ? std::string() : found->second;
+  };
+  const std::string crop = said_of("crop");
+  if (!given.contains("crop")) request.crop = crop;
+  if (given.contains("image-size")) return;
+  request.size = crop.empty() ? fmt::format("{}x{}", image[1], image[2]) : said_of("image-size");
+  request.has_own_sizes = said_of(image_sizes_key) == own_image_sizes;
+}
+
+SampleSpec Images::asked(const SampleSpec& learned, const std::set<std::string>& given) const {
+  const auto size = read_image_size(request.size, "--image-size");
+  if (!size || !given.contains("image-size")) return learned;
+  return learned.with({learned.input().shape[0], size->height, size->width}, learned.classes());
+}
+
 Descriptions Images::descriptions() const {
   return {{"dice", "Mean Dice coefficient of the masks, from 0 to 1."},
           {"iou", "Mean intersection over union of the masks, from 0 to 1."},
@@ -257,32 +326,32 @@ bool Images::heeds(const std::string& setting, const std::string& data) const {
   return setting == "data-dir" ? is_looked_for(data) : claim(data) != Claim::own;
 }
 
-std::optional<double> Images::given_hold_out(const DataRequest& request) const {
-  return request.given.contains("hold-out") ? std::optional(hold_out) : std::nullopt;
+std::optional<double> Images::given_hold_out(const DataRequest& asked) const {
+  return asked.given.contains("hold-out") ? std::optional(hold_out) : std::nullopt;
 }
 
-ImageFolderOptions Images::folder_options(const DataRequest& request) const {
+ImageFolderOptions Images::folder_options(const DataRequest& asked) const {
   constexpr size_t any = std::numeric_limits<size_t>::max(), usual = size_t{1} << 30;
   // Below `any`, so that what is held is told.
   size_t held = cache == CacheChoice::yes ? any - 1 : 0;
-  if (cache == CacheChoice::automatic)
-    held = std::min(usual, request.memory_limit.value_or(any) / 4);
-  return {.size = request.size,
-          .hold_out = given_hold_out(request),
-          .channels = request.channels,
+  if (cache == CacheChoice::automatic) held = std::min(usual, asked.memory_limit.value_or(any) / 4);
+  const Shape learned = asked.learned.fields.empty() ? Shape{} : asked.learned.input().shape;
+  return {.size = read_image_size(request.size, "--image-size"),
+          .hold_out = given_hold_out(asked),
+          .channels = learned.rank() == 3 ? learned[0] : 1,
           .skip_bad = skip_bad ? SkipBad::yes : SkipBad::no,
           .unjudged_mask_value = ignore_mask,
           .has_named_mask_values = !classes.empty(),
-          .one_class = request.use == DataUse::training ? OneClass::refused : OneClass::allowed,
+          .one_class = asked.use == DataUse::training ? OneClass::refused : OneClass::allowed,
           .most_held_bytes = held,
-          .most_image_bytes = std::min(usual_most_image_bytes, request.memory_limit.value_or(any))};
+          .most_image_bytes = std::min(usual_most_image_bytes, asked.memory_limit.value_or(any))};
 }
 
-Datasets Images::load(const DataRequest& request) const {
-  return find_dataset(request.data, data_dir, folder_options(request));
+Datasets Images::load(const DataRequest& asked) const {
+  return find_dataset(asked.data, data_dir, folder_options(asked));
 }
 
-void Images::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {
+void Images::fit(Datasets& data, const DomainModel& model, const DataRequest& asked) const {
   const std::string& set = data.train.name;
   const bool has_masks = data.train.has("masks");
   check(has_masks || data.train.has("labels"),
@@ -308,17 +377,37 @@ void Images::fit(Datasets& data, const DomainModel& model, const DataRequest& re
     for (Field* masks : masks_in(data)) masks->classes = most;
   }
   if (to_learn == ImageObjective::simclr) add_views(data.test, Views::equal);
-  crop(data, model, request);
+  crop(data, model, asked);
   name_classes(data, classes);
 }
 
-void Images::augment(Dataset& data, const DataRequest& request) const {
-  Augmentation asked = parse_augmentation(augmentation);
-  if (asked.is_any()) data.check_pixels("--augment " + augmentation);
-  asked.crops_anywhere = request.crop && request.use == DataUse::training;
-  data.augmentation = changes_of(asked);
+void Images::check_sizes(const Dataset& data, const DataRequest& asked) const {
+  const auto size = read_image_size(request.size, "--image-size");
+  read_image_size(request.crop, "--crop");
+  const Field& seen = data.fields.front();
+  const Shape& shape = seen.values.shape();
+  const bool are_images = shape.rank() == 4;
+  check(are_images || !asked.given.contains("crop"),
+        "--crop {}: the {} of --data {} are {}: expected images [N, C, H, W]", request.crop,
+        seen.name, asked.data, shape);
+  check(!size || !asked.given.contains("image-size") ||
+            (are_images && shape[2] == size->height && shape[3] == size->width),
+        "--image-size {}: the {} of --data {} are {}; expected a folder of images, or "
+        "--data strokes",
+        request.size, seen.name, asked.data,
+        are_images ? fmt::format("{}x{}", shape[2], shape[3]) : to_string(shape));
+}
+
+void Images::augment(Dataset& data, const DataRequest& asked) const {
+  check_sizes(data, asked);
+  for (const char* name : {"mean", "std"})
+    if (asked.given.contains(name)) data.check_pixels(fmt::format("--{}", name));
+  Augmentation wish = parse_augmentation(augmentation);
+  if (wish.is_any()) data.check_pixels("--augment " + augmentation);
+  wish.crops_anywhere = !request.crop.empty() && asked.use == DataUse::training;
+  data.augmentation = changes_of(wish);
   if (to_learn == ImageObjective::simclr && data.has("images"))
-    add_views(data, request.use == DataUse::training ? Views::differ : Views::equal);
+    add_views(data, asked.use == DataUse::training ? Views::differ : Views::equal);
 }
 
 std::vector<MaskLoss> mask_losses_of(const std::string& text) {
@@ -358,13 +447,14 @@ void name_classes(Datasets& data, const std::vector<std::string>& names) {
 }
 
 void crop(Datasets& data, const DomainModel& model, const DataRequest& request) {
-  if (!request.crop) return;
+  const std::string text = request.value("crop");
+  const auto size = read_image_size(text, "--crop");
+  if (!size) return;
   const bool is_trained = request.use == DataUse::training, sees_whole = answers_with_masks(model);
   check(is_trained || !sees_whole || !request.given.contains("crop"),
-        "--crop {}: masks are scored and predicted on whole images; expected no --crop",
-        request.crop->text);
-  if (is_trained || !sees_whole) data.train.crop_to(*request.crop);
-  if (!sees_whole) data.test.crop_to(*request.crop);
+        "--crop {}: masks are scored and predicted on whole images; expected no --crop", text);
+  if (is_trained || !sees_whole) data.train.crop_to(*size);
+  if (!sees_whole) data.test.crop_to(*size);
 }
 
 }  // namespace accrue

@@ -18,6 +18,20 @@ const std::map<std::string, CacheChoice>& cache_names();
 // (images/contrastive.h).
 enum class ImageObjective { answers, simclr };
 
+// What is asked of images, of any domain's data.
+struct ImageRequest {
+  std::string size;  // "32" or "48x64"; empty: that of the data
+  std::string crop;  // likewise; empty: whole images
+  Normalization pixels;
+  // The weights that a command begins with have learned from images at their own size, and `size`
+  // is nobody's wish.
+  bool has_own_sizes = false;
+};
+
+// What weights say of images that nobody has brought to another size; without it they were
+// stretched to "image".
+inline constexpr const char *image_sizes_key = "image-sizes", *own_image_sizes = "own";
+
 // Images with classes or with masks: the models of layers/models.h, the data sets of
 // find_dataset().
 class Images : public Domain {
@@ -34,6 +48,7 @@ class Images : public Domain {
   double temperature = 0.5;      // of simclr
   int64_t embedding_size = 128;  // of simclr: the numbers with which a network answers
   std::string data_dir;
+  ImageRequest request;
   int64_t depth = 3;  // of a U-Net: levels
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Images>(*this); }
@@ -45,18 +60,25 @@ class Images : public Domain {
                        const SampleSpec& sample) const override;
   // segmentation() with the losses that are asked for, or classification().
   ObjectivePtr objective(const Dataset& data) const override;
+  Metadata seen(const DomainModel& model) const override;
+  void see(const SampleSpec& learned, const Metadata& said,
+           const std::set<std::string>& given) override;
+  SampleSpec asked(const SampleSpec& learned, const std::set<std::string>& given) const override;
+  std::optional<Normalization> pixels() const override { return request.pixels; }
   Descriptions descriptions() const override;
   Claim claim(const std::string& data) const override;
   std::vector<std::string> data_sets() const override;
   std::optional<std::filesystem::path> directory_of(const std::string& data) const override;
   bool heeds(const std::string& setting, const std::string& data) const override;
-  Datasets load(const DataRequest& request) const override;
-  void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
-  void augment(Dataset& data, const DataRequest& request) const override;
+  Datasets load(const DataRequest& asked) const override;
+  void fit(Datasets& data, const DomainModel& model, const DataRequest& asked) const override;
+  void augment(Dataset& data, const DataRequest& asked) const override;
 
-  ImageFolderOptions folder_options(const DataRequest& request) const;
+  ImageFolderOptions folder_options(const DataRequest& asked) const;
+  // Throws Error where data has no images of the size that is asked for, or none to crop.
+  void check_sizes(const Dataset& data, const DataRequest& asked) const;
   // The share that was asked for.
-  std::optional<double> given_hold_out(const DataRequest& request) const;
+  std::optional<double> given_hold_out(const DataRequest& asked) const;
 };
 
 // True if the network answers with the classes of pixels.

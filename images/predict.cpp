@@ -94,8 +94,8 @@ std::optional<Classes> classes_beside(const Request& options, const ImageFolder&
       fs::is_directory(options.data, ignored) ? find_images(options.data) : std::nullopt;
   if (!found || found->answer == ImageFolder::Answer::classes) return std::nullopt;
   Request of_any_size = options;  // the values in masks are the same
-  if (of_any_size.image_size.empty()) of_any_size.image_size = "1";
-  return classes_of(load_data(of_any_size, DataUse::prediction, notices).train);
+  if (images_of(options).request.size.empty()) settings_of(of_any_size).at("image-size").set("1");
+  return options.classes_in(load_data(of_any_size, DataUse::prediction, notices).train);
 }
 
 // The classes of weights whose file does not name them: those of the folder, if it has as many, or
@@ -147,7 +147,8 @@ Questions questions_in(const Request& options, const ImageFolder& folder, const 
   const ImageFolderOptions read = images_of(options).folder_options(request);
   const DomainModel model = model_of(options);
   Questions asked;
-  if (model.takes_any_size && (options.weights_saw_own_sizes || !request.size)) {
+  if (model.takes_any_size &&
+      (images_of(options).request.has_own_sizes || images_of(options).request.size.empty())) {
     asked.parts = load_images_by_size(folder, read);
   } else {
     asked.parts.push_back(load_images_to_answer(folder, read));
@@ -177,7 +178,7 @@ Questions questions_of(const Request& options, const PredictOptions& asked,
     Datasets both = load_data(options, DataUse::prediction, notices);
     Dataset data = asked.split == Split::train ? std::move(both.train) : std::move(both.test);
     if (!options.classes_of_weights) say_whose_classes(options, data, notices);
-    const std::optional<Classes> classes = classes_of(data);
+    const std::optional<Classes> classes = options.classes_in(data);
     Questions questions{.parts = {}, .classes = *classes};
     questions.parts.push_back(std::move(data));
     return questions;

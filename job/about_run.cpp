@@ -43,9 +43,7 @@ std::string config_of(const Request& request) {
   };
   const bool has_weights = !request.init.empty() || !request.domains.implied_model().empty();
   const auto is_of_weights = [&](const Setting& setting) {
-    const std::string& name = setting.about.name;
-    return has_weights &&
-           (setting.about.saved != Saved::no || name == "image-size" || name == "crop");
+    return has_weights && setting.about.saved != Saved::no;
   };
   // What only some data sets heed says nothing of others.
   const auto is_shown = [&](const Setting& setting) {

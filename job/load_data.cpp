@@ -7,7 +7,6 @@
 #include <cctype>
 #include <fstream>
 #include <iterator>
-#include <sstream>
 #include <string_view>
 
 #include "data/byte_stream.h"
@@ -17,15 +16,6 @@
 
 namespace accrue {
 namespace {
-
-// The numbers of "1x64x64"; none if the file does not say it.
-std::vector<int64_t> numbers_of(const Metadata& said, const std::string& key) {
-  std::vector<int64_t> numbers;
-  const auto found = said.find(key);
-  std::istringstream text(found == said.end() ? "" : found->second);
-  for (int64_t number = 0; text >> number; text.ignore()) numbers.push_back(number);
-  return numbers;
-}
 
 // The settings that only some data sets heed.
 void check_settings_of_data(const Request& request, const DataRequest& asked) {
@@ -51,64 +41,66 @@ void check_that_data_is_known(const Domains& domains, const std::string& data) {
 }
 
 void normalize(Dataset& data, const Request& request) {
+  const Normalization pixels = request.domains.pixels();
   for (Field& field : data.fields) {
-    field.normalization = request.pixels;
+    field.normalization = pixels;
     if (field.encoding == Encoding::pixel)
       check_normalization(field.normalization, field.values.shape(), "--mean and --std:");
   }
 }
 
-std::string described(const Classes& classes, const Dataset& data) {
-  const bool is_one = classes.size() == 1 && !classes.have_names() && data.has("masks");
+std::string described(const Classes& classes, const Field& answer) {
+  const bool is_one =
+      classes.size() == 1 && !classes.have_names() && answer.encoding == Encoding::mask;
   return is_one && classes.values.empty() ? "one mask of what is there and what not"
                                           : "the classes " + classes.describe();
 }
 
 // True if the classes are numbers from 0 on, of which the data at hand may have only the first.
-bool are_numbers(const Dataset& data, const Classes& here, const Classes& network) {
-  const Field& field = data.field(data.has("masks") ? "masks" : "labels");
-  return field.encoding == Encoding::index && !here.have_names() && !network.have_names() &&
+bool are_numbers(const Field& answer, const Classes& here, const Classes& network) {
+  return answer.encoding == Encoding::index && !here.have_names() && !network.have_names() &&
          here.values.empty() && network.values.empty();
 }
 
 // Numbers the classes as the network does.
 void match_to_weights(Datasets& data, const Request& request, DataUse use, const Notices& notices) {
   const std::optional<Classes>& network = request.classes_of_weights;
-  const std::optional<Classes> here = classes_of(data.train);
-  if (!here || request.new_head) return;
+  const Field* const answer = request.told_apart(data.train);
+  if (!answer || request.new_head) return;
+  const Classes here = classes_of(*answer);
   if (!network) {
     if (use == DataUse::scoring) say_whose_classes(request, data.train, notices);
     return;
   }
-  const ClassMatch match = match_classes(*here, *network);
+  const ClassMatch match = match_classes(here, *network);
   const bool is_training = use == DataUse::training;
   const bool may_lack_some =
-      use == DataUse::prediction || (!is_training && are_numbers(data.train, *here, *network));
+      use == DataUse::prediction || (!is_training && are_numbers(*answer, here, *network));
   const bool fits = may_lack_some ? match.is_known() : match.is_complete();
   if (!fits && is_training) {
     // A head of another size is made new, unless the network knows all of the data's classes, and a
     // run that resumes is compared as a whole.
     const bool is_resumed = request.weights != request.init;
-    if (is_resumed || (here->size() != network->size() && !match.is_known())) return;
+    if (is_resumed || (here.size() != network->size() && !match.is_known())) return;
   }
   check(fits, "{} knows {}, but {} has {}: expected the same{}{}", request.weights,
-        described(*network, data.train), data.train.name, described(*here, data.train),
+        described(*network, *answer), data.train.name, described(here, *answer),
         is_training ? ", or --new-head to learn these with a new last layer" : "",
-        here->have_names() ? "" : "; --classes names those of the data, in their order");
+        here.have_names() ? "" : "; --classes names those of the data, in their order");
+  const std::string name = answer->name;
   for (Dataset* each : {&data.train, &data.test})
     for (Field& field : each->fields)
-      if (field.name == "labels" || field.name == "masks") renumber_classes(field, match, *network);
+      if (field.name == name) renumber_classes(field, match, *network);
 }
 
 }  // namespace
 
 void say_whose_classes(const Request& request, const Dataset& data, const Notices& notices) {
-  const std::optional<Classes> classes = classes_of(data);
-  if (request.weights.empty() || !classes) return;
-  const Field& field = data.field(data.has("masks") ? "masks" : "labels");
-  if (field.class_names.empty() && field.class_values.empty()) return;
+  const Field* const answer = request.told_apart(data);
+  if (request.weights.empty() || !answer) return;
+  if (answer->class_names.empty() && answer->class_values.empty()) return;
   notices.say("{} does not name its classes: those of {} are taken: {}", request.weights, data.name,
-              classes->describe());
+              classes_of(*answer).describe());
 }
 
 void check_inputs(const Dataset& data, Inputs learned, const std::string& whose,
@@ -122,10 +114,11 @@ void check_inputs(const Dataset& data, Inputs learned, const std::string& whose,
         "numbers (float32) made as they were for it, or --mean and --std with which (x / 255 - "
         "mean) / std makes them of pixels x",
         whose, data.name);
+  const Normalization pixels = request.domains.pixels();
   check(seen.encoding != Encoding::number || learned != Inputs::pixels,
         "{} has learned from pixels x from 0 to 255, as (x / 255 - mean) / std with mean {} and "
         "std {}, but {} has numbers (float32): expected pixels (uint8)",
-        whose, fmt::join(request.pixels.mean, ","), fmt::join(request.pixels.std, ","), data.name);
+        whose, fmt::join(pixels.mean, ","), fmt::join(pixels.std, ","), data.name);
 }
 
 void take_in(Dataset& data, const Request& request, const Notices& notices) {
@@ -140,20 +133,6 @@ Datasets load_data(const Request& request, DataUse use, const Notices& notices) 
   check_settings_of_data(request, asked);
   Datasets data =
       reading(asked.data, [&] { return request.domains.of_data(asked.data).load(asked); });
-  const Field& seen = data.train.fields.front();
-  const Shape& shape = seen.values.shape();
-  const bool are_images = shape.rank() == 4;
-  check(are_images || !asked.given.contains("crop"),
-        "--crop {}: the {} of --data {} are {}: expected images [N, C, H, W]",
-        asked.crop ? asked.crop->text : "", seen.name, asked.data, shape);
-  check(!asked.size || !request.given.contains("image-size") ||
-            (are_images && shape[2] == asked.size->height && shape[3] == asked.size->width),
-        "--image-size {}: the {} of --data {} are {}; expected a folder of images, or "
-        "--data strokes",
-        asked.size ? asked.size->text : "", seen.name, asked.data,
-        are_images ? fmt::format("{}x{}", shape[2], shape[3]) : to_string(shape));
-  for (const char* name : {"mean", "std"})
-    if (asked.given.contains(name)) data.train.check_pixels(fmt::format("--{}", name));
   for (const auto& domain : request.domains) domain->augment(data.train, asked);
   take_in(data.train, request, notices);
   normalize(data.test, request);
@@ -175,12 +154,13 @@ void check_what_is_said(const Metadata& said, const Request& request, const Noti
   const bool says = has_own_pixels || said.contains("model");
   check(says || is_given("model"),
         "{} does not say which model its weights are of: expected --model", request.init);
+  const Normalization pixels = request.domains.pixels();
   const auto sees = request.domains.model(request.model_name).sample.input().encoding;
   if (!says && sees == Encoding::pixel && !(is_given("mean") && is_given("std")))
     notices.warn(
         "{} does not say how its pixels were normalized: (x - {}) / {} is assumed; "
         "expected --mean and --std",
-        request.init, fmt::join(request.pixels.mean, ","), fmt::join(request.pixels.std, ","));
+        request.init, fmt::join(pixels.mean, ","), fmt::join(pixels.std, ","));
   if (holds_float64(request.init))
     notices.warn("{} holds float64, which is rounded to float32", request.init);
 }
@@ -204,12 +184,9 @@ Domain& domain_of_model(Request& request) {
                      int64_t(request.domains.number_of_model(request.model_name)));
 }
 
-// The samples that a network's file says it was made for.
+// The samples that a file says its network was made for.
 SampleSpec sample_said(const Metadata& said, const Request& request) {
-  const SampleSpec of_model = request.domains.model(request.model_name).sample;
-  const auto classes = numbers_of(said, "classes");
-  return of_model.with(Shape(numbers_of(said, "image")),
-                       classes.size() == 1 ? classes[0] : of_model.classes());
+  return request.domains.model(request.model_name).sample.as_said(said);
 }
 
 Request with_what_weights_say(const Request& request, const Notices& notices) {
@@ -235,7 +212,7 @@ Request with_what_weights_say(const Request& request, const Notices& notices) {
   for (const Setting& setting : settings) {
     const SettingFacts& about = setting.about;
     const auto found = said.find(about.name);
-    if (about.saved == Saved::no || found == said.end() || about.name == "model") continue;
+    if (!setting.is_saved() || found == said.end() || about.name == "model") continue;
     const bool is_given = request.given.contains(about.name);
     if (about.saved == Saved::with_scores) {
       if (!is_given && !found->second.empty()) setting.set(found->second);
@@ -261,21 +238,7 @@ Request with_what_weights_say(const Request& request, const Notices& notices) {
     result.other_model = {};
   }
   result.sample = sample_said(said, result);
-  if (const Shape& image = result.sample.input().shape; image.rank() == 3) {
-    const auto said_of = [&](const char* name) {
-      const auto found = said.find(name);
-      return found == said.end() ? std::string() : found->second;
-    };
-    const std::string crop = said_of("crop");
-    if (!request.given.contains("crop")) result.crop = crop;
-    // The built-in strokes and a folder's images can be of any size. That of a crop is not that of
-    // the image.
-    if (!request.given.contains("image-size")) {
-      result.image_size =
-          crop.empty() ? fmt::format("{}x{}", image[1], image[2]) : said_of("image-size");
-      result.weights_saw_own_sizes = said_of(image_sizes_key) == own_image_sizes;
-    }
-  }
+  for (const auto& domain : result.domains) domain->see(result.sample, said, request.given);
   // A run that resumes is compared with its checkpoint as a whole.
   check(is_resumed || problems.empty(),
         "{} holds weights of another network; leave out what the file says:{}", request.init,

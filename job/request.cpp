@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <filesystem>
 #include <ranges>
 
@@ -48,41 +47,16 @@ std::string Request::data_name() const {
   return domains.model(model_name).data;
 }
 
-namespace {
-
-// Reads --option N or HxW.
-std::optional<DataRequest::Size> size_of(const std::string& text, const char* option) {
-  if (text.empty()) return std::nullopt;
-  constexpr int64_t most = 1 << 14;
-  const size_t cross = std::min(text.find('x'), text.size());
-  const auto number = [&](size_t begin, size_t end) {
-    int64_t value = 0;
-    const char* const last = text.data() + end;
-    const auto [stop, error] = std::from_chars(text.data() + begin, last, value);
-    check(error == std::errc() && stop == last && 1 <= value && value <= most,
-          "--{} {}: expected a number of 1 to {} pixels, or HEIGHTxWIDTH", option, text, most);
-    return value;
-  };
-  const int64_t height = number(0, cross);
-  const int64_t width = cross == text.size() ? height : number(cross + 1, text.size());
-  return DataRequest::Size{{height, width}, text};
-}
-
-}  // namespace
-
 DataRequest Request::data_request(DataUse use) const {
-  const auto channels_of = [](const SampleSpec& seen) {
-    const Shape shape = seen.fields.empty() ? Shape{} : seen.input().shape;
-    return shape.rank() == 3 ? shape[0] : 1;
-  };
   DataRequest asked{.data = data_name(),
                     .use = use,
-                    .size = size_of(image_size, "image-size"),
-                    .crop = size_of(crop, "crop"),
-                    .pixels = pixels,
-                    .channels = channels_of(sample),
+                    .learned = sample,
                     .known_classes = class_count_of_weights,
-                    .given = given};
+                    .given = given,
+                    .value_of = [this](const std::string& name) {
+                      const Settings all = settings_of(*this);
+                      return all.has(name) ? all.at(name).text() : std::string();
+                    }};
   if (!memory_limit.empty()) asked.memory_limit = parse_bytes(memory_limit);
   return asked;
 }
@@ -143,6 +117,15 @@ ObjectivePtr Request::objective_on(const Dataset& data) const {
   return domains.of_model(model_name).objective(data);
 }
 
+const Field* Request::told_apart(const Dataset& data) const {
+  return domains.of_model(model_name).told_apart(domains.model(model_name), data);
+}
+
+std::optional<Classes> Request::classes_in(const Dataset& data) const {
+  const Field* const field = told_apart(data);
+  return field ? std::optional(classes_of(*field)) : std::nullopt;
+}
+
 SampleSpec Request::sample_in(const Dataset& data) const {
   const DomainModel about = domains.model(model_name);
   const SampleSpec here = (sample.fields.empty() ? about.sample : sample).in(data);
@@ -171,17 +154,11 @@ Metadata Request::metadata_of(const SampleSpec& sample_of_model) const {
   Metadata metadata;
   const Settings all = settings_of(*this);
   for (const Setting& setting : all)
-    if (setting.about.saved != Saved::no && all.has_effect(setting) && !setting.text().empty())
+    if (setting.is_saved() && all.has_effect(setting) && !setting.text().empty())
       metadata[setting.about.name] = setting.text();
-  metadata["image"] = fmt::format("{}", fmt::join(sample_of_model.input().shape.sizes(), "x"));
-  if (domains.model(model_name).takes_any_size && (image_size.empty() || weights_saw_own_sizes))
-    metadata[image_sizes_key] = own_image_sizes;
-  if (!crop.empty()) {
-    metadata["crop"] = crop;
-    metadata["answers"] = domains.model(model_name).classes();
-    if (!image_size.empty()) metadata["image-size"] = image_size;
-  }
-  metadata["classes"] = fmt::format("{}", sample_of_model.classes());
+  for (const auto& [name, said] : sample_of_model.said()) metadata[name] = said;
+  for (const auto& domain : domains)
+    for (const auto& [name, said] : domain->seen(domains.model(model_name))) metadata[name] = said;
   metadata.merge(domains.of_model(model_name).remembered());
   return metadata;
 }
@@ -211,7 +188,7 @@ TrainingOptions Request::training_with(Batches chosen, const Dataset& data) cons
     for (const char* of_pixels : {"mean", "std"}) result.about_weights.erase(of_pixels);
     result.about_weights[inputs_key] = inputs_as_given;
   }
-  if (const auto classes = classes_of(data)) add_classes(*classes, result.about_weights);
+  if (const auto classes = classes_in(data)) add_classes(*classes, result.about_weights);
   result.checkpoints.origin = {{"command", command_line()}};
   return result;
 }

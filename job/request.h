@@ -32,10 +32,6 @@ enum class Inputs { unknown, pixels, as_given };
 // The file's word for the last.
 inline constexpr const char *inputs_key = "inputs", *inputs_as_given = "as given";
 
-// What weights say of images that nobody has brought to another size; without it they were
-// stretched to "image".
-inline constexpr const char *image_sizes_key = "image-sizes", *own_image_sizes = "own";
-
 // The names of choices on the command line, beside those of TrainingOptions.
 const std::map<std::string, InitScheme>& init_scheme_names();
 const std::map<std::string, Device>& device_names();
@@ -55,10 +51,7 @@ struct Request : TrainingOptions {
   };
   OtherModel other_model;
   NetworkOptions network;
-  std::string image_size;  // "32" or "48x64"; empty: that of the data
-  std::string crop;        // likewise; empty: whole images
-  std::string data;        // empty: what the model learns from without --data
-  Normalization pixels;
+  std::string data;               // empty: what the model learns from without --data
   std::set<std::string> given{};  // the settings that were asked for, by name
   // What `ranks` points to, where this process has started them: they live as long as any copy of
   // these request, such as a run's.
@@ -70,8 +63,6 @@ struct Request : TrainingOptions {
   Inputs inputs_of_weights = Inputs::unknown;
   std::optional<int64_t> class_count_of_weights;  // where it may be more than the data's
   SampleSpec sample;  // that they were made for, as far as the file says it; else without fields
-  // True if they have learnt from images at their own size, and image_size is nobody's wish.
-  bool weights_saw_own_sizes = false;
   int64_t micro_batch = 16;
   std::optional<int64_t> accum, effective_batch;
 
@@ -99,7 +90,7 @@ struct Request : TrainingOptions {
   std::string model_title() const { return domains.of_model(model_name).title(model_name); }
   // That of --data, else the model's.
   std::string data_name() const;
-  // What is asked of the data. Throws Error for sizes that are not N or HxW.
+  // What is asked of the data. It refers to these request.
   DataRequest data_request(DataUse use) const;
   // The steps in the first so many windows: one in each, and of alternating networks one a turn.
   int64_t steps_in(int64_t windows) const;
@@ -108,6 +99,10 @@ struct Request : TrainingOptions {
   Batches batches_of(int64_t samples) const;
   // The model's objective for this data. Throws Error if what is asked of it does not fit.
   ObjectivePtr objective_on(const Dataset& data) const;
+  // The field of the data whose classes the model tells apart, and these; null and nothing if it
+  // answers with something else.
+  const Field* told_apart(const Dataset& data) const;
+  std::optional<Classes> classes_in(const Dataset& data) const;
   // That for which the model is made to learn this data.
   SampleSpec sample_in(const Dataset& data) const;
   // What the file of the weights of a model for such samples says of it, but for the names of its
@@ -189,38 +184,8 @@ inline Settings settings_of(Request& o) {
             .unset = default_data(o),
             .acts_in = ActsIn::samples,
             .asked_by = AskedBy::most_runs})
-      .add(o.image_size,
-           {.name = "image-size",
-            .decides = no_result,
-            .help =
-                "Height and width that the images of a folder are brought to, or of the built-in "
-                "strokes: 32, 64, 128 or 256",
-            .takes = "N|HxW",
-            .unset = "64 of strokes; of a folder, what all its images have",
-            .acts_in = ActsIn::samples})
-      .add(o.crop, {.name = "crop",
-                    .decides = result,
-                    .help = "Train on a part of this height and width of each image and its mask, "
-                            "another one each time; for images of one size, or after --image-size. "
-                            "Classes are scored and predicted by the images' middle, masks on "
-                            "whole images",
-                    .takes = "N|HxW",
-                    .unset = "whole images",
-                    .acts_in = ActsIn::answers})
       .append(of_domains("Model and data"))
-      .add(o.pixels.mean, {.name = "mean",
-                           .decides = result,
-                           .help = "Pixels in [0, 1] are x: the net sees (x - mean) / std; one "
-                                   "number, or one for each channel",
-                           .takes = "NUMBER,...",
-                           .saved = Saved::with_weights})
-      .add(o.pixels.std, {.name = "std",
-                          .decides = result,
-                          .help = "The same; a net of PyTorch's that was trained on ToTensor() "
-                                  "alone takes --mean 0 --std 1",
-                          .takes = "NUMBER,... above 0",
-                          .range = above_zero,
-                          .saved = Saved::with_weights})
+      .append(of_domains("Model and data", "dropout"))
       .add(o.network.dropout, {.name = "dropout",
                                .decides = result,
                                .help = "Dropout before the last layer",

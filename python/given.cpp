@@ -67,6 +67,11 @@ ObjectivePtr Given::objective(const Dataset& data) const {
   return are_numbers ? regression("images") : objective_of(data);
 }
 
+const Field* Given::told_apart(const DomainModel&, const Dataset& data) const {
+  if (data.has("labels") && data["labels"].shape().rank() == 1) return &data.field("labels");
+  return data.has("masks") ? &data.field("masks") : nullptr;
+}
+
 Domain::Claim Given::claim(const std::string& data) const {
   return arrays && data == given_data ? Claim::own : Claim::none;
 }

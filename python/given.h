@@ -36,6 +36,8 @@ class Given : public Domain {
   // classification(), segmentation() or regression(), by the data's fields. Throws Error for a loss
   // that does not fit them.
   ObjectivePtr objective(const Dataset& data) const override;
+  // Labels or masks, whichever the data has.
+  const Field* told_apart(const DomainModel& model, const Dataset& data) const override;
   Claim claim(const std::string& data) const override;
   std::vector<std::string> data_sets() const override;
   // Masks may have a value that nobody has judged.

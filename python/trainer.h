@@ -9,7 +9,6 @@
 #include "apps/commands/eval.h"
 #include "apps/commands/progress.h"
 #include "apps/commands/train.h"
-#include "fonts/domain.h"
 #include "images/domain.h"
 #include "images/segmentation.h"
 #include "python/answers.h"
@@ -164,7 +163,7 @@ class PythonTrainer {
     if (const auto tokens = tokens_of(data)) return score_on(rows_in(*tokens));
     Dataset set = dataset_of(data, "data", shape_);
     check_inputs(set);
-    set.fields[0].normalization = run_->request().pixels;
+    set.fields[0].normalization = run_->request().domains.pixels();
     if (const auto ignored = run_->request().domains.get<Images>().ignore_mask;
         ignored && set.has("masks"))
       ignore_value(set.fields[1], static_cast<uint8_t>(*ignored));
@@ -182,12 +181,11 @@ class PythonTrainer {
           x, *model,
           training.objective().is_of_window() ? TextAnswers::embeddings : TextAnswers::logits,
           training.batches().micro, run_->device());
-    const auto* const generator = dynamic_cast<const Zi2ziGenerator*>(&training.model());
-    const auto styles = generator ? std::optional(generator->options().styles) : std::nullopt;
-    Dataset question = question_of(x, shape_, styles);
+    const Request& o = run_->request();
+    Dataset question = question_of(x, shape_, o.sample_in(run_->data().train).classes_seen());
     check_inputs(question);
     crop(question);
-    return answers_to(std::move(question), run_->request().pixels, training.model(),
+    return answers_to(std::move(question), run_->request().domains.pixels(), training.model(),
                       training.batches().micro, training.parameters().compute_dtype(),
                       run_->device());
   }

@@ -4,7 +4,6 @@
 #include <nanobind/stl/vector.h>
 
 #include "apps/commands/eval.h"
-#include "fonts/domain.h"
 #include "job/load_data.h"
 #include "job/load_network.h"
 #include "job/machine.h"
@@ -115,15 +114,13 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
                      o.micro_batch, device);
       return;
     }
-    const bool draws = dynamic_cast<const Fonts*>(&o.domains.of_model(o.model_name)) != nullptr;
-    Dataset data = question_of(x, call.sample_shape(),
-                               draws ? std::optional(o.sample.classes()) : std::nullopt);
+    Dataset data = question_of(x, call.sample_shape(), o.sample.classes_seen());
     for (const char* name : {"mean", "std"})
       if (o.given.contains(name)) data.check_pixels(fmt::format("--{}", name));
     check_inputs(data, o.inputs_of_weights, o.weights, o);
     see_as_trained(data, o);
     const LoadedNetwork network = load_network(o, o.sample_in(data), device);
-    y = answers_to(std::move(data), o.pixels, *network.model, o.micro_batch,
+    y = answers_to(std::move(data), o.domains.pixels(), *network.model, o.micro_batch,
                    network.parameters.compute_dtype(), device);
   });
   return y;

@@ -353,7 +353,7 @@ Settings Text::settings(TrainingOptions& o) {
 SampleSpec Text::rows_of_tokens(int64_t tokens, int64_t vocabulary) {
   const Shape row{tokens};
   return {{{"tokens", Encoding::index, row, vocabulary},
-           {"positions", Encoding::index, row, tokens},
+           {"positions", Encoding::index, row, tokens, true},
            {"labels", Encoding::index, row, vocabulary}}};
 }
 
@@ -366,6 +366,7 @@ std::vector<DomainModel> Text::models() const {
                       .sample = rows_of_tokens(rows.context, 257),
                       .data = "grammar",
                       .heeds = std::move(heeds),
+                      .is_scored_on_test = true,
                       .pieces = "tokens",
                       .no_decay = {"vectors"}});
   }

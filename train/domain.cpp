@@ -18,6 +18,14 @@ Example Domain::example(const Layer& network, const SampleSpec& sample) const {
           }};
 }
 
+const Field* Domain::told_apart(const DomainModel& model, const Dataset& data) const {
+  const SampleSpec::Field& answer = model.sample.answer();
+  if (answer.is_seen || !data.has(answer.name)) return nullptr;
+  const Field& field = data.field(answer.name);
+  const bool has_one = answer.encoding == Encoding::index && field.values.shape().rank() == 1;
+  return has_one || answer.encoding == Encoding::mask ? &field : nullptr;
+}
+
 Task Domain::task(const std::string& model, const NetworkOptions& options, const SampleSpec& sample,
                   const StepOptions& step, const Dataset& data) const {
   Task all{.objective = objective(data), .players = players(options, sample, step)};
@@ -88,6 +96,12 @@ const Domain& Domains::of_data(const std::string& data) const {
     if (domain->claim(data) >= best->claim(data)) best = domain.get();
   }
   return *best;
+}
+
+Normalization Domains::pixels() const {
+  for (const auto& domain : all_)
+    if (const auto own = domain->pixels()) return *own;
+  return {};
 }
 
 std::vector<std::string> Domains::data_sets() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,6 +24,9 @@ struct DomainModel {
   // The settings that not every model heeds and this one does, by name: "depth". One that any
   // domain's model heeds has no effect with others.
   std::vector<std::string> heeds{};
+  // Its training data are much more than the test, which says what is asked: that alone is scored
+  // unless somebody asks for more.
+  bool is_scored_on_test = false;
   bool takes_any_size = false;  // of samples, and answers for each of their places
   bool has_own_pixels = false;  // -1 to 1, whatever the data set's normalization
   // The setting that gives it a norm that does not depend on the micro-batch.
@@ -42,24 +46,24 @@ struct NetworkOptions {
   InitScheme init = InitScheme::kaiming;
 };
 
-// What a model sees of data whose images it is trained on in crops: whole images, maybe, where they
-// are scored and predicted. Data to predict may have fewer classes than the network.
+// Data to score and to predict may be seen as a whole where a part is trained on; data to predict
+// may have fewer classes than the network.
 enum class DataUse { training, scoring, prediction };
 
 // What is asked of data of any domain.
 struct DataRequest {
-  struct Size : ImageSize {
-    std::string text;  // as it was given: "32" or "48x64"
-  };
-
   std::string data;  // a name or a directory
   DataUse use = DataUse::training;
-  std::optional<Size> size{}, crop{};
-  Normalization pixels{};
-  int64_t channels = 1;  // of images, at least
   std::optional<size_t> memory_limit{};
+  SampleSpec learned{};  // by the network that is to see it; without fields where nothing says it
   std::optional<int64_t> known_classes{};  // of a network that may have more than the data
   std::set<std::string> given{};           // the names of the settings that were asked for
+  // The value of a setting of any domain as text, by its name, as long as they live; empty if there
+  // is none of this name.
+  std::function<std::string(const std::string& setting)> value_of{};
+  std::string value(const std::string& setting) const {
+    return value_of ? value_of(setting) : std::string();
+  }
 };
 
 // What belongs to one kind of data, such as images: its models, data sets, objectives and settings,
@@ -110,6 +114,23 @@ class Domain {
   // settings; and gives what the files of what comes of them shall say, beside those.
   virtual void remember(const std::string&, const Metadata&) {}
   virtual Metadata remembered() const { return {}; }
+  // The field whose classes a model tells apart, one in each sample or a mask for each; null if it
+  // answers with something else. By default that is what the model answers, where it is of this
+  // kind.
+  virtual const Field* told_apart(const DomainModel& model, const Dataset& data) const;
+  // What files of weights of any domain's model say of the samples that it has learned, beyond the
+  // values of settings (Saved::by_domain): how this domain sees such; and takes what a file says.
+  // `given` are the settings that were asked for.
+  virtual Metadata seen(const DomainModel& /*model*/) const { return {}; }
+  virtual void see(const SampleSpec& /*learned*/, const Metadata& /*said*/,
+                   const std::set<std::string>& /*given*/) {}
+  // The samples about which a network that has learned these is asked, as settings say.
+  virtual SampleSpec asked(const SampleSpec& learned,
+                           const std::set<std::string>& /*given*/) const {
+    return learned;
+  }
+  // How pixels of any domain's data become numbers, if its settings say that.
+  virtual std::optional<Normalization> pixels() const { return {}; }
   // What they shall say of what data of this kind teaches them, in place of what the weights said
   // that they began with; nothing in the place of an empty value.
   virtual Metadata taught_by(const Dataset&) const { return {}; }
@@ -137,7 +158,8 @@ class Domain {
   // Makes data of any domain what one of its models sees. Throws Error if the model cannot learn
   // from them.
   virtual void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const = 0;
-  // Adds what it changes in training data of any domain.
+  // Adds what it changes in training data of any domain. Throws Error where it cannot do what its
+  // settings ask for.
   virtual void augment(Dataset& data, const DataRequest& request) const;
 };
 
@@ -175,6 +197,9 @@ class Domains {
   const Domain& of_data(const std::string& data) const;
   Domain::Claim claim(const std::string& data) const { return of_data(data).claim(data); }
   std::vector<std::string> data_sets() const;
+
+  // How pixels become numbers.
+  Normalization pixels() const;
 
   // The one of this type. Throws std::bad_cast if there is none.
   template <class D>

@@ -82,7 +82,8 @@ std::string Score::describe() const {
 }
 
 Tensor Objective::answer(const Layer& model, const Samples& samples, const Pass& pass) const {
-  return model(samples[input()], pass);
+  const std::string seen = input();
+  return model(seen.empty() ? samples.fields.front().values : samples[seen], pass);
 }
 
 Tensor Objective::window_loss(const Tensor&) const {
@@ -109,7 +110,7 @@ Score Objective::score(std::span<const double> sums, const Dataset& data) const 
 
 void Objective::check_data(const Dataset& data) const {
   for (const std::string& field : targets()) data.field(field);
-  data.field(input());
+  if (const std::string seen = input(); !seen.empty()) data.field(seen);
 }
 
 void Objective::add_on_host(const Tensor& sums,

@@ -45,8 +45,9 @@ class Objective {
 
   // "classification"
   virtual std::string name() const = 0;
-  // The field that the model sees, and those that the loss and the score need.
-  virtual std::string input() const { return "images"; }
+  // The field that the model sees, empty for the data's first, and those that the loss and the
+  // score need.
+  virtual std::string input() const { return {}; }
   virtual std::vector<std::string> targets() const = 0;
   // The model's answer to samples: by default, to their input alone.
   virtual Tensor answer(const Layer& model, const Samples& samples, const Pass& pass) const;
@@ -100,7 +101,7 @@ class Objective {
 using ObjectivePtr = std::shared_ptr<const Objective>;
 
 // For classes: cross-entropy of logits [N, classes] against labels, and accuracy.
-ObjectivePtr classification(std::string input = "images", std::string labels = "labels");
+ObjectivePtr classification(std::string input = {}, std::string labels = "labels");
 // For numbers [N, ...]: the mean squared error of answers of their shape, and its root.
 ObjectivePtr regression(std::string input = "features", std::string targets = "targets");
 // Classification, for a data set with labels. Throws Error for any other, whose objective must be

@@ -370,6 +370,11 @@ Settings Settings::read_only() const {
   return result;
 }
 
+Settings& Settings::add_again(Setting other, SettingFacts about) {
+  other.about = std::move(about);
+  return push(std::move(other));
+}
+
 Settings& Settings::push(Setting setting) {
   setting.group = group_;
   const Takes& takes = setting.about.takes;

@@ -36,7 +36,12 @@ enum class Decides { result, content, no_result };
 
 // Whether weights are saved with it: it decides what their network computes, or how that is scored
 // or drawn with, for which a command may give another value.
-enum class Saved { no, with_weights, with_scores };
+enum class Saved {
+  no,
+  with_weights,
+  with_scores,
+  by_domain  // where its domain says so: it decides how samples are seen (Domain::seen())
+};
 
 // The cases in which a setting has an effect; without any it always has. In a case each of its
 // conditions is met: a setting has one of these values, or it has none of them. A table that lacks
@@ -140,6 +145,10 @@ struct Setting {
   // Throws Error, which says what the setting takes, for any other text.
   std::function<void(const std::string&)> set{};
 
+  // True if weights are saved with its value whenever it has an effect.
+  bool is_saved() const {
+    return about.saved == Saved::with_weights || about.saved == Saved::with_scores;
+  }
   // Several with commas between them.
   bool takes_several() const { return is_list || about.takes.find(",...") != std::string::npos; }
   bool is_output() const { return accrue::is_output(about.takes.path); }
@@ -193,6 +202,8 @@ class Settings {
   // Adds a flag: the field becomes `on` if the flag is given.
   Settings& add_flag(bool& field, bool on, SettingFacts about);
   Settings& append(const Settings& others);
+  // Adds another table's setting under the heading here, with other facts.
+  Settings& add_again(Setting other, SettingFacts about);
 
   // Throws Error, with the name that may be meant, if there is no setting of this name.
   const Setting& at(const std::string& name) const;

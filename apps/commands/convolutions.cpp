@@ -12,17 +12,18 @@ namespace {
 
 // Makes as many samples as a micro-batch has, only to be predicted.
 Dataset planned_samples(const DomainModel& model, const SampleSpec& sample, int64_t N) {
-  const Shape& image = sample.input().shape;
+  const Shape& seen = sample.input().shape;
   const auto shape_of = [&](Encoding encoding) -> Shape {
-    if (encoding == Encoding::pixel) return {N, image[0], image[1], image[2]};
-    return encoding == Encoding::mask ? Shape{N, sample.classes(), image[1], image[2]} : Shape{N};
+    if (encoding == Encoding::pixel) return {N, seen[0], seen[1], seen[2]};
+    return encoding == Encoding::mask ? Shape{N, sample.classes(), seen[1], seen[2]} : Shape{N};
   };
   Dataset data{"planned", "shapes"};
-  for (const auto& [name, encoding, shape, classes] : model.sample.fields)
-    data.fields.push_back({name,
-                           Tensor::empty(shape_of(encoding), stored_dtype(encoding),
+  for (const SampleSpec::Field& field : model.sample.fields)
+    data.fields.push_back({field.name,
+                           Tensor::empty(shape_of(field.encoding), stored_dtype(field.encoding),
                                          Device::meta_cuda, Category::data),
-                           encoding, encoding == Encoding::index ? sample.classes() : 0});
+                           field.encoding,
+                           field.encoding == Encoding::index ? sample.classes() : 0});
   return data;
 }
 

@@ -39,10 +39,9 @@ std::string eval(const Request& options, const StopRequest& stop) {
   check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
   const Datasets data = place_data(load_data(options, DataUse::scoring, spoken()), device);
   const LoadedNetwork network = load_network(options, options.sample_in(data.train), device);
-  // Corpora are large, and their held-out part tells what is asked.
-  const bool is_of_tokens = options.objective_on(data.train)->input() == "tokens";
+  const bool is_scored_on_test = options.domains.model(options.model_name).is_scored_on_test;
   const ScoredSplit asked =
-      is_of_tokens && !options.given.contains("split") ? ScoredSplit::test : options.split;
+      is_scored_on_test && !options.given.contains("split") ? ScoredSplit::test : options.split;
   nlohmann::ordered_json json;
   for (const auto& [split, set] : {std::pair{"training", &data.train}, {"test", &data.test}}) {
     if (asked == (set == &data.test ? ScoredSplit::train : ScoredSplit::test)) continue;

@@ -43,10 +43,10 @@ Settings settings_of(OnnxOptions& asked, Request& options) {
       .add_flag(asked.bytes, true,
                 {"bytes", no_result,
                  "It takes pixels as bytes and normalises them as the network was trained"})
-      .add(options.image_size,
-           {"image-size", no_result,
-            "The height and width of the images that it takes, if the network takes any", "N|HxW",
-            "those that it was trained on"});
+      .add_again(settings_of(options).at("image-size"),
+                 {"image-size", no_result,
+                  "The height and width of the images that it takes, if the network takes any",
+                  "N|HxW", "those that it was trained on"});
   return s.append(settings_of(options).only({"threads"}));
 }
 
@@ -54,7 +54,7 @@ void export_onnx(const Request& options, const OnnxOptions& asked) {
   apply_threads(options);
   check_writable(asked.out);
   const Metadata said = read_safetensors_metadata(options.init);
-  check(said.contains("image") && said.contains("classes"),
+  check(SampleSpec::is_said(said),
         "{} does not say of what size its network's samples and answers are: expected weights that "
         "accrue train --save wrote",
         options.init);
@@ -69,13 +69,10 @@ void export_onnx(const Request& options, const OnnxOptions& asked) {
         "these: expected no --bytes",
         options.init);
   SampleSpec sample = options.sample;
-  if (options.given.contains("image-size")) {
-    const auto size = *options.data_request(DataUse::prediction).size;
-    sample = sample.with({sample.input().shape[0], size.height, size.width}, sample.classes());
-  }
+  for (const auto& domain : options.domains) sample = domain->asked(sample, options.given);
   const LoadedNetwork loaded = load_network(options, sample, Device::cpu);
   const Example example = options.domains.of_model(about.name).example(*loaded.model, sample);
-  const Normalization pixels = about.has_own_pixels ? Normalization{} : options.pixels;
+  const Normalization pixels = about.has_own_pixels ? Normalization{} : options.domains.pixels();
   const auto bytes = asked.bytes ? std::optional(pixels) : std::nullopt;
   write_text_atomically(asked.out, onnx_of(example, loaded.parameters, said, bytes));
   say("{}: {}\n", asked.out, described(example, asked.bytes));

@@ -92,8 +92,9 @@ std::string to_json(const Request& options, const Layer& model, const Parameters
 
 // The network for the data, which is read only if the command says which.
 SampleSpec shown_sample(const Request& options) {
-  for (const char* of_data : {"data", "image-size", "crop"})
-    if (options.given.contains(of_data))
+  for (const Setting& setting : settings_of(options))
+    if ((setting.about.name == "data" || setting.about.saved == Saved::by_domain) &&
+        options.given.contains(setting.about.name))
       return options.sample_in(load_data(options, DataUse::training, spoken()).train);
   return options.domains.model(options.model_name).sample;
 }

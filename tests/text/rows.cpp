@@ -6,11 +6,11 @@
 #include <set>
 
 #include "core/random.h"
-#include "data/classes.h"
 #include "data/loader.h"
 #include "kernels/judged.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
+#include "text/domain.h"
 
 namespace accrue::test {
 namespace {
@@ -300,7 +300,7 @@ TEST_CASE("rows are what every part of the program takes", "[text]") {
   const Dataset& data = sets.train;
   REQUIRE(data.bytes() == 0);
   REQUIRE(data.is_streamed());
-  REQUIRE(!classes_of(data));
+  REQUIRE(Text().told_apart(Text().models().front(), data) == nullptr);
   REQUIRE(data.field("labels").classes == vocabulary);
   // What decides the rows decides the identity.
   std::set<uint32_t> checksums{data.checksum(), sets.test.checksum()};
