@@ -69,12 +69,12 @@ void FontSamples::on_window(const Player& player) {
   const int64_t window = trainer_.windows() + 1;
   if (window % *sample_every_ != 0 || window == drawn_window_) return;
   drawn_window_ = window;
-  const auto& network = dynamic_cast<const Zi2ziGenerator&>(trainer_.training().model());
+  const Zi2ziGenerator& network = Zi2ziGenerator::of(trainer_.training().model());
   const Tensor drawn = draw_glyphs(network, samples_, trainer_.training().device(),
                                    trainer_.training().batches().micro);
   const GrayImage sheet = sheet_of(samples_, drawn);
   write_png(fmt::format("{}/samples/window-{:06}.png", log_dir_, window), sheet);
-  log_.image(window, "generator/drawings", sheet);
+  log_.picture(window, "generator/drawings", sheet);
 }
 
 void FontSamples::on_step(const WindowReport& report) {

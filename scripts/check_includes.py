@@ -10,6 +10,8 @@ Only apps, tests and accumulate/ladder/ include what lies in the ladder; they ma
 accrue/eigen.h, which needs core/ alone.
 train/, job/, domains and report/ do not print to the terminal nor parse the command line; train/ and
 report/ do not name its options, either.
+train/ and job/ name no domain: none of its models, and nothing that only its samples are made of. The
+comments there may, and messages of job/, which speak to people. What a Domain knows, they ask it.
 In apps/ only cli/messages.cpp prints, which does not throw.
 A quoted include names a file of this project by its path from the root, and that file exists.
 CUDA sources count bits by the device's own functions.
@@ -55,6 +57,24 @@ OPTION = re.compile(r'"[^"]*(?<![\w-])--[a-z]')
 # compiles something else: std::countr_zero(x) was 32 for every x on a GPU, and right in the runner.
 HOST_BITS = re.compile(
     r"\bstd::(count[lr]_(zero|one)|popcount|bit_(width|ceil|floor)|has_single_bit)\b")
+# Models and data sets of domains, and what their samples are. Not text, which every option is, nor pixel,
+# an encoding of data (kernels/gather_samples.h).
+DOMAIN_WORD = re.compile(
+    r"(?<![A-Za-z])(gpt\d?|llama|zi2zi|u-?net|resnet\d*|mlp|cnn|mnist|images?|masks?|tokens?|glyphs?|fonts?|styles?|"
+    r"corpus|corpora|chats?|captions?)(?![A-Za-z])")
+WITHOUT_DOMAINS = ("train", "job")
+# They translate into formats of others, the first from kernels, which have their words for it.
+WORDS_OF_OTHERS = (pathlib.Path("train", "onnx"), pathlib.Path("train", "tensorboard"))
+MAY_NAME = {
+    "GrayImage",  # a PNG file's (data/png.h)
+    "Encoding::mask",  # data's
+    "train/settings.h: image",  # Path::image: what would be taken for a sample
+    '"image-size"',  # what checkpoints of earlier versions say (train/run_identity.cpp)
+    '"samples, judged pixels or tokens."',  # what logs have said since the first
+}
+LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"')
+COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//.*')
+NAME = re.compile(r"(?:Encoding::|Path::)?[A-Za-z_]\w*")
 LINK = re.compile(r"\baccrue(?:::|_)(%s)\b" % "|".join(PARTS))
 
 
@@ -87,6 +107,23 @@ def program_error(part, line):
     return None
 
 
+def domain_error(part, path, line):
+    if part not in WITHOUT_DOMAINS or any(path.is_relative_to(ROOT / other) for other in WORDS_OF_OTHERS):
+        return None
+    if INCLUDE.match(line):
+        return None
+    code = COMMENT.sub(lambda found: found.group(1) or "", line)
+    literals = [literal for literal in LITERAL.findall(code) if part == "train" or " " not in literal]
+    for word in NAME.findall(LITERAL.sub('""', code)) + literals:
+        if {word, f"{path.relative_to(ROOT)}: {word}"} & MAY_NAME or word.isupper():
+            continue
+        parts = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).lower().replace("_", " ")
+        found = DOMAIN_WORD.search(parts)
+        if found:
+            return f"{part} names no domain, but has {word}: expected a question to a Domain, or a fact of its"
+    return None
+
+
 def device_error(path, line):
     used = HOST_BITS.search(line.split("//")[0]) if path.suffix in (".cu", ".cuh") else None
     return used and f"{used.group()} is the host's: a GPU has __ffs, __clz and __popc"
@@ -113,7 +150,8 @@ def errors(root):
                 check = runner_error
             elif path.suffix in SOURCES:
                 check = lambda line: (include_error(root, part, path, line) or
-                                      program_error(part, line) or device_error(path, line))
+                                      program_error(part, line) or device_error(path, line) or
+                                      domain_error(part, path, line))
             elif path.name == "CMakeLists.txt":
                 check = lambda line: link_error(part, line)
             else:

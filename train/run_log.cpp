@@ -183,8 +183,8 @@ struct RunLog::Files {
       write(line);
       events_.add_text(step, tag, line.at("sample"));
     }
-    void image(int64_t step, const std::string& tag, const GrayImage& image) {
-      events_.add_image(step, tag, image);
+    void picture(int64_t step, const std::string& tag, const GrayImage& drawn) {
+      events_.add_picture(step, tag, drawn);
     }
     void finish(const Json& summary) {
       write_text_atomically(directory_ / "summary.json", summary.dump(2) + "\n");
@@ -285,8 +285,8 @@ void RunLog::on_checkpoint() {
   if (files_->json) files_->json->flush();
 }
 
-void RunLog::image(int64_t window, const std::string& tag, const GrayImage& image) {
-  if (files_->directory) files_->directory->image(window, tag, image);
+void RunLog::picture(int64_t window, const std::string& tag, const GrayImage& drawn) {
+  if (files_->directory) files_->directory->picture(window, tag, drawn);
 }
 
 void RunLog::sample(int64_t window, const std::string& tag, const std::string& text) {

@@ -57,7 +57,7 @@ class RunLog : public Observer {
   void on_checkpoint() override;
 
   // Adds a picture of the run after `window` windows, for TensorBoard.
-  void image(int64_t window, const std::string& tag, const GrayImage& image);
+  void picture(int64_t window, const std::string& tag, const GrayImage& drawn);
   // Writes down a text of the run after `window` windows: a line {"window", "sample"}, and for
   // TensorBoard. Bytes that are not UTF-8 become U+FFFD.
   void sample(int64_t window, const std::string& tag, const std::string& text);

@@ -176,7 +176,7 @@ void check_options(const TrainingOptions& o) {
     check(o.model != nullptr,
           "the options of a training have no model: expected a function that returns a new one");
   const auto [micro, effective, piece] = o.batches;
-  check(piece >= 0, "rows in pieces of {} tokens: expected at least 1, or 0 for whole rows", piece);
+  check(piece >= 0, "samples in pieces of {}: expected at least 1, or 0 for whole samples", piece);
   check(1 <= micro && micro <= effective,
         "micro-batches of {} samples for an effective batch of {}: expected at least 1, and no "
         "more than the effective batch",

@@ -126,7 +126,7 @@ void EventFile::add(int64_t step, const Tagged<double>& scalars,
   append(file_, event);
 }
 
-void EventFile::add_image(int64_t step, const std::string& tag, const GrayImage& image) {
+void EventFile::add_picture(int64_t step, const std::string& tag, const GrayImage& image) {
   proto::Event event = event_at(step);
   proto::Summary::Value& entry = *event.mutable_summary()->add_value();
   entry.set_tag(tag);

@@ -31,7 +31,7 @@ class EventFile {
   // The run's row in TensorBoard's table of hyperparameters. Text that is a number counts as one.
   void add_hyperparameters(const Tagged<std::string>& values);
   void add(int64_t step, const Tagged<double>& scalars, const Tagged<Histogram>& histograms = {});
-  void add_image(int64_t step, const std::string& tag, const GrayImage& image);
+  void add_picture(int64_t step, const std::string& tag, const GrayImage& image);
   // Text in Markdown, UTF-8.
   void add_text(int64_t step, const std::string& tag, const std::string& text);
 

@@ -21,7 +21,7 @@ EventFile::EventFile(const std::filesystem::path& directory, int64_t, Describe)
 }
 void EventFile::add_hyperparameters(const Tagged<std::string>&) {}
 void EventFile::add(int64_t, const Tagged<double>&, const Tagged<Histogram>&) {}
-void EventFile::add_image(int64_t, const std::string&, const GrayImage&) {}
+void EventFile::add_picture(int64_t, const std::string&, const GrayImage&) {}
 void EventFile::add_text(int64_t, const std::string&, const std::string&) {}
 std::vector<Event> read_events(const std::filesystem::path&) { refuse(); }
 
