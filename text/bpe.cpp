@@ -10,8 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "text/idle.h"
-#include "text/normalization.h"
+#include "text/utf8.h"
 #include "text/word_cache.h"
 
 namespace accrue {

@@ -28,7 +28,7 @@ struct BpeDescription {
   std::vector<Merges::Merge> merges;
   std::vector<WordSplitter::Step> steps;
   size_t blank_before_step = WordSplitter::nowhere;
-  // The second are found in what the first leave, after it is composed (text/normalization.h).
+  // The second are found in what the first leave, after it is composed (text/utf8.h).
   std::array<std::vector<AddedToken>, 2> added;
   bool composes = false;
   int32_t end_of_text = none;

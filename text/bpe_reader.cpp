@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "text/byte_alphabet.h"
-#include "text/normalization.h"
+#include "text/utf8.h"
 
 namespace accrue {
 namespace {

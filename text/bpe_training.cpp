@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "text/byte_alphabet.h"
-#include "text/tokenizer_json.h"
+#include "text/tokenizer_file.h"
+#include "text/utf8.h"
 #include "text/word_splitter.h"
 
 namespace accrue {

@@ -20,7 +20,7 @@ struct CorpusFacts {
   std::string name{};       // "grammar", or that of its directory or file
   std::string source{};     // where its texts came from
   std::string tokenizer{};  // "bytes", the path of one of its files, or nothing if it is not known
-  std::string tokenizer_checksum{};  // text/known_tokenizer.h; empty if it is not known
+  std::string tokenizer_checksum{};  // text/tokenizers.h; empty if it is not known
   // How its chats are written, such as "chatml" or, with the template's checksum, "template
   // 1a2b3c4d"; empty if it has none, or nobody says it.
   std::string chat{};

@@ -10,7 +10,7 @@
 #include "kernels/linear.h"
 #include "kernels/norm.h"
 #include "kernels/segment_mean.h"
-#include "text/gguf_base.h"
+#include "text/base.h"
 #include "text/grammar.h"
 #include "text/language_model.h"
 #include "text/language_modeling.h"

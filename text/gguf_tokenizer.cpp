@@ -8,7 +8,6 @@
 
 #include "text/sentencepiece.h"
 #include "text/tokenizer_file.h"
-#include "text/tokenizer_json.h"
 
 namespace accrue {
 namespace {

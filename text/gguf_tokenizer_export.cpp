@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "core/error.h"
-#include "text/byte_alphabet.h"
 #include "text/gguf_tokenizer.h"
 #include "text/sentencepiece.h"
 #include "text/special_tokens.h"
-#include "text/tokenizer_json.h"
+#include "text/tokenizer_file.h"
+#include "text/utf8.h"
 
 namespace accrue {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "job/load_data.h"
 #include "job/load_network.h"
+#include "text/base.h"
 #include "text/domain.h"
-#include "text/gguf_base.h"
 #include "text/pretrained.h"
 #include "text/tokenizers.h"
 #include "train/weights.h"

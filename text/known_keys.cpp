@@ -75,7 +75,7 @@ constexpr KnownKey keys_of_transformers[]{
     {"quantization_config", fixed, empty}};
 
 // Keys of generate(), in generation_config.json or, as they were once, in config.json.
-constexpr KnownKey keys_of_generation[]{// text/generation.h reads them.
+constexpr KnownKey keys_of_generation[]{// text/sampling.h reads them.
                                         {"do_sample", read},
                                         {"eos_token_id", read},
                                         {"repetition_penalty", read},

@@ -11,7 +11,6 @@
 #include "data/words.h"
 #include "text/chat_template.h"
 #include "text/chats.h"
-#include "text/known_tokenizer.h"
 #include "text/tokenizers.h"
 #include "train/step_options.h"
 

@@ -4,14 +4,164 @@
 #include <pcre2.h>
 
 #include <algorithm>
+#include <array>
 #include <new>
 
 #include "core/error.h"
-#include "text/regex_syntax.h"
+#include "data/words.h"
 #include "text/utf8.h"
 
 namespace accrue {
 namespace {
+
+// Unicode's White_Space, as items of a class. To PCRE2 \s would have U+180E besides.
+constexpr const char* spaces =
+    "\\t-\\r "
+    "\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
+constexpr const char* not_spaces =
+    "\\x00-\\x08\\x0e-\\x1f!-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}"
+    "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}"
+    "\\x{3001}-\\x{10ffff}";
+
+constexpr std::array properties{"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",
+                                "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
+                                "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp"};
+constexpr std::array scripts{"Han", "Hiragana", "Katakana", "Hangul"};
+// Longer ones first.
+constexpr std::array groups{"(?<=", "(?<!", "(?i:", "(?:", "(?=", "(?!", "(?>"};
+
+class Translation {
+ public:
+  explicit Translation(std::string_view pattern) : pattern_(pattern) {}
+
+  std::string run() {
+    while (at_ < pattern_.size()) translate_item();
+    return std::move(out_);
+  }
+
+ private:
+  void require(bool ok, std::string_view what) const {
+    check(ok, "the regular expression '{}' has {} at byte {}, which is not supported", pattern_,
+          what, at_);
+  }
+  bool at(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
+  bool at_end() const { return at_ >= pattern_.size(); }
+  void copy(size_t bytes) {
+    out_ += pattern_.substr(at_, bytes);
+    at_ += bytes;
+  }
+  void put(std::string_view text, size_t instead_of_bytes) {
+    out_ += text;
+    at_ += instead_of_bytes;
+  }
+
+  void translate_item() {
+    switch (pattern_[at_]) {
+      case '\\': return translate_escape(false);
+      case '[': return translate_class();
+      case '(': return translate_group();
+      case '{': return translate_repetition();
+      case '^':
+      case '$': return require(false, "an anchor");
+      default: return copy(1);
+    }
+  }
+
+  void translate_group() {
+    if (!at("(?")) return put("(?:", 1);  // nothing refers to what it captures
+    for (const std::string_view group : groups)
+      if (at(group)) return copy(group.size());
+    require(false, "a group of this kind");
+  }
+
+  // {n}, {n,} or {n,m}. A plus sign after it would repeat it to Oniguruma, and make it possessive
+  // to PCRE2; a question mark after {n} differs, too.
+  void translate_repetition() {
+    const size_t end = pattern_.find('}', at_);
+    require(end != std::string_view::npos, "an opening brace");
+    std::string_view counts = pattern_.substr(at_ + 1, end - at_ - 1);
+    require(!counts.empty() && is_digit(counts.front()) && std::ranges::count(counts, ',') <= 1 &&
+                std::ranges::all_of(counts, [](char c) { return is_digit(c) || c == ','; }),
+            "an opening brace");
+    copy(end - at_ + 1);
+    require(!at("+") && !at("?") && !at("*"), "a sign after a repetition in braces");
+  }
+
+  void translate_class() {
+    copy(1);
+    if (at("^")) copy(1);
+    require(!at("]"), "an empty class");
+    while (!at("]")) {
+      require(!at_end(), "a class without an end");
+      require(!at("[") && !at("&&"), "a class in a class");
+      if (at("\\")) translate_escape(true);
+      else copy(1);
+    }
+    copy(1);
+  }
+
+  void put_class(std::string_view items, bool in_class) {
+    put(in_class ? std::string(items) : fmt::format("[{}]", items), 2);
+  }
+
+  void translate_escape(bool in_class) {
+    require(at_ + 1 < pattern_.size(), "a backslash at the end");
+    const char c = pattern_[at_ + 1];
+    switch (c) {
+      case 's': return put_class(spaces, in_class);
+      case 'S': return put_class(not_spaces, in_class);
+      case 'd': return put("\\p{Nd}", 2);
+      case 'D': return put("\\P{Nd}", 2);
+      case 'v': return put("\\x0b", 2);
+      case 'r':
+      case 'n':
+      case 't':
+      case 'f': return copy(2);
+      case 'p':
+      case 'P': return translate_property();
+      case 'u': return translate_code();
+      default:
+        require(!is_letter(c) && !is_digit(c) && static_cast<unsigned char>(c) < 0x80,
+                fmt::format("\\{}", c));
+        return copy(2);
+    }
+  }
+
+  void translate_property() {
+    const size_t end = pattern_.find('}', at_);
+    require(at_ + 3 < pattern_.size() && pattern_[at_ + 2] == '{' && end != std::string_view::npos,
+            "a property without braces");
+    std::string_view name = pattern_.substr(at_ + 3, end - at_ - 3);
+    const bool is_inverted = name.starts_with('^') != (pattern_[at_ + 1] == 'P');
+    if (name.starts_with('^')) name.remove_prefix(1);
+    const bool is_script = std::ranges::find(scripts, name) != scripts.end();
+    require(is_script || std::ranges::find(properties, name) != properties.end(),
+            fmt::format("the property '{}'", name));
+    put(fmt::format("\\{}{{{}{}}}", is_inverted ? 'P' : 'p', is_script ? "sc:" : "", name),
+        end - at_ + 1);
+  }
+
+  // \u and four hexadecimal digits.
+  void translate_code() {
+    const std::string_view digits = pattern_.substr(at_ + 2, 4);
+    require(digits.size() == 4 && std::ranges::all_of(digits,
+                                                      [](char c) {
+                                                        return is_digit(c) ||
+                                                               (c >= 'a' && c <= 'f') ||
+                                                               (c >= 'A' && c <= 'F');
+                                                      }),
+            "\\u without four digits");
+    put(fmt::format("\\x{{{}}}", digits), 6);
+  }
+
+  std::string_view pattern_;
+  size_t at_ = 0;
+  std::string out_;
+};
+
+// Oniguruma's regular expression in the words of PCRE2. Throws Error, saying what and where, for
+// what means something else to PCRE2 and is not translated.
+std::string pcre2_pattern(std::string_view pattern) { return Translation(pattern).run(); }
 
 constexpr size_t max_pattern_bytes = 16 << 10;
 // For one match. A hostile expression can ask for any.

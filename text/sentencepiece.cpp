@@ -14,7 +14,6 @@
 
 #include "core/error.h"
 #include "text/added_tokens.h"
-#include "text/idle.h"
 #include "text/merges.h"
 #include "text/utf8.h"
 #include "text/word_cache.h"

@@ -41,4 +41,21 @@ bool is_white_space(uint32_t code);
 // that connect these.
 bool is_of_word(uint32_t code);
 
+// GPT-2's alphabet, in which vocabularies are written: a visible character for each byte, in UTF-8.
+// Bytes that are printable in Latin-1 stand for themselves, the others in turn for U+0100, U+0101,
+// ...: a blank is U+0120.
+std::string spelling_of(std::string_view bytes);
+// None if a character is not of the alphabet.
+std::optional<std::string> bytes_spelled(std::string_view spelling);
+
+// Text in Unicode's normalization form C (UAX #15): characters and their marks composed where there
+// is a character for both. Bytes that are not UTF-8 stay, and are the end of what is before them.
+std::string composed(std::string_view text);
+
+// The part before the last ASCII character, with which nothing before it is composed.
+std::string_view before_last_ascii(std::string_view text);
+// How many first bytes of a text are composed to so many of `all`, which is composed(text), the
+// others to the others; nothing if the place is within what is composed.
+std::optional<size_t> bytes_composed_to(std::string_view text, std::string_view all, size_t bytes);
+
 }  // namespace accrue

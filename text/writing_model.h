@@ -10,7 +10,7 @@
 #include "job/load_network.h"
 #include "job/notices.h"
 #include "text/domain.h"
-#include "text/generation.h"
+#include "text/sampling.h"
 #include "text/tokenizers.h"
 
 namespace accrue {

@@ -16,7 +16,6 @@
 #include "tests/support/files.h"
 #include "tests/support/gguf_bytes.h"
 #include "tests/support/op_table.h"
-#include "text/gguf_base.h"
 #include "text/language_modeling.h"
 #include "text/models.h"
 #include "train/weights.h"

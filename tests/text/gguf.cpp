@@ -8,7 +8,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/files.h"
 #include "tests/support/gguf_bytes.h"
-#include "text/gguf_base.h"
+#include "text/base.h"
 #include "text/gguf_model.h"
 #include "text/gguf_tokenizer.h"
 #include "text/models.h"

@@ -13,7 +13,7 @@
 #include "tests/support/cli.h"
 #include "tests/support/files.h"
 #include "tests/support/op_table.h"
-#include "text/gguf_base.h"
+#include "text/base.h"
 #include "train/weights.h"
 
 namespace accrue::test {

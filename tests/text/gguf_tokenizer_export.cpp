@@ -7,7 +7,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/files.h"
 #include "text/gguf_tokenizer.h"
-#include "text/known_tokenizer.h"
+#include "text/tokenizers.h"
 
 namespace accrue::test {
 namespace gguf_tokenizer_export {

@@ -1,7 +1,5 @@
 // A model and its tokenizer belong together.
 
-#include "text/known_tokenizer.h"
-
 #include "tests/support/catch.h"
 #include "tests/support/cli.h"
 #include "tests/support/gguf_bytes.h"

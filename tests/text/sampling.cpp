@@ -7,7 +7,6 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
-#include "text/generation.h"
 #include "text/models.h"
 
 namespace accrue::test {
