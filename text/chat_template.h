@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/text_files.h"
+#include "text/documents.h"
 
 namespace accrue {
 

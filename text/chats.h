@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "text/text_files.h"
+#include "text/documents.h"
 #include "text/tokenizers.h"
 
 namespace accrue {

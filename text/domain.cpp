@@ -15,6 +15,7 @@
 #include "text/language_model.h"
 #include "text/language_modeling.h"
 #include "text/prepare.h"
+#include "text/text_files.h"
 #include "text/text_pairs.h"
 #include "text/tokenizers.h"
 

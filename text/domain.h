@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "text/base.h"
+#include "text/documents.h"
 #include "text/models.h"
 #include "text/preferences.h"
 #include "text/rows.h"
-#include "text/text_files.h"
 #include "text/text_pairs.h"
 #include "text/tokenizers.h"
 #include "train/domain.h"

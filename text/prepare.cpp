@@ -11,6 +11,8 @@
 #include "data/words.h"
 #include "text/chat_template.h"
 #include "text/chats.h"
+#include "text/read_texts.h"
+#include "text/text_files.h"
 #include "text/tokenizers.h"
 #include "train/step_options.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "text/corpus.h"
-#include "text/text_files.h"
+#include "text/documents.h"
 #include "train/settings.h"
 
 namespace accrue {

@@ -1,84 +1,10 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <map>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "text/tokenizer.h"
-
 namespace accrue {
-
-// How the messages of a chat become a text:
-enum class ChatForm {
-  own,     // as the template of the model's tokenizer writes them (text/chat_template.h)
-  chatml,  // <|im_start|>role\ncontent<|im_end|>\n for each
-  llama3   // <|begin_of_text|>, and <|start_header_id|>role<|end_header_id|>\n\ncontent<|eot_id|>
-           // for each, of the content without the white space around it
-};
-const std::map<std::string, ChatForm>& chat_form_names();
-
-// A document as parts, each of which is made tokens by itself, as a model sees a prompt before it
-// goes on from there.
-struct TextDocument {
-  struct Part {
-    std::string text;
-    bool is_learned = true;
-    // Where in a chat somebody's own texts are, and not the form's; where a template wrote it, the
-    // control tokens alone that messages spell, if these are to be letters.
-    std::vector<ByteRange> written{};
-  };
-  std::vector<Part> parts{};
-  // A chat has no end-of-text token, but what its form writes after the last message.
-  bool has_end_of_text = true;
-  // Each part is a document of its own: the texts of a sample, which are compared.
-  bool is_sample = false;
-  bool is_chat = false;
-  // The parts are made tokens as one text, of which some tokens are learned.
-  bool is_one_text = false;
-  // What a template is still to write, instead of parts: a record with messages, as JSON, and the
-  // numbers of those that are to be learned.
-  struct Chat {
-    std::string record;
-    std::vector<int64_t> learned{};
-    // If set, all is learned that goes beyond the messages before this one and the beginning of an
-    // answer, in place of `learned`.
-    std::optional<int64_t> answer{};
-  };
-  std::optional<Chat> chat{};
-  // In place of all else: a prompt with its chosen answer, and with the rejected one.
-  std::vector<TextDocument> answers{};
-  bool is_answer = false;  // one of these
-};
-
-// The names in somebody's files of what is called otherwise here: {"text", "content"}.
-using FieldNames = std::map<std::string, std::string>;
-// Reads words such as text=content. Throws Error for any other.
-FieldNames field_names(const std::vector<std::string>& words);
-
-// The document of a line of JSON, an object with
-//   text                    to be learned
-//   prompt and completion   of which only the completion and the end-of-text token are
-//   messages                a list of {"role", "content"}, of which the assistant's contents are,
-//                           each with the token that ends it, but for messages that say "weight": 0
-//                           or "train": false; or the same in ShareGPT's names, conversations with
-//                           {"from", "value"}
-//   instruction and output  and maybe an input: a prompt in Alpaca's words, and its completion
-//   chosen and rejected     answers to a prompt, of which they, and the end-of-text token, are to
-//                           be learned. The prompt is a text, or a list of messages; answers are
-//                           texts or lists of messages. Without one it is what both begin with, as
-//                           TRL finds it: of messages those that are equal, of texts what is,
-//                           without the space at its end
-//   anchor and positive     a sample of two texts, or of three with a `negative`, without
-//                           end-of-text tokens; a label or score beside them has to be 1
-// A value is found by the name that `names` has for its own. What nobody heeds goes to `unused`.
-// Throws Error, which begins with `where`, for anything else.
-TextDocument document_of_json(const std::string& line, ChatForm form, const std::string& where,
-                              std::map<std::string, int64_t>& unused, const FieldNames& names = {});
 
 // The files of texts that were found, and in words what was left alone.
 struct TextFiles {
@@ -105,60 +31,10 @@ bool holds_json_lines(const std::filesystem::path& path);
 // True for a file of text by its name but JSON lines, and for a folder that has these, and lines of
 // JSON that say so by their names (.jsonl, .ndjson), alone.
 bool holds_texts(const std::filesystem::path& path);
+// The first by the name alone, whatever is there.
+bool has_json_lines(const std::filesystem::path& path);
 
-class ChatTemplate;
-
-// Spellings of control tokens, and what they become in the messages of a chat that a template
-// writes.
-struct ControlWords {
-  std::vector<std::string> spellings{};
-  ControlInTexts become = ControlInTexts::tokens;
-};
-
-// A chat up to where the assistant is to go on.
-struct ChatPrompt {
-  std::string text;
-  std::string end{};                    // what follows an answer; empty if that is not known
-  std::vector<std::string> unheeded{};  // names of what changes nothing of the text
-};
-
-// How the chats among documents are written.
-struct ChatWriting {
-  ChatForm form = ChatForm::chatml;
-  const ChatTemplate* own = nullptr;  // of ChatForm::own
-  std::string impossible{};           // why none can be written; empty if it can
-  ControlWords control{};
-};
-
-// Takes documents.
-struct DocumentSink {
-  // A part of a document, or the rest of that, and where it is somebody's text.
-  std::function<void(std::string_view text, bool is_learned, Letters written)> add;
-  std::function<void(bool with_end_of_text)> end;
-  // A beginning of a part that is to be learned and goes on. Returns how many bytes are taken, the
-  // others come again; it is asked with twice as many if none are.
-  std::function<size_t(std::string_view text)> add_beginning{};
-  // What follows is a chat, whose form alone says which tokens begin and end it.
-  std::function<void()> begin_chat{};
-  // A text whose tokens are those of all its parts together. Without it each part is added.
-  std::function<void(const std::vector<TextDocument::Part>& parts)> add_as_one{};
-};
-
-struct TextsRead {
-  int64_t bytes = 0;
-  std::vector<std::string> left_alone{};
-  int64_t texts_of_sample = 0;  // 1 if each document is one
-  bool has_preferences = false;
-  std::map<std::string, int64_t> control{};  // spellings in what templates wrote, and how often
-  std::vector<std::string> warnings{};       // of files that are not UTF-8, and of templates
-  int64_t chats = 0;
-};
-
-// Reads the documents of files: of .jsonl, .ndjson and .json one a line, of others one each, in
-// memory that does not depend on its length as long as add_beginning() takes something. A document
-// without a byte, or in which nothing is to be learned, is left alone. Throws Error, naming file
-// and line, also for samples of fewer or more texts than others, and for lines that are not UTF-8.
-TextsRead read_texts(const std::vector<std::filesystem::path>& files, const ChatWriting& chats,
-                     const DocumentSink& sink, const FieldNames& names = {});
+// How a program makes UTF-8 of a file of this name, for errors.
+std::string converted(const char* encoding, const std::string& name);
 
 }  // namespace accrue

@@ -28,9 +28,9 @@
 #include "images/run_lengths.h"
 #include "kernels/parallel.h"
 #include "text/corpus.h"
+#include "text/documents.h"
 #include "text/gguf_model.h"
 #include "text/gguf_tokenizer.h"
-#include "text/text_files.h"
 #include "text/tokenizer_file.h"
 
 namespace accrue::fuzz {

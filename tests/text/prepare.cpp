@@ -12,7 +12,9 @@
 #include "kernels/judged.h"
 #include "tests/support/catch.h"
 #include "tests/support/files.h"
+#include "text/read_texts.h"
 #include "text/rows.h"
+#include "text/text_files.h"
 
 namespace accrue::test {
 namespace {
