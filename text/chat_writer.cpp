@@ -9,7 +9,6 @@
 #include "data/byte_stream.h"
 #include "data/strict_json.h"
 #include "text/chats.h"
-#include "text/json_values.h"
 
 namespace accrue {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "core/error.h"
 #include "text/chat_template.h"
-#include "text/json_values.h"
 
 namespace accrue {
 namespace {

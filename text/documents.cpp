@@ -12,7 +12,6 @@
 #include "data/strict_json.h"
 #include "data/words.h"
 #include "text/chats.h"
-#include "text/json_values.h"
 
 namespace accrue {
 namespace {
@@ -248,6 +247,24 @@ TextDocument document_of_json(const std::string& line, ChatForm form, const std:
     if (std::ranges::count(kind.needs, name) + std::ranges::count(kind.may, name) == 0)
       ++unused[name];
   return kind.read();
+}
+
+std::string shown(const json& value) {
+  constexpr size_t most = 60;
+  const std::string text = value.dump(-1, ' ', true);
+  return text.size() <= most ? text : text.substr(0, most) + "...";
+}
+
+std::string text_in(const json& object, const char* name, const std::string& where) {
+  const json value = object.value(name, json());
+  check(value.is_string(), "{}: {} is {}, expected text", where, name, shown(value));
+  return value.get<std::string>();
+}
+
+std::string trimmed(const std::string& text) {
+  constexpr const char* space = " \t\r\n\v\f";
+  const size_t begin = text.find_first_not_of(space);
+  return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(space) + 1 - begin);
 }
 
 }  // namespace accrue

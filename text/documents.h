@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -100,5 +101,11 @@ struct ChatWriting {
   std::string impossible{};           // why none can be written; empty if it can
   ControlWords control{};
 };
+
+// A value of JSON for an error, the text by a name in an object, and a text without the white space
+// around it.
+std::string shown(const nlohmann::json& value);
+std::string text_in(const nlohmann::json& object, const char* name, const std::string& where);
+std::string trimmed(const std::string& text);
 
 }  // namespace accrue
