@@ -268,7 +268,7 @@ def options_in(text, name):
 def is_library(path):
     """False for what says the program's words: who asks for a job, or does a command's work with one."""
     parts = path.relative_to(ROOT).parts
-    if parts[0] in NO_LIBRARIES or path.name == "domain.cpp":
+    if parts[0] in NO_LIBRARIES or re.fullmatch(r"domain(_\w+)?\.cpp", path.name):
         return False
     headers = [path, path.with_suffix(".h")]
     return not any('#include "job/' in text_of(file) for file in headers if file.is_file())

@@ -136,6 +136,9 @@ class Text : public Domain {
 
 inline constexpr const char* given_tokens = "tokens";
 
+// The settings in which a model may differ from that of its name.
+Settings settings_of_sizes(TextModelSizes& sizes);
+
 // The domain of a request for a language model, with the sizes that the file of its weights says.
 // Throws Error for weights of another network.
 const Text& text_of(const Request& request);
