@@ -14,7 +14,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ("data", "fonts", "images", "text")
 BEYOND = {"data/dataset.h", "data/samples.h", "images/image_samples.cpp", "images/images_to_answer.cpp",
-          "text/models.h", "text/pretrained.h"}
+          "text/domain_data.cpp", "text/domain_settings.cpp", "text/models.h", "text/pretrained.h"}
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
