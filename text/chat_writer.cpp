@@ -113,8 +113,8 @@ std::vector<Chat> chats_in(const std::string& file) {
     const std::string here = fmt::format("{}, line {}", where, number + 1);
     begin = end + 1;
     if (line.empty()) continue;
-    chats.emplace_back(as_record(parse_strict_json(line, most_levels, here, most_elements), here),
-                       here);
+    chats.push_back(
+        {as_record(parse_strict_json(line, most_levels, here, most_elements), here), here});
   }
   return chats;
 }
