@@ -19,7 +19,7 @@ namespace {
 
 bool is_gguf(const std::string& path) { return path.ends_with(".gguf"); }
 
-DType dtype_of(GgufTypes types) {
+DType type_of_matrices(GgufTypes types) {
   switch (types) {
     case GgufTypes::f32: return DType::f32;
     case GgufTypes::bf16: return DType::bf16;
@@ -93,7 +93,7 @@ void export_gguf_model(const Request& request, const ExportOptions& asked, const
       plain.model_name, plain.network, Text::rows_of_tokens(1, vocabulary), nullptr);
   GgufWriter file;
   std::optional<GgufFile> like;
-  GgufStorage storage{.type = dtype_of(asked.type)};
+  GgufStorage storage{.type = type_of_matrices(asked.type)};
   if (keeps_types) storage.like = &like.emplace(text.base);
   constexpr std::string_view end = ".lora_A.weight";
   for (const auto& entry : read_safetensors_header(request.init).entries)
