@@ -7,7 +7,7 @@
   the code of the sources. Scripts, which call other libraries, and CMake's files count, too.
 - A sentence of a document has at most 40 words. Code in backticks is one word, and so is a list of
   such code; blocks of code, tables, and items of lists that explain an option have no sentences.
-- A document says things in plain words: DIALECT lists the turns of phrase that it does without.
+- A document says things in plain words, in tables, too: it has no turn of phrase of DIALECT.
 - A comment in a source begins with a sentence, not with "Of" or "Those".
 - Messages of libraries name no --options of the program, which are not everybody's: but for those
   of domains, which have settings, and those in which another program's command stands.
@@ -216,6 +216,14 @@ def paragraphs(text):
             lines.append(bare)
 
 
+def cells(text):
+    """Yields (line's number, text) of each cell of a table, code as CODE."""
+    for number, line in enumerate(prose(text).split("\n"), 1):
+        if line.startswith("|"):
+            for cell in MARKED.sub("CODE", line).strip("|").split("|"):
+                yield number, cell.strip()
+
+
 def explains_option(lines, begin):
     """Whether the paragraph that begins there is an item like "- `--option`: what it does"."""
     return re.match(r"\s*[-*]\s+`--", lines[begin - 1]) is not None
@@ -244,9 +252,10 @@ def hard_to_read(text, name):
                 first = begin + paragraph.count("\n", 0, offset + 1)
                 yield (f"{name}:{first}: a sentence of {words} words, at most {MOST_WORDS}:"
                        f" {' '.join(sentence.split()[:6])} ...")
+    for begin, piece in [*paragraphs(text), *cells(text)]:
         for phrase, (pattern, instead) in DIALECT.items():
-            for found in pattern.finditer(paragraph):
-                yield (f"{name}:{begin + paragraph.count(chr(10), 0, found.start())}: '{phrase}'"
+            for found in pattern.finditer(piece):
+                yield (f"{name}:{begin + piece.count(chr(10), 0, found.start())}: '{phrase}'"
                        f" in '{' '.join(found[0].split()[:8])}': {instead}")
 
 

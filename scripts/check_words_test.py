@@ -118,6 +118,8 @@ class Sentences(unittest.TestCase):
                      "Pieces of so many tokens.",
                      "Of masks it takes three.", "It says what is there."):
             self.assertEqual(1, len(errors_of(text + "\n")), text)
+            self.assertEqual(1, len(errors_of("| a | b |\n|---|---|\n| c | " +
+                                              text.replace("\n", " ") + " |\n")), text)
 
     def test_plain_words_pass(self):
         for text in ("Take one of these: a, b.", "Each of these pages links here.",
