@@ -1,14 +1,56 @@
 #include "apps/domains.h"
 
-#include "apps/fonts/domain.h"
-#include "apps/images/domain.h"
-#include "apps/text/domain.h"
+#include <unistd.h>
+
+#include "apps/cli/messages.h"
+#include "fonts/domain.h"
+#include "fonts/outline.h"
+#include "fonts/samples.h"
+#include "images/domain.h"
+#include "text/domain.h"
+#include "text/samples.h"
 
 namespace accrue::app {
+namespace {
+
+template <class D>
+std::unique_ptr<Domain> make() {
+  return std::make_unique<D>();
+}
+
+std::unique_ptr<Observer> watch_fonts(const Request& request, Trainer& trainer, RunLog& log,
+                                      const Dataset& held_out) {
+  return watch_drawings(request, trainer, log, held_out, spoken());
+}
+
+// A line over that of a progress bar.
+void show(const WrittenSample& sample) {
+  const std::string place =
+      fmt::format("{}[Window {}] ", draws_over(STDOUT_FILENO) ? "\r\033[K" : "", sample.window);
+  if (sample.error.empty()) say("{}{}\n", place, sample.line);
+  else say_error("{}warning: nothing is written on the way: {}\n", place, sample.error);
+}
+
+std::unique_ptr<Observer> watch_text(const Request& request, Trainer& trainer, RunLog& log,
+                                     const Dataset& held_out) {
+  return watch_writing(request, trainer, log, held_out, spoken(), show);
+}
+
+std::vector<std::pair<std::string, std::string>> about_potrace() {
+  try {
+    return {{"potrace", fonts::require_potrace()}};
+  } catch (const Error&) {
+    return {{"potrace", "none (font export runs it: apt install potrace)"}};
+  }
+}
+
+}  // namespace
 
 const std::vector<ProgramDomain>& program_domains() {
-  static const std::vector<ProgramDomain> domains{images_of_program(), fonts_of_program(),
-                                                  text_of_program()};
+  static const std::vector<ProgramDomain> domains{
+      {.make = make<Images>},
+      {.make = make<Fonts>, .watch = watch_fonts, .about_machine = about_potrace},
+      {.make = make<Text>, .watch = watch_text}};
   return domains;
 }
 

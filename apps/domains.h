@@ -5,18 +5,14 @@
 #include <utility>
 #include <vector>
 
-#include "apps/cli/command_line.h"
 #include "job/services.h"
 
 namespace accrue::app {
 
-// A domain with what the program shows of it. What a domain has nothing of is null.
+// A domain with what the program shows of it beside its commands (apps/commands_of_domains.h). What
+// a domain has nothing of is null.
 struct ProgramDomain {
   std::unique_ptr<Domain> (*make)();
-  // Commands beside train and eval, beside those that look at a data set, and its own.
-  void (*add_network_commands)(CommandLine&) = nullptr;
-  void (*add_data_commands)(CommandLine&, CLI::App& data) = nullptr;
-  void (*add_own_commands)(CommandLine&) = nullptr;
   // Looks on while one of its networks is trained.
   std::unique_ptr<Observer> (*watch)(const Request&, Trainer&, RunLog&,
                                      const Dataset& held_out) = nullptr;

@@ -12,70 +12,22 @@
 #include "apps/cli/processor.h"
 #include "apps/cli/ranks.h"
 #include "apps/cli/suggest.h"
-#include "apps/commands/eval.h"
-#include "apps/commands/export.h"
-#include "apps/commands/train.h"
-#include "apps/domains.h"
+#include "apps/commands_of_domains.h"
 #include "core/error.h"
-#include "job/config.h"
-#include "job/memory_advice.h"
 #include "report/report.h"
 #include "train/build.h"
 
 namespace accrue::app {
 namespace {
 
-bool acts_without_training(const Setting& setting) { return setting.acts_in() != ActsIn::training; }
-
+// Those of domains stand between those that train and score and those that only look.
 void add_network_commands(CommandLine& line, Asked& asked) {
-  Request& options = line.options();
-  const Settings& all = line.all();
-  line.add(line.program(),
-           {.name = "train",
-            .description = "Train a network from micro-batches",
-            .settings = all,
-            .work = std::bind_front(train, std::cref(options)),
-            .advice = [&] { return advice_for_training(options, spoken()); },
-            .is_shared = true},
-           options);
-  line.add(line.program(),
-           {.name = "eval",
-            .description = "Loss and accuracy of saved weights",
-            .settings =
-                line.settings_of_networks()
-                    .where(acts_without_training)
-                    .append(evaluation_settings(options))
-                    .append(all.in({"Batches", "Several processes"}).where(acts_without_training)),
-            .work = [&] { eval(options); },
-            .advice = [&] { return advice_for_scoring(options, spoken()); },
-            .is_shared = true},
-           options);
-  for (const ProgramDomain& domain : program_domains())
-    if (domain.add_network_commands) domain.add_network_commands(line);
-  line.add(line.program(),
-           {.name = "export",
-            .description = "Saved weights as an ONNX file",
-            .settings = settings_of(asked.onnx, options),
-            .work = [&] { export_onnx(options, asked.onnx); },
-            .needed = {"--weights", "--out"}},
-           options);
-  line.add(
-      line.program(),
-      Command{
-          .name = "plan",
-          .description = "The largest micro-batch that fits, and what else would",
-          .settings =
-              heeded_by_plan(all).append(settings_of(asked.plan, options)).trying("batch-norm-by"),
-          .work = [&] { plan(options, asked.plan); }}
-          .taking_all_of(all),
-      options);
-  line.add(line.program(),
-           Command{.name = "info",
-                   .description = "The build, the machine and a model's layers",
-                   .settings = heeded_by_info(all).append(settings_of(asked.info, options)),
-                   .work = [&] { info(options, asked.info); }}
-               .taking_all_of(all),
-           options);
+  for (const Command& command : commands_of_networks(asked)) {
+    if (command.name == "export")
+      for (const DomainCommands& domain : commands_of_domains())
+        if (domain.of_networks) domain.of_networks(line);
+    line.add(line.program(), command, asked.options);
+  }
 }
 
 void report_runs(const std::vector<std::string>& directories, const std::string& output) {
@@ -99,8 +51,8 @@ void add_report_command(CommandLine& line, Asked& asked) {
 
 void add_data_commands(CommandLine& line) {
   CLI::App& data = line.add_group("data", "Look at a data set");
-  for (const ProgramDomain& domain : program_domains())
-    if (domain.add_data_commands) domain.add_data_commands(line, data);
+  for (const DomainCommands& domain : commands_of_domains())
+    if (domain.of_data) domain.of_data(line, data);
 }
 
 void add_bench_commands(CommandLine& line, Asked& asked) {
@@ -164,8 +116,8 @@ struct Parser {
     add_report_command(line, asked);
     add_data_commands(line);
     add_bench_commands(line, asked);
-    for (const ProgramDomain& domain : program_domains())
-      if (domain.add_own_commands) domain.add_own_commands(line);
+    for (const DomainCommands& domain : commands_of_domains())
+      if (domain.own) domain.own(line);
     add_completion_command(app, asked);
   }
 
@@ -224,47 +176,6 @@ int run_program(int argc, char** argv) {
   }
   parser.line.perform();
   return 0;
-}
-
-std::map<std::string, Settings> settings_of_commands(Asked& asked) {
-  const Parser parser(asked, Reads::nothing());
-  std::map<std::string, Settings> all;
-  for (const auto& [name, command] : parser.line.commands()) all.emplace(name, command.settings);
-  return all;
-}
-
-struct CommandCall::Parts {
-  Parts(Asked& a, const std::string& name)
-      : asked(a), parser(a, Reads::nothing()), command(parser.line.commands().at(name)) {}
-
-  Asked& asked;
-  Parser parser;
-  const Command& command;
-  Paths paths;
-};
-
-CommandCall::CommandCall(Asked& asked, const std::string& command)
-    : parts_(std::make_unique<Parts>(asked, command)) {}
-CommandCall::~CommandCall() = default;
-
-const Settings& CommandCall::settings() const { return parts_->command.settings; }
-
-void CommandCall::give(const Setting& setting, const std::string& text) {
-  setting.give(text);
-  parts_->asked.options.given.insert(setting.about.name);
-}
-
-void CommandCall::read_config(const std::string& path) {
-  parts_->paths.read("--config " + path, path);
-  const std::set<std::string> before = parts_->asked.options.given;
-  for (const auto& [name, text] : settings_in_config(path, parts_->parser.line.known))
-    if (settings().has(name) && !before.contains(name)) give(settings().at(name), text);
-}
-
-void CommandCall::perform(const std::function<void()>& work) {
-  for (const std::string& needed : parts_->command.needed)
-    check(parts_->asked.options.given.contains(needed.substr(2)), "{} is required", needed);
-  CommandLine::perform(parts_->command, parts_->asked.options, parts_->paths, work);
 }
 
 }  // namespace accrue::app

@@ -8,8 +8,8 @@
 #include "core/profile.h"
 #include "data/atomic_file.h"
 #include "job/request.h"
-#include "train/run_log.h"
 #include "train/observer.h"
+#include "train/run_log.h"
 #include "train/trainer.h"
 
 namespace accrue {
@@ -32,7 +32,7 @@ struct Services {
   // Makes what looks on while the requested model is trained; if null, nothing does. `held_out`,
   // the test data, lies on the cpu.
   std::function<std::unique_ptr<Observer>(const Request&, Trainer&, RunLog&,
-                                         const Dataset& held_out)>
+                                          const Dataset& held_out)>
       watch{};
 };
 

@@ -7,7 +7,8 @@
 #include <limits>
 #include <set>
 
-#include "apps/cli/suggest.h"
+#include "job/config.h"
+#include "job/meant.h"
 #include "python/arrays.h"
 #include "python/layers.h"
 #include "text/domain.h"
@@ -129,8 +130,8 @@ void Call::add_tokens(const Tokens& tokens, nb::handle test) {
   if (!has("documents")) add("documents", nb::str("padded"));
 }
 
-void Call::run(const std::function<void(app::Asked&)>& work) {
-  app::Asked asked;
+void Call::run(const std::function<void(app::AskedOfNetworks&)>& work) {
+  app::AskedOfNetworks asked;
   Text& text = asked.options.domains.get<Text>();
   text.given = tokens_;
   if (language_model_) {
@@ -139,14 +140,16 @@ void Call::run(const std::function<void(app::Asked&)>& work) {
     asked.options.class_count_of_weights = language_model_->vocabulary;
   }
   asked.options.domains.add(given_.clone());
-  app::CommandCall request(asked, door_.command);
-  for (const Setting& setting : request.settings())
+  const app::Command command = app::command_of_networks(door_.command, asked);
+  for (const Setting& setting : command.settings)
     spelling_.add(setting, door_.argument_for(setting.about.name));
   spelling_.add("config", "config", {});
   spelling_.in([&] {
-    give(request);
+    give_all(command.settings, asked.options);
+    for (const std::string& needed : command.needed)
+      check(asked.options.given.contains(needed.substr(2)), "{} is required", needed);
     const nb::gil_scoped_release release;
-    request.perform([&] { work(asked); });
+    app::perform(command, asked.options, paths_, [&] { work(asked); });
   });
 }
 
@@ -156,10 +159,15 @@ bool Call::has(const std::string& setting) const {
   });
 }
 
-void Call::give(app::CommandCall& request) {
+void Call::give(const Setting& setting, const std::string& text, Request& request) {
+  setting.give(text);
+  request.given.insert(setting.about.name);
+}
+
+void Call::give_all(const Settings& settings, Request& request) {
   std::set<std::string> given;
   for (const Value& each : values_) {
-    const Setting& setting = setting_of(each, request.settings());
+    const Setting& setting = setting_of(each, settings);
     if (each.value.is_none()) continue;
     check(given.insert(setting.about.name).second,
           "{} is given twice, once by another argument: expected it once", each.argument);
@@ -171,17 +179,26 @@ void Call::give(app::CommandCall& request) {
         are_weights ? file_of(each.value) : text_for(setting, each.argument, each.value);
     check(text != "-", "{} is '-': expected the name of a file", each.argument);
     try {
-      request.give(setting, text);
+      give(setting, text, request);
     } catch (const Error& error) {  // "micro-batch is 0: expected ..."
       fail("{}{}", each.argument, std::string(error.what()).substr(setting.about.name.size()));
     }
     spelling_.add(setting, each.argument);
   }
+  give_config(settings, request);
+}
+
+// What nobody has given otherwise.
+void Call::give_config(const Settings& settings, Request& request) {
   if (config_.is_none()) return;
   const std::string path = path_of(config_, "config");
   check(!path.empty(), "config is empty: expected a file such as the config.toml of a log");
   spelling_.add("config", "config", {path});
-  request.read_config(path);
+  paths_.read("--config " + path, path);
+  const std::set<std::string> before = request.given;
+  const Settings known = Settings(settings_of(request)).append(settings);
+  for (const auto& [name, text] : settings_in_config(path, known))
+    if (settings.has(name) && !before.contains(name)) give(settings.at(name), text, request);
 }
 
 const Setting& Call::setting_of(const Value& value, const Settings& settings) const {
@@ -196,7 +213,7 @@ const Setting& Call::setting_of(const Value& value, const Settings& settings) co
   std::string name = value.argument;
   std::ranges::replace(name, '_', '-');
   const Settings known = settings.where([&](const Setting& each) { return door_.has(each); });
-  const std::string meant = spelling_.of(app::meant_by(name, names, known));
+  const std::string meant = spelling_.of(meant_by(name, names, known));
   fail("{}() has no argument {}{}", door_.function, value.argument,
        meant.empty() ? "; help() lists all" : fmt::format("; did you mean {}?", meant));
 }

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/program.h"
+#include "apps/commands/commands_of_networks.h"
 #include "core/ledger.h"
 #include "python/arrays.h"
 #include "python/given.h"
@@ -72,7 +72,7 @@ class Call {
 
   // Does the work that the program would do by these options. Others may run Python meanwhile.
   // Throws Error that names arguments, and what `work` throws.
-  void run(const std::function<void(app::Asked&)>& work);
+  void run(const std::function<void(app::AskedOfNetworks&)>& work);
   // That of what is said about it: complete once it runs.
   const Spelling& spelling() const { return spelling_; }
 
@@ -85,7 +85,10 @@ class Call {
 
   void set_vocabulary(nb::handle value);
   void add_tokens(const Tokens& tokens, nb::handle test);
-  void give(app::CommandCall& request);
+  // Sets it, and counts it as given.
+  void give(const Setting& setting, const std::string& text, Request& request);
+  void give_all(const Settings& settings, Request& request);
+  void give_config(const Settings& settings, Request& request);
   const Setting& setting_of(const Value& value, const Settings& settings) const;
   std::string file_of(nb::handle weights);
 
@@ -98,6 +101,7 @@ class Call {
   std::optional<int64_t> vocabulary_;
   std::optional<PretrainedModel> language_model_;
   std::filesystem::path folder_;  // of weights that were not in a file
+  Paths paths_;                   // that are read beside the settings' own
   Spelling spelling_;
 };
 

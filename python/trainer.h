@@ -72,7 +72,7 @@ class PythonTrainer {
     call.add_data(data, test);
     shape_ = call.sample_shape();
     const Words words(quiet_, call.spelling());
-    call.run([&](app::Asked& asked) {
+    call.run([&](app::AskedOfNetworks& asked) {
       job_ = std::make_unique<Job>(Resolved{asked.options}, app::spoken(),
                                    app::services_for(asked.options));
       run_.reset(new TrainingRun(job_->train(call.held_before())));

@@ -23,7 +23,7 @@ using namespace nb::literals;
 
 namespace {
 
-using app::Asked;
+using Asked = app::AskedOfNetworks;
 
 const Door train_door{.function = "train", .command = "train", .own = {"model", "data"}};
 const Door trainer_door{.function = "Trainer", .command = "train", .own = {"model", "data"}};
@@ -181,11 +181,11 @@ void add_training(nb::module_& m) {
       "order are not copied and must not change meanwhile.\n";
   const std::string vocabulary =
       "vocabulary: of data that are tokens; without it it ends with the largest.\n";
-  app::Asked asked;
-  const auto settings = app::settings_of_commands(asked);
+  Asked asked;
   const auto of = [&](const Door& door, const std::string& definition, const std::string& returned,
                       const std::string& text) {
-    return about(door, settings.at(door.command), definition, returned, text);
+    return about(door, app::command_of_networks(door.command, asked).settings, definition, returned,
+                 text);
   };
   const std::string trained =
       "test: as data, for the score; without it that is of the training data.\n"

@@ -7,31 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "job/paths.h"
-#include "job/request.h"
+#include "apps/commands/command.h"
 
 namespace CLI {
 class App;
 }
 
 namespace accrue::app {
-
-// What the program is told to do.
-struct Command {
-  std::string name, description;
-  Settings settings;  // that it has as options
-  std::function<void()> work;
-  std::vector<std::string> needed{};  // options that must be given
-  // What may help where memory runs out, for the end of the error's message.
-  std::function<std::string()> advice{};
-  bool is_shared = false;  // by the launcher's ranks, if there are several
-  // The settings that it takes, and with which it does nothing. It says so.
-  std::set<std::string> passed_over{};
-
-  // Takes all settings of another command, so that only the word has to be changed in one that
-  // somebody has written: those that it does not have are passed over.
-  Command taking_all_of(const Settings& other) const;
-};
 
 // The commands whose options the parser knows: all, or none but the one of this path ("bench
 // train"). To declare the options of all takes longer than many a command.
@@ -54,13 +36,6 @@ class CommandLine {
   CLI::App& add(CLI::App& parent, const Command& command, Request& options);
   // False if no command is the one that Reads::one() names.
   bool knows_options() const { return knows_options_; }
-  // The commands that stand at the program's top, by their names.
-  const std::map<std::string, Command>& commands() const { return commands_; }
-  // Does `work` by the options as they are, Request::given among them: checks what was given, and
-  // takes what weights say. `paths` are what is read and written beside the settings' own. Throws
-  // Error, and what `work` throws.
-  static void perform(const Command& command, Request& options, Paths paths,
-                      const std::function<void()>& work);
   // Does what the parser has read, if that is a command of add().
   void perform();
   // A command that only has commands.
@@ -92,7 +67,6 @@ class CommandLine {
   const Reads reads_;
   const Settings all_;  // settings_of(options)
   std::vector<CLI::App*> groups_;
-  std::map<std::string, Command> commands_;
   std::map<const CLI::App*, Settings> declared_;
   std::optional<Chosen> chosen_;
   bool knows_options_ = false;

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "apps/cli/messages.h"
+#include "job/meant.h"
 
 namespace accrue::app {
 namespace {
@@ -35,36 +36,6 @@ std::vector<std::string> names_of_options(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back(name);
   return names;
-}
-
-// The names whose first words, or last, are `name`, as options: --keep-best for keep.
-std::vector<std::string> options_around(const std::vector<std::string>& names,
-                                        const std::string& name) {
-  std::vector<std::string> found;
-  for (const std::string& longer : names)
-    if (longer.starts_with(name + "-") || longer.ends_with("-" + name))
-      found.push_back("--" + longer);
-  return found;
-}
-
-// "train, memory or kernels"
-std::string alternatives(const std::vector<std::string>& words) {
-  std::string text;
-  for (size_t i = 0; i < words.size(); ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : i + 1 < words.size() ? ", " : " or ", words[i]);
-  return text;
-}
-
-// What does here what other programs, or other commands, call `name`: "--device cuda"; empty if
-// nothing does.
-std::string known_elsewhere(const std::string& name, const Settings& settings) {
-  std::string text;
-  for (const Setting& setting : settings)
-    if (const auto found = setting.about.elsewhere.find(name);
-        found != setting.about.elsewhere.end())
-      text +=
-          fmt::format("{}--{}{}", text.empty() ? "" : ", or ", setting.about.name, found->second);
-  return text;
 }
 
 bool is_option(const std::string& word) { return word.starts_with("-"); }
@@ -139,19 +110,6 @@ std::string describe(const CLI::App& command, const CLI::ParseError& error,
                        alternatives(names_of_commands(command)));
   return error.what();
 }
-
-}  // namespace
-
-std::string meant_by(const std::string& name, const std::vector<std::string>& names,
-                     const Settings& settings) {
-  if (std::string here = known_elsewhere(name, settings); !here.empty()) return here;
-  if (const auto longer = options_around(names, name); !longer.empty() && longer.size() <= 3)
-    return alternatives(longer);
-  const auto nearest = nearest_word(name, names);
-  return nearest ? "--" + *nearest : std::string();
-}
-
-namespace {
 
 // What is wrong; empty if help is asked for.
 std::string problem_of(const CLI::App& app, const CLI::ParseError& error,

@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "train/settings.h"
 
@@ -12,11 +11,6 @@ class ParseError;
 }  // namespace CLI
 
 namespace accrue::app {
-
-// What may be meant by the name of an option that is none of `names`, those of the settings and
-// maybe others: "--lr", "--keep-best or --keep-last"; empty if nothing is near.
-std::string meant_by(const std::string& name, const std::vector<std::string>& names,
-                     const Settings& settings);
 
 // The settings that a command has as options.
 using SettingsOfCommand = std::function<Settings(const CLI::App&)>;

@@ -5,8 +5,8 @@
 #include <csignal>
 #include <regex>
 
+#include "apps/commands/commands_of_networks.h"
 #include "apps/commands/progress.h"
-#include "apps/program.h"
 #include "tests/support/child.h"
 #include "tests/support/cli.h"
 #include "tests/support/skipped.h"
@@ -329,12 +329,15 @@ TEST_CASE("an option that is wrong is named, with what was expected", "[output]"
 
 TEST_CASE("train's command is one of plan and info, which name what they do nothing with",
           "[output]") {
-  app::Asked asked;
-  const auto commands = app::settings_of_commands(asked);
-  for (const Setting& setting : commands.at("train")) {
+  app::AskedOfNetworks asked;
+  const auto settings_of = [&](const char* command) {
+    return app::command_of_networks(command, asked).settings;
+  };
+  const Settings of_info = settings_of("info"), of_plan = settings_of("plan");
+  for (const Setting& setting : settings_of("train")) {
     INFO(setting.about.name);
-    REQUIRE(commands.at("info").has(setting.about.name));
-    REQUIRE((setting.about.name == "memory-limit" || commands.at("plan").has(setting.about.name)));
+    REQUIRE(of_info.has(setting.about.name));
+    REQUIRE((setting.about.name == "memory-limit" || of_plan.has(setting.about.name)));
   }
   const Folder folder;
   const std::string of_both =

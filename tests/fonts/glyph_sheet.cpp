@@ -1,5 +1,4 @@
 #include "fonts/glyph_drawings.h"
-
 #include "tests/support/catch.h"
 
 namespace accrue::test {

@@ -5,9 +5,9 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/cli/declare.h"
+#include "apps/commands/commands_of_networks.h"
 #include "apps/commands/plan.h"
 #include "apps/domains.h"
-#include "apps/program.h"
 #include "images/contrastive.h"
 #include "images/digits.h"
 #include "images/domain.h"
@@ -111,11 +111,12 @@ TEST_CASE("what a model does not heed has no effect with it", "[cli]") {
 }
 
 TEST_CASE("what a row says of other rows is true of its table", "[cli]") {
-  app::Asked asked;
-  for (const auto& [command, settings] : app::settings_of_commands(asked)) {
+  app::AskedOfNetworks asked;
+  for (const auto& command : app::commands_of_networks(asked)) {
+    const Settings& settings = command.settings;
     for (const Setting& setting : settings) {
       const SettingFacts& about = setting.about;
-      INFO(command << " " << about.name);
+      INFO(command.name << " " << about.name);
       for (const std::string& other : {about.needs, about.excludes})
         REQUIRE((other.empty() || settings.has(other)));
       REQUIRE((setting.is_output() || about.written_by == WrittenBy::first_rank));
@@ -242,7 +243,7 @@ class FutureImages : public Images {
 
 TEST_CASE("a run goes on from a checkpoint of a build that knows fewer options", "[cli]") {
   const auto identity_of = [](const std::string& name, const std::string& text, bool in_future) {
-    Request options, usual;
+    Request options(app::all_domains()), usual(app::all_domains());
     if (in_future)
       for (Request* each : {&options, &usual}) each->domains.add(std::make_unique<FutureImages>());
     if (!name.empty()) settings_of(options).at(name).set(text);

@@ -1,4 +1,4 @@
-#include "apps/images/domain.h"
+#include "apps/images/commands.h"
 
 #include <CLI/CLI.hpp>
 
@@ -46,10 +46,6 @@ void add_check(CommandLine& line, CLI::App& data) {
 
 }  // namespace
 
-ProgramDomain images_of_program() {
-  return {.make = [] { return std::unique_ptr<Domain>(std::make_unique<Images>()); },
-          .add_network_commands = add_predict,
-          .add_data_commands = add_check};
-}
+DomainCommands images_commands() { return {.of_networks = add_predict, .of_data = add_check}; }
 
 }  // namespace accrue::app

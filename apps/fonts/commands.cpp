@@ -1,4 +1,4 @@
-#include "apps/fonts/domain.h"
+#include "apps/fonts/commands.h"
 
 #include <unistd.h>
 
@@ -7,6 +7,7 @@
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
 #include "apps/commands/train.h"
+#include "apps/domains.h"
 #include "fonts/domain.h"
 #include "fonts/draw.h"
 #include "fonts/export.h"
@@ -126,26 +127,8 @@ void add_font_commands(CommandLine& line) {
            options);
 }
 
-std::unique_ptr<Observer> watch(const Request& options, Trainer& trainer, RunLog& log,
-                                const Dataset& held_out) {
-  return watch_drawings(options, trainer, log, held_out, spoken());
-}
-
-std::vector<std::pair<std::string, std::string>> about_machine() {
-  try {
-    return {{"potrace", fonts::require_potrace()}};
-  } catch (const Error&) {
-    return {{"potrace", "none (font export runs it: apt install potrace)"}};
-  }
-}
-
 }  // namespace
 
-ProgramDomain fonts_of_program() {
-  return {.make = [] { return std::unique_ptr<Domain>(std::make_unique<Fonts>()); },
-          .add_own_commands = add_font_commands,
-          .watch = watch,
-          .about_machine = about_machine};
-}
+DomainCommands fonts_commands() { return {.own = add_font_commands}; }
 
 }  // namespace accrue::app

@@ -1,10 +1,11 @@
-#include "apps/text/domain.h"
+#include "apps/text/commands.h"
 
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
 #include "apps/cli/messages.h"
+#include "apps/domains.h"
 #include "apps/text/prepare.h"
 #include "apps/text/pretrained.h"
 #include "apps/text/write.h"
@@ -71,25 +72,8 @@ void add_text_commands(CommandLine& line) {
            options);
 }
 
-// A line over that of a progress bar.
-void show(const WrittenSample& sample) {
-  const std::string place =
-      fmt::format("{}[Window {}] ", draws_over(STDOUT_FILENO) ? "\r\033[K" : "", sample.window);
-  if (sample.error.empty()) say("{}{}\n", place, sample.line);
-  else say_error("{}warning: nothing is written on the way: {}\n", place, sample.error);
-}
-
-std::unique_ptr<Observer> watch(const Request& options, Trainer& trainer, RunLog& log,
-                                const Dataset& held_out) {
-  return watch_writing(options, trainer, log, held_out, spoken(), show);
-}
-
 }  // namespace
 
-ProgramDomain text_of_program() {
-  return {.make = [] { return std::unique_ptr<Domain>(std::make_unique<Text>()); },
-          .add_own_commands = add_text_commands,
-          .watch = watch};
-}
+DomainCommands text_commands() { return {.own = add_text_commands}; }
 
 }  // namespace accrue::app

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <vector>
+
+#include "apps/cli/command_line.h"
+
+namespace accrue::app {
+
+// The commands of a domain, which add themselves to the program's. What it has none of is null.
+struct DomainCommands {
+  void (*of_networks)(CommandLine&) = nullptr;  // beside train and eval
+  void (*of_data)(CommandLine&, CLI::App& data) = nullptr;
+  void (*own)(CommandLine&) = nullptr;
+};
+
+// Those of each domain that has some.
+std::vector<DomainCommands> commands_of_domains();
+
+}  // namespace accrue::app
