@@ -1,50 +1,66 @@
 #include "kernels/arithmetic.h"
 
-#include "kernels/backend.h"
 #include "kernels/detail/scale.h"
+#include "kernels/detail/wide_runs.h"
 
 namespace accrue {
 namespace cpu {
 
 // y = a + b; y may be a.
 void add(View y, View a, View b) {
-  dispatch_floating(y.dtype, [&]<class T>() {
-    T* out = y.as<T>();
-    const T *left = a.as<T>(), *right = b.as<T>();
-    parallel_each(y.numel(), 1, [&](int64_t i) { out[i] = T(left[i] + right[i]); });
+  dispatch_widened(y.dtype, [&]<class W>() {
+    for_each_wide_run(y.dtype, y.numel(), [&](int64_t first, int64_t n) {
+      const WideInput<W> left_run(a, first, n), right_run(b, first, n);
+      const WideOutput<W> to(y, 0, first, n);
+      const W *const left = left_run.data(), *const right = right_run.data();
+      W* const out = to.data();
+      for (int64_t i = 0; i < n; ++i) out[i] = left[i] + right[i];
+    });
   });
 }
 
 // y = a * b + beta * y; y may be a.
 void multiply(GradTarget y, View a, View b) {
-  dispatch_floating(a.dtype, [&]<class T>() {
-    T* out = y.grad.as<T>();
-    const T *left = a.as<T>(), *right = b.as<T>();
+  dispatch_widened(a.dtype, [&]<class W>() {
     with_beta(y.beta, [&](auto accumulate) {
-      parallel_each(a.numel(), 1,
-                    [&](int64_t i) { store(out[i], left[i] * right[i], accumulate); });
+      for_each_wide_run(a.dtype, a.numel(), [&](int64_t first, int64_t n) {
+        const WideInput<W> left_run(a, first, n), right_run(b, first, n);
+        const WideOutput<W> to(y.grad, y.beta, first, n);
+        const W *const left = left_run.data(), *const right = right_run.data();
+        W* const out = to.data();
+        for (int64_t i = 0; i < n; ++i) store(out[i], left[i] * right[i], accumulate);
+      });
     });
   });
 }
 
-template <class T>
-void scale_each(GradTarget y, View x, Wide<T> factor) {
-  T* out = y.grad.as<T>();
-  const T* in = x.as<T>();
-  with_beta(y.beta, [&](auto accumulate) {
-    parallel_each(x.numel(), 1, [&](int64_t i) { store(out[i], factor * in[i], accumulate); });
+namespace {
+
+void scale_each(GradTarget y, View x, double by) {
+  dispatch_widened(x.dtype, [&]<class W>() {
+    const W factor = static_cast<W>(by);
+    with_beta(y.beta, [&](auto accumulate) {
+      for_each_wide_run(x.dtype, x.numel(), [&](int64_t first, int64_t n) {
+        const WideInput<W> from(x, first, n);
+        const WideOutput<W> to(y.grad, y.beta, first, n);
+        const W* const in = from.data();
+        W* const out = to.data();
+        for (int64_t i = 0; i < n; ++i) store(out[i], factor * in[i], accumulate);
+      });
+    });
   });
 }
+
+}  // namespace
 
 void scale(GradTarget y, View x, double factor) {
   const bool unchanged = y.grad.data == x.data && y.beta == 0 && factor == 1;
   if (unchanged) return;
-  dispatch_floating(x.dtype, [&]<class T>() { scale_each<T>(y, x, static_cast<Wide<T>>(factor)); });
+  scale_each(y, x, factor);
 }
 
 void scale_by(GradTarget y, View x, View factor) {
-  const double f = factor.dtype == DType::f64 ? *factor.as<double>() : *factor.as<float>();
-  dispatch_floating(x.dtype, [&]<class T>() { scale_each<T>(y, x, static_cast<Wide<T>>(f)); });
+  scale_each(y, x, factor.dtype == DType::f64 ? *factor.as<double>() : *factor.as<float>());
 }
 
 }  // namespace cpu

@@ -32,29 +32,30 @@ struct DiceRun {
 };
 
 // Calls body(k, run) for the planes of `size` pixels of sample n, at p.
-template <class T, class Body>
+template <class W, class Body>
 void for_each_plane(View x, View masks, int64_t n, int64_t p, int64_t size, Body&& body) {
-  using W = Wide<T>;
-  const int64_t K = x.shape[1], P = x.shape[2] * x.shape[3];
-  const T* in = x.as<const T>() + n * K * P + p;
+  const int64_t K = x.shape[1], P = x.shape[2] * x.shape[3], at = n * K * P + p;
   DiceRun<W> run;
   if (are_classes(masks)) {
     const int32_t* label = masks.as<const int32_t>() + n * P + p;
-    const RunSoftmax<T> softmax(in, label, K, P, size);
+    const RunSoftmax<W> softmax(x, at, label, K, P, size);
     for (int64_t k = 0; k < K; ++k) {
+      const PixelInput<W> plane(x, at + k * P, size);
+      const W* const in = plane.data();
       for (int64_t i = 0; i < size; ++i) {
-        run.p[i] = label[i] == not_judged ? 0 : softmax.probability(i, in[k * P + i]);
+        run.p[i] = label[i] == not_judged ? 0 : softmax.probability(i, in[i]);
         run.t[i] = W(label[i] == k);
       }
       body(k, run);
     }
     return;
   }
-  const T* t = masks.as<const T>() + n * K * P + p;
   for (int64_t k = 0; k < K; ++k) {
+    const PixelInput<W> plane(x, at + k * P, size), mask(masks, at + k * P, size);
+    const W *const in = plane.data(), *const t = mask.data();
     for (int64_t i = 0; i < size; ++i) {
-      run.p[i] = formula::Sigmoid{}(widen(in[k * P + i]));
-      run.t[i] = widen(t[k * P + i]);
+      run.p[i] = formula::Sigmoid{}(in[i]);
+      run.t[i] = t[i];
     }
     body(k, run);
   }
@@ -69,15 +70,14 @@ void dice_loss(View loss, View sums, View block_sums, View x, View masks, ClassW
   const int64_t blocks = blocks_of_sample(x);
   if (are_classes(masks)) check_pixel_labels("dice_loss", masks, K, counted);
   else check_planes(masks);
-  dispatch_floating(x.dtype, [&]<class T>() {
-    using W = Wide<T>;
+  dispatch_widened(x.dtype, [&]<class W>() {
     parallel_each(N * blocks, std::min(P, dice_block) * K, [&](int64_t b) {
       double* const of_block = block_sums.as<double>() + b * K * 3;
       std::fill_n(of_block, 3 * K, 0.0);
       const int64_t n = b / blocks, begin = b % blocks * dice_block;
       for_each_run(begin, std::min(P, begin + dice_block), P,
                    [&](int64_t, int64_t p, int64_t size) {
-                     for_each_plane<T>(x, masks, n, p, size, [&](int64_t k, const auto& run) {
+                     for_each_plane<W>(x, masks, n, p, size, [&](int64_t k, const auto& run) {
                        W both = 0, found = 0, wanted = 0;
                        for (int64_t i = 0; i < size; ++i) {
                          both += run.p[i] * run.t[i];
@@ -109,8 +109,7 @@ void dice_loss(View loss, View sums, View block_sums, View x, View masks, ClassW
 void dice_loss_backward(GradTarget dx, View dloss, View sums, View x, View masks,
                         ClassWeights weights, const Counted& counted) {
   const int64_t N = x.shape[0], K = x.shape[1], P = x.shape[2] * x.shape[3];
-  dispatch_floating(x.dtype, [&]<class T>() {
-    using W = Wide<T>;
+  dispatch_widened(x.dtype, [&]<class W>() {
     const double scale = mean_of_planes(double(*dloss.as<const W>()), K, counted);
     const auto slope = [&](int64_t n, int64_t k, double part, W t) {
       const DiceSums of_plane = dice_sums(sums.as<const double>(), n * K + k);
@@ -120,22 +119,23 @@ void dice_loss_backward(GradTarget dx, View dloss, View sums, View x, View masks
     with_beta(dx.beta, [&](auto accumulate) {
       parallel_for(N * P, K, [&](int64_t begin, int64_t end) {
         for_each_run(begin, end, P, [&](int64_t n, int64_t p, int64_t size) {
-          T* const out = dx.grad.as<T>() + n * K * P + p;
           const double part = judged_part(sums.as<const double>(), n, K, P, counted);
           W average[pixel_run] = {};  // of the slopes, by p: softmax's
           if (are_classes(masks))
-            for_each_plane<T>(x, masks, n, p, size, [&](int64_t k, const auto& run) {
+            for_each_plane<W>(x, masks, n, p, size, [&](int64_t k, const auto& run) {
               const W without = slope(n, k, part, 0), with = slope(n, k, part, 1);
               for (int64_t i = 0; i < size; ++i)
                 average[i] += run.p[i] * (run.t[i] > 0 ? with : without);
             });
-          for_each_plane<T>(x, masks, n, p, size, [&](int64_t k, const auto& run) {
+          for_each_plane<W>(x, masks, n, p, size, [&](int64_t k, const auto& run) {
             const W at_zero = slope(n, k, part, 0), by_target = slope(n, k, part, 1) - at_zero;
+            const PixelOutput<W> to(dx.grad, dx.beta, (n * K + k) * P + p, size);
+            W* const out = to.data();
             for (int64_t i = 0; i < size; ++i) {
               const W dp = at_zero + run.t[i] * by_target;
               const W by_x = are_classes(masks) ? run.p[i] * (dp - average[i])
                                                 : run.p[i] * (1 - run.p[i]) * dp;
-              store(out[k * P + i], by_x, accumulate);
+              store(out[i], by_x, accumulate);
             }
           });
         });

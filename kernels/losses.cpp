@@ -6,6 +6,7 @@
 #include "kernels/detail/formulas.h"
 #include "kernels/detail/reduce.h"
 #include "kernels/detail/scale.h"
+#include "kernels/detail/wide_runs.h"
 
 namespace accrue {
 namespace cpu {
@@ -32,16 +33,19 @@ void loss(View loss, View block_sums, View x, F f, Targets... target) {
 // dx may be x.
 template <class F, class... Targets>
 void loss_backward(GradTarget dx, View dloss, View x, F f, Targets... target) {
-  dispatch_floating(x.dtype, [&]<class T>() {
-    const Wide<T> factor = *dloss.as<Wide<T>>() / static_cast<Wide<T>>(x.numel());
-    const auto write = [&](T* out, const T* in, const auto*... t) {
-      with_beta(dx.beta, [&](auto accumulate) {
-        parallel_each(x.numel(), 1, [&](int64_t i) {
-          store(out[i], factor * f.slope_at(widen(in[i]), widen(t[i])...), accumulate);
-        });
+  dispatch_widened(x.dtype, [&]<class W>() {
+    const W factor = *dloss.as<W>() / static_cast<W>(x.numel());
+    with_beta(dx.beta, [&](auto accumulate) {
+      const auto write = [=](int64_t n, W* out, const W* in, const auto*... t) {
+        for (int64_t i = 0; i < n; ++i)
+          store(out[i], factor * f.slope_at(in[i], t[i]...), accumulate);
+      };
+      for_each_wide_run(x.dtype, x.numel(), [&](int64_t first, int64_t n) {
+        const WideOutput<W> to(dx.grad, dx.beta, first, n);
+        write(n, to.data(), WideInput<W>(x, first, n).data(),
+              WideInput<W>(target, first, n).data()...);
       });
-    };
-    write(dx.grad.as<T>(), x.as<T>(), target.template as<T>()...);
+    });
   });
 }
 

@@ -14,21 +14,21 @@ void pixel_cross_entropy(View loss, View block_sums, View x, View labels, ClassW
   const int64_t C = x.shape[1], P = x.shape[2] * x.shape[3], pixels = labels.numel();
   const int64_t block = pixels_per_block(C);
   check_pixel_labels("pixel_cross_entropy", labels, C, counted);
-  dispatch_floating(x.dtype, [&]<class T>() {
-    using W = Wide<T>;
+  dispatch_widened(x.dtype, [&]<class W>() {
     double* sums = block_sums.as<double>();
     parallel_each(block_sums.numel(), block * C, [&](int64_t b) {
       sums[b] = 0;
       for_each_run(b * block, std::min(pixels, (b + 1) * block), P,
                    [&](int64_t n, int64_t p, int64_t size) {
-                     const T* in = x.as<T>() + n * C * P + p;
+                     const int64_t at = n * C * P + p;
                      const int32_t* label = labels.as<int32_t>() + n * P + p;
-                     const RunSoftmax<T> softmax(in, label, C, P, size);
+                     const RunSoftmax<W> softmax(x, at, label, C, P, size);
                      W sum = 0;
                      for (int64_t i = 0; i < size; ++i) {
                        if (label[i] == not_judged) continue;
                        const RowSoftmax<W> pixel{softmax.maximum[i], softmax.rest[i]};
-                       sum += W(weights[label[i]]) * pixel.loss(in[label[i] * P + i]);
+                       const PixelInput<W> of_label(x, at + label[i] * P + i, 1);
+                       sum += W(weights[label[i]]) * pixel.loss(*of_label.data());
                      }
                      sums[b] += static_cast<double>(sum);
                    });
@@ -43,26 +43,29 @@ void pixel_cross_entropy(View loss, View block_sums, View x, View labels, ClassW
 void pixel_cross_entropy_backward(GradTarget dx, const LossSeed& from, View x, View labels,
                                   ClassWeights weights, const Counted& counted) {
   const int64_t C = x.shape[1], P = x.shape[2] * x.shape[3], pixels = labels.numel();
-  dispatch_floating(x.dtype, [&]<class T>() {
-    using W = Wide<T>;
+  dispatch_widened(x.dtype, [&]<class W>() {
     const Seed<W> seed(from);
     seed.add_loss();
     const W scale = counted.mean_of(seed.dloss());
     with_beta(dx.beta, [&](auto accumulate) {
       parallel_for(pixels, C, [&](int64_t begin, int64_t end) {
         for_each_run(begin, end, P, [&](int64_t n, int64_t p, int64_t size) {
-          const T* in = x.as<T>() + n * C * P + p;
-          T* out = dx.grad.as<T>() + n * C * P + p;
+          const int64_t at = n * C * P + p;
           const int32_t* label = labels.as<int32_t>() + n * P + p;
-          const RunSoftmax<T> softmax(in, label, C, P, size);
+          const RunSoftmax<W> softmax(x, at, label, C, P, size);
           W factor[pixel_run];
           for (int64_t i = 0; i < size; ++i)
             factor[i] = label[i] == not_judged ? 0 : scale * W(weights[label[i]]);
-          for (int64_t c = 0; c < C; ++c)
+          for (int64_t c = 0; c < C; ++c) {
+            const PixelInput<W> from(x, at + c * P, size);
+            const PixelOutput<W> to(dx.grad, dx.beta, at + c * P, size);
+            const W* const in = from.data();
+            W* const out = to.data();
             for (int64_t i = 0; i < size; ++i) {
-              const W p_c = softmax.probability(i, in[c * P + i]);
-              store(out[c * P + i], factor[i] * (p_c - W(label[i] == c)), accumulate);
+              const W p_c = softmax.probability(i, in[i]);
+              store(out[i], factor[i] * (p_c - W(label[i] == c)), accumulate);
             }
+          }
         });
       });
     });

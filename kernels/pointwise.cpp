@@ -1,6 +1,6 @@
 #include "kernels/pointwise.h"
 
-#include "kernels/backend.h"
+#include "kernels/detail/wide_runs.h"
 
 namespace accrue {
 namespace cpu {
@@ -9,10 +9,14 @@ namespace cpu {
 void map(View y, View x, const formula::AnyPointwise& formula) {
   std::visit(
       [&](auto f) {
-        dispatch_floating(x.dtype, [&]<class T>() {
-          T* out = y.as<T>();
-          const T* in = x.as<T>();
-          parallel_each(x.numel(), 1, [&](int64_t i) { out[i] = T(f(widen(in[i]))); });
+        dispatch_widened(x.dtype, [&]<class W>() {
+          for_each_wide_run(x.dtype, x.numel(), [&](int64_t first, int64_t n) {
+            const WideInput<W> from(x, first, n);
+            const WideOutput<W> to(y, 0, first, n);
+            const W* const in = from.data();
+            W* const out = to.data();
+            for (int64_t i = 0; i < n; ++i) out[i] = f(in[i]);
+          });
         });
       },
       formula);
@@ -22,12 +26,14 @@ void map(View y, View x, const formula::AnyPointwise& formula) {
 void map_backward(GradTarget dx, View dy, View kept, const formula::AnyPointwise& formula) {
   std::visit(
       [&](auto f) {
-        dispatch_floating(dy.dtype, [&]<class T>() {
-          T* out = dx.grad.as<T>();
-          const T *in = dy.as<T>(), *at = kept.as<T>();
+        dispatch_widened(dy.dtype, [&]<class W>() {
           with_beta(dx.beta, [&](auto accumulate) {
-            parallel_each(dy.numel(), 1, [&](int64_t i) {
-              store(out[i], in[i] * f.slope_at(widen(at[i])), accumulate);
+            for_each_wide_run(dy.dtype, dy.numel(), [&](int64_t first, int64_t n) {
+              const WideInput<W> from(dy, first, n), by(kept, first, n);
+              const WideOutput<W> to(dx.grad, dx.beta, first, n);
+              const W *const in = from.data(), *const at = by.data();
+              W* const out = to.data();
+              for (int64_t i = 0; i < n; ++i) store(out[i], in[i] * f.slope_at(at[i]), accumulate);
             });
           });
         });

@@ -3,16 +3,16 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/backend.h"
 #include "kernels/detail/rotary_kernels.h"
+#include "kernels/detail/wide_runs.h"
 
 namespace accrue {
 namespace cpu {
 namespace {
 
 // Turns the pairs of one head. y may be x: no two pairs share an element.
-template <class T, class W, class Step, class Apart, bool accumulate>
-void turn_head(T* y, const T* x, const Rotation<const W*>& by, int64_t count, Step step,
+template <class W, class Step, class Apart, bool accumulate>
+void turn_head(W* y, const W* x, const Rotation<const W*>& by, int64_t count, Step step,
                Apart apart, std::bool_constant<accumulate> constant) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
@@ -36,28 +36,31 @@ void with_places(const RotaryPairs& pairs, Body&& body) {
 
 // y = x, turned, + beta * y; y may be x.
 void rotary(GradTarget y, View x, View positions, const RotaryPairs& pairs) {
+  constexpr int64_t most = 2 * RotaryPairs::most;
   const int64_t tokens = positions.numel(), C = x.shape[2], size = 2 * pairs.count;
-  dispatch_floating(
-      x.dtype, [&]<class T, class W = Wide<T>>() {
-        with_beta(y.beta, [&](auto accumulate) {
-          with_places(pairs, [&](auto step, auto apart) {
-            parallel_for(tokens, C, [&](int64_t begin, int64_t end) {
-              W cos[RotaryPairs::most], sin[RotaryPairs::most];
-              for (int64_t token = begin; token < end; ++token) {
-                const int32_t position = positions.as<int32_t>()[token];
-                for (int64_t i = 0; i < pairs.count; ++i) {
-                  const auto rotation = pairs.rotation<W>(position, i);
-                  cos[i] = rotation.cos;
-                  sin[i] = rotation.sin;
-                }
-                for (int64_t at = token * C; at < (token + 1) * C; at += size)
-                  turn_head<T, W>(y.grad.as<T>() + at, x.as<T>() + at, {cos, sin}, pairs.count,
-                                  step, apart, accumulate);
-              }
-            });
-          });
+  dispatch_widened(x.dtype, [&]<class W>() {
+    with_beta(y.beta, [&](auto accumulate) {
+      with_places(pairs, [&](auto step, auto apart) {
+        parallel_for(tokens, C, [&](int64_t begin, int64_t end) {
+          W cos[RotaryPairs::most], sin[RotaryPairs::most];
+          for (int64_t token = begin; token < end; ++token) {
+            const int32_t position = positions.as<int32_t>()[token];
+            for (int64_t i = 0; i < pairs.count; ++i) {
+              const auto rotation = pairs.rotation<W>(position, i);
+              cos[i] = rotation.cos;
+              sin[i] = rotation.sin;
+            }
+            for (int64_t at = token * C; at < (token + 1) * C; at += size) {
+              const WideInput<W, most> head(x, at, size);
+              const WideOutput<W, most> turned(y.grad, y.beta, at, size);
+              turn_head<W>(turned.data(), head.data(), {cos, sin}, pairs.count, step, apart,
+                           accumulate);
+            }
+          }
         });
       });
+    });
+  });
 }
 
 }  // namespace cpu

@@ -7,6 +7,7 @@
 #include "kernels/backend.h"
 #include "kernels/detail/counted.h"
 #include "kernels/detail/vector_exp.h"
+#include "kernels/detail/wide_runs.h"
 
 // Shared by the losses of pixels' classes on the CPU.
 
@@ -25,22 +26,32 @@ void for_each_run(int64_t begin, int64_t end, int64_t P, Body&& body) {
   }
 }
 
-// RowSoftmax of `size` pixels at x, whose classes are P elements apart.
-template <class T>
+// A run of pixels of a plane.
+template <class W>
+using PixelInput = WideInput<W, pixel_run>;
+template <class W>
+using PixelOutput = WideOutput<W, pixel_run>;
+
+// RowSoftmax of `size` pixels from element `first` of x, whose classes are P elements apart.
+template <class W>
 struct RunSoftmax {
-  using W = Wide<T>;
   W maximum[pixel_run], rest[pixel_run];
 
-  RunSoftmax(const T* x, const int32_t* label, int64_t C, int64_t P, int64_t size) {
-    for (int64_t i = 0; i < size; ++i) maximum[i] = x[i], rest[i] = 0;
-    for (int64_t c = 1; c < C; ++c)
-      for (int64_t i = 0; i < size; ++i) {
-        const W value = x[c * P + i];
-        maximum[i] = value > maximum[i] ? value : maximum[i];
-      }
-    for (int64_t c = 0; c < C; ++c)
+  RunSoftmax(const View& x, int64_t first, const int32_t* label, int64_t C, int64_t P,
+             int64_t size) {
+    const PixelInput<W> of_first(x, first, size);
+    for (int64_t i = 0; i < size; ++i) maximum[i] = of_first.data()[i], rest[i] = 0;
+    for (int64_t c = 1; c < C; ++c) {
+      const PixelInput<W> plane(x, first + c * P, size);
+      const W* const in = plane.data();
+      for (int64_t i = 0; i < size; ++i) maximum[i] = in[i] > maximum[i] ? in[i] : maximum[i];
+    }
+    for (int64_t c = 0; c < C; ++c) {
+      const PixelInput<W> plane(x, first + c * P, size);
+      const W* const in = plane.data();
       for (int64_t i = 0; i < size; ++i)
-        rest[i] += vector_exp(W(x[c * P + i]) - maximum[i]) - W(label[i] == c);
+        rest[i] += vector_exp(in[i] - maximum[i]) - W(label[i] == c);
+    }
   }
   // The probability of a class whose logit at pixel i is x.
   W probability(int64_t i, W x) const { return vector_exp(x - maximum[i]) / (1 + rest[i]); }

@@ -1,5 +1,6 @@
 #include "kernels/step/optimizer_step.h"
 
+#include "kernels/detail/wide_runs.h"
 #include "kernels/step/optimizer_formulas.h"
 
 namespace accrue {
@@ -20,14 +21,21 @@ void update_each(int64_t n, const Update& update, Ts*... arrays) {
                [&](int64_t begin, int64_t end) { update_range(begin, end, update, arrays...); });
 }
 
-// As above, and writes the weights' copy where there is one.
-template <class Update, class... Ts>
-void step_each(const Weights& w, const Update& update, Ts*... arrays) {
+// As above, and rounds the new weights, the first of the arrays, to their copy where there is one.
+template <class Update, class T, class... Ts>
+void step_each(const Weights& w, const Update& update, T* weights, Ts*... arrays) {
   const int64_t n = w.values.numel();
-  const formula::Copied<Update> copied{update};
-  if (!w.copy.data) update_each(n, update, arrays...);
-  else if (w.copy.dtype == DType::f16) update_each(n, copied, w.copy.as<Half>(), arrays...);
-  else update_each(n, copied, w.copy.as<BFloat16>(), arrays...);
+  if (!w.copy.data) return update_each(n, update, weights, arrays...);
+  if constexpr (!std::is_same_v<T, float>)
+    fail("a copy in {} of weights in {}: expected f32", name(w.copy.dtype), name(w.values.dtype));
+  else
+    parallel_for(n, sizeof...(arrays) + 2, [&](int64_t begin, int64_t end) {
+      for (int64_t first = begin; first < end; first += wide_run) {
+        const int64_t last = std::min(end, first + wide_run);
+        update_range(first, last, update, weights, arrays...);
+        round_run(w.copy, first, weights + first, last - first);
+      }
+    });
 }
 
 }  // namespace
