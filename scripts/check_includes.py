@@ -69,6 +69,8 @@ MAY_NAME = {
     "GrayImage",  # a PNG file's (data/png.h)
     "Encoding::mask",  # data's
     "train/settings.h: image",  # Path::image: what would be taken for a sample
+    '"mlp"',  # what is trained if nobody says anything else
+    "sa_mask", "stop_token",  # of systems' headers
     '"image-size"',  # what checkpoints of earlier versions say (train/run_identity.cpp)
     '"samples, judged pixels or tokens."',  # what logs have said since the first
 }
@@ -113,7 +115,7 @@ def domain_error(part, path, line):
     if INCLUDE.match(line):
         return None
     code = COMMENT.sub(lambda found: found.group(1) or "", line)
-    literals = [literal for literal in LITERAL.findall(code) if part == "train" or " " not in literal]
+    literals = [literal for literal in LITERAL.findall(code) if part == "train" or not re.search(" |--", literal)]
     for word in NAME.findall(LITERAL.sub('""', code)) + literals:
         if {word, f"{path.relative_to(ROOT)}: {word}"} & MAY_NAME or word.isupper():
             continue
