@@ -44,9 +44,13 @@ Settings settings_of(OnnxOptions& asked, Request& options) {
                 {"bytes", no_result,
                  "It takes pixels as bytes and normalises them as the network was trained"})
       .add_again(settings_of(options).at("image-size"),
-                 {"image-size", no_result,
-                  "The height and width of the images that it takes, if the network takes any",
-                  "N|HxW", "those that it was trained on"});
+                 {.name = "image-size",
+                  .decides = no_result,
+                  .help = "The height and width of the images that it takes, if the network takes "
+                          "any",
+                  .takes = "N|HxW",
+                  .unset = "those that it was trained on",
+                  .saved = Saved::by_domain});
   return s.append(settings_of(options).only({"threads"}));
 }
 
