@@ -336,7 +336,9 @@ ImageFolderOptions Images::folder_options(const DataRequest& asked) const {
   size_t held = cache == CacheChoice::yes ? any - 1 : 0;
   if (cache == CacheChoice::automatic) held = std::min(usual, asked.memory_limit.value_or(any) / 4);
   const Shape learned = asked.learned.fields.empty() ? Shape{} : asked.learned.input().shape;
-  return {.size = read_image_size(request.size, "--image-size"),
+  const auto size = read_image_size(request.size, "--image-size");
+  read_image_size(request.crop, "--crop");  // before files are read
+  return {.size = size,
           .hold_out = given_hold_out(asked),
           .channels = learned.rank() == 3 ? learned[0] : 1,
           .skip_bad = skip_bad ? SkipBad::yes : SkipBad::no,
