@@ -3,20 +3,12 @@
 #include <unistd.h>
 
 #include "apps/cli/messages.h"
-#include "fonts/domain.h"
 #include "fonts/outline.h"
 #include "fonts/samples.h"
-#include "images/domain.h"
-#include "text/domain.h"
 #include "text/samples.h"
 
 namespace accrue::app {
 namespace {
-
-template <class D>
-std::unique_ptr<Domain> make() {
-  return std::make_unique<D>();
-}
 
 std::unique_ptr<Observer> watch_fonts(const Request& request, Trainer& trainer, RunLog& log,
                                       const Dataset& held_out) {
@@ -48,16 +40,8 @@ std::vector<std::pair<std::string, std::string>> about_potrace() {
 
 const std::vector<ProgramDomain>& program_domains() {
   static const std::vector<ProgramDomain> domains{
-      {.make = make<Images>},
-      {.make = make<Fonts>, .watch = watch_fonts, .about_machine = about_potrace},
-      {.make = make<Text>, .watch = watch_text}};
+      {}, {.watch = watch_fonts, .about_machine = about_potrace}, {.watch = watch_text}};
   return domains;
-}
-
-Domains all_domains() {
-  std::vector<std::unique_ptr<Domain>> all;
-  for (const ProgramDomain& domain : program_domains()) all.push_back(domain.make());
-  return Domains(std::move(all));
 }
 
 }  // namespace accrue::app

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "accrue/domains.h"
 #include "job/services.h"
 
 namespace accrue::app {
@@ -12,7 +13,6 @@ namespace accrue::app {
 // A domain with what the program shows of it beside its commands (apps/commands_of_domains.h). What
 // a domain has nothing of is null.
 struct ProgramDomain {
-  std::unique_ptr<Domain> (*make)();
   // Looks on while one of its networks is trained.
   std::unique_ptr<Observer> (*watch)(const Request&, Trainer&, RunLog&,
                                      const Dataset& held_out) = nullptr;
@@ -20,10 +20,7 @@ struct ProgramDomain {
   std::vector<std::pair<std::string, std::string>> (*about_machine)() = nullptr;
 };
 
-// The domains that the program knows, with the usual values of their settings.
-Domains all_domains();
-
-// The one list of domains. Of data that two of them claim the later one is taken.
+// What the program shows of all_domains(), in their order.
 const std::vector<ProgramDomain>& program_domains();
 
 }  // namespace accrue::app

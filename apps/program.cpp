@@ -134,47 +134,48 @@ struct Parser {
 
 namespace {
 
-// Does what the arguments say by the parser of its command alone. False, with nothing done, if they
-// are not understood, or ask for something about the commands.
-bool is_run_alone(const std::vector<std::string>& arguments) {
+// The parser of the arguments' command alone, which has read them. Null if they are not understood,
+// or ask for something about the commands.
+std::unique_ptr<Parser> parser_of_one(Asked& asked, const std::vector<std::string>& arguments) {
   std::string path;
   for (const std::string& word : arguments) {
     if (word.starts_with("-")) break;
     path += (path.empty() ? "" : " ") + word;
   }
-  Asked asked;
-  Parser parser(asked, Reads::one(path));
-  if (!parser.line.knows_options()) return false;
+  auto parser = std::make_unique<Parser>(asked, Reads::one(path));
+  if (!parser->line.knows_options()) return nullptr;
   try {
-    parser.parse(arguments);
+    parser->parse(arguments);
   } catch (const CLI::ParseError&) {
-    return false;
+    return nullptr;
   }
-  parser.line.perform();
-  return true;
+  return parser;
 }
 
 }  // namespace
 
 int run_program(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (is_run_alone(arguments)) return 0;
-  Asked asked;
-  Parser parser(asked);
-  const HelpDetail detail = rewrite_help(arguments);
-  for (CLI::App* parent : parser.line.groups())
-    for (CLI::App* command : parent->get_subcommands([](CLI::App*) { return true; }))
-      shorten_help(*command, parser.line.settings_of_command(*command), detail);
-  try {
-    parser.parse(std::move(arguments));
-  } catch (const CLI::ParseError& error) {
-    // All ranks have the same arguments: one says what is wrong with them.
-    if (launched().rank > 0) return 0;
-    return report(parser.app, error, [&](const CLI::App& command) {
-      return parser.line.settings_of_command(command);
-    });
+  Asked asked_of_one, asked;
+  std::unique_ptr<Parser> parser = parser_of_one(asked_of_one, arguments);
+  if (!parser) {
+    parser = std::make_unique<Parser>(asked);
+    const HelpDetail detail = rewrite_help(arguments);
+    for (CLI::App* parent : parser->line.groups())
+      for (CLI::App* command : parent->get_subcommands([](CLI::App*) { return true; }))
+        shorten_help(*command, parser->line.settings_of_command(*command), detail);
+    try {
+      parser->parse(std::move(arguments));
+    } catch (const CLI::ParseError& error) {
+      // All ranks have the same arguments: one says what is wrong with them.
+      if (launched().rank > 0) return 0;
+      return report(parser->app, error, [&](const CLI::App& command) {
+        return parser->line.settings_of_command(command);
+      });
+    }
   }
-  parser.line.perform();
+  if (const CommandLine::Chosen* const chosen = parser->line.chosen())
+    perform(chosen->command, chosen->options, chosen->paths, chosen->command.work);
   return 0;
 }
 

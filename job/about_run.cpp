@@ -63,14 +63,13 @@ std::vector<std::pair<std::string, std::string>> hyperparameters(const Request& 
   return values;
 }
 
-std::string summary_of(const Request& request, Device device,
-                       const nlohmann::ordered_json& results) {
+std::string summary_of(const Request& request, Device device, const std::string& results) {
   nlohmann::ordered_json all{{"command", command_line()}};
   for (const Setting& setting : settings_of(request))
     if (const std::string text = setting.text(); setting.group != "Output" && !text.empty())
       all["settings"]["--" + setting.about.name] = text;
   all["environment"] = environment(device);
-  all.update(results);
+  all.update(nlohmann::ordered_json::parse(results));
   return all.dump();
 }
 

@@ -14,9 +14,8 @@ namespace accrue {
 // to be.
 nlohmann::ordered_json about_run(const Request& request, std::optional<Batches> batches,
                                  Device device);
-// The same and the run's results, as the summary of a log.
-std::string summary_of(const Request& request, Device device,
-                       const nlohmann::ordered_json& results);
+// These and the run's results, a JSON object, as the summary of a log.
+std::string summary_of(const Request& request, Device device, const std::string& results);
 
 // A file of settings by which the run can be repeated, with outputs and checkpoints elsewhere.
 std::string config_of(const Request& request);

@@ -10,13 +10,29 @@ Job::Job(Request asked, Notices notices, Ranks* ranks)
   request_.ranks = ranks;
 }
 
-Job::Job(Resolved resolved, Notices notices, Services services)
+Job::Job(ResolvedRequest resolved, Notices notices, JobServices services)
     : request_(std::move(resolved.request)),
       notices_(std::move(notices)),
       services_(std::move(services)) {}
 
 TrainingRun Job::train(const Usage& held_before) const {
   return {request_, notices_, services_, held_before};
+}
+
+PlannedTraining Job::plan(const RanksToPlan& ranks) const {
+  return plan_training(request_, ranks, notices_);
+}
+
+Scores Job::score(std::optional<ScoredSplit> split, const StopRequest& stop) const {
+  return score_of(request_, split, notices_, stop);
+}
+
+Tensor Job::predict(Dataset samples, const StopRequest& stop) const {
+  return answers_of(request_, std::move(samples), notices_, stop);
+}
+
+void Job::export_onnx(const std::string& path, OnnxInput input) const {
+  accrue::export_onnx(request_, path, input, notices_);
 }
 
 }  // namespace accrue

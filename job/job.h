@@ -1,12 +1,15 @@
 #pragma once
 
+#include "job/onnx.h"
+#include "job/plan.h"
+#include "job/score.h"
 #include "job/training_run.h"
 
 namespace accrue {
 
 // A request of which resolve() (job/checks.h) has made what can be done, by the settings of a door
 // of its own.
-struct Resolved {
+struct ResolvedRequest {
   Request request;
 };
 
@@ -24,7 +27,7 @@ class Job {
   // Every setting of the program's training may be given (settings_of(), job/request.h). `ranks`
   // share it, if there are several, and must outlive this. Throws Error as resolve() does.
   explicit Job(Request asked, Notices notices = {}, Ranks* ranks = nullptr);
-  Job(Resolved resolved, Notices notices, Services services);
+  Job(ResolvedRequest resolved, Notices notices, JobServices services);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -34,10 +37,18 @@ class Job {
   // others in this process hold. Throws Error.
   TrainingRun train(const Usage& held_before = {}) const;
 
+  // What fits the memory limit, or all that there is (job/plan.h).
+  PlannedTraining plan(const RanksToPlan& ranks = {}) const;
+  // The scores of the weights that it begins with, and their answers (job/score.h).
+  Scores score(std::optional<ScoredSplit> split = {}, const StopRequest& stop = never_stop) const;
+  Tensor predict(Dataset samples, const StopRequest& stop = never_stop) const;
+  // Their network as an ONNX file (job/onnx.h).
+  void export_onnx(const std::string& path, OnnxInput input = OnnxInput::as_trained) const;
+
  private:
   Request request_;
   const Notices notices_;
-  const Services services_;
+  const JobServices services_;
 };
 
 }  // namespace accrue

@@ -59,14 +59,14 @@ std::string advice_for_training(const Request& request, const Notices& notices) 
   for (const Plan* plan : {&same, &any}) {
     const Alternative* a = plan->recommended();
     if (!a) continue;
-    const std::string option = flags(*a, request);
+    const std::string option = flags_for(*a, request);
     if (text.find(option) != std::string::npos) continue;
     text += (text.empty() ? "try: " : "\n  or: ") + option;
   }
   if (!text.empty()) return text;
   const Alternative& least = any.smallest();
-  return fmt::format("try: --memory-limit {} {}  # {}", least.peak.total(), flags(least, request),
-                     format_bytes(least.peak.total()));
+  return fmt::format("try: --memory-limit {} {}  # {}", least.peak.total(),
+                     flags_for(least, request), format_bytes(least.peak.total()));
 }
 
 std::string advice_for_scoring(const Request& request, const Notices& notices) {

@@ -53,9 +53,6 @@ struct Request : TrainingOptions {
   NetworkOptions network;
   std::string data;               // empty: what the model learns from without --data
   std::set<std::string> given{};  // the settings that were asked for, by name
-  // What `ranks` points to, where this process has started them: they live as long as any copy of
-  // these request, such as a run's.
-  std::shared_ptr<Ranks> started_ranks;
   // The weights that a command begins with, those of --init or of the checkpoint from which it
   // resumes, and the classes that their file names.
   std::string weights;

@@ -24,7 +24,7 @@ std::vector<PeakOfRun> peaks_of_run(const TrainingOptions& options, Baseline run
                                     const Notices& notices);
 
 // What the system counts as the process's: at its peak, and before the data was loaded.
-struct Resident {
+struct ResidentBytes {
   size_t peak, before;
 };
 

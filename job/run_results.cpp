@@ -81,7 +81,7 @@ void RunRecorder::score(const Score& test, const std::optional<Score>& of_averag
   results_.score_of_average = of_average;
 }
 
-nlohmann::ordered_json RunRecorder::to_json() const {
+std::string RunRecorder::to_json() const {
   const RunResults& r = results_;
   const Parameters& parameters = trainer_.training().parameters();
   nlohmann::ordered_json json{
@@ -110,7 +110,7 @@ nlohmann::ordered_json RunRecorder::to_json() const {
     json["test"] = accrue::to_json(*r.score);
   }
   if (r.score_of_average) json["test_ema"] = accrue::to_json(*r.score_of_average);
-  return json;
+  return json.dump();
 }
 
 }  // namespace accrue

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -49,8 +48,8 @@ class RunRecorder : public Observer {
   // False for a window of a player that others count for: each has as many samples for every
   // player, so they are counted by the last one that goes through each window once.
   bool is_counted(const WindowReport& report) const;
-  // For the summary of a log.
-  nlohmann::ordered_json to_json() const;
+  // A JSON object, for the summary of a log.
+  std::string to_json() const;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -15,7 +15,7 @@
 namespace accrue {
 
 // What a job's door does for it, beside taking its words.
-struct Services {
+struct JobServices {
   // Throws Error if such an output cannot be written. Nothing is to be where the name is empty.
   std::function<void(const std::string& name)> check = [](const std::string& name) {
     if (!name.empty()) check_writable(name);

@@ -17,7 +17,7 @@ namespace accrue {
 namespace {
 
 // A place that cannot be written to is an error now, not after the training.
-void check_outputs(const Request& request, const Services& services) {
+void check_outputs(const Request& request, const JobServices& services) {
   if (!request.save.empty()) check_writable(request.save);
   if (!request.save.empty() && request.ema) check_writable(average_path(request.save));
   services.check(request.profile);
@@ -111,7 +111,8 @@ std::string about_batch_norm(const Request& request, const Training& training, B
 // The recording of --memory-trace, if there is one. What ends before it does leaves a part of it.
 class TrainingRun::Recording {
  public:
-  Recording(const Request& request, Device device, const Notices& notices, const Services& services)
+  Recording(const Request& request, Device device, const Notices& notices,
+            const JobServices& services)
       : request_(request), device_(device), notices_(notices), services_(services) {
     services.check(request.memory_trace);
     if (!request.memory_trace.empty())
@@ -144,12 +145,12 @@ class TrainingRun::Recording {
   const Request& request_;
   const Device device_;
   const Notices& notices_;
-  const Services& services_;
+  const JobServices& services_;
   std::optional<MemoryTrace> trace_;
 };
 
-TrainingRun::TrainingRun(const Request& request, const Notices& notices, const Services& services,
-                         const Usage& held_before)
+TrainingRun::TrainingRun(const Request& request, const Notices& notices,
+                         const JobServices& services, const Usage& held_before)
     : given_(request),
       notices_(notices),
       services_(services),
@@ -271,7 +272,7 @@ void TrainingRun::measure(const std::vector<RunObserver*>& observers, const Wind
   TrainingOptions ran = asked_;
   ran.batches = trainer_->training().batches();
   ran.share_unit = asked_.batches.micro;
-  const Resident process{peak_resident_bytes(), resident_before_};
+  const ResidentBytes process{peak_resident_bytes(), resident_before_};
   peaks_ =
       peaks_of_run(ran, request_.measure_baseline ? Baseline::measured : Baseline::predicted, data_,
                    peak, watcher_ ? watcher_->held_on(device_) : Usage{}, part, device_, notices_);

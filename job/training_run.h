@@ -24,7 +24,7 @@ class RunObserver : public Observer {
   // The score on the test data, and that of the weights' average.
   virtual void on_test_score(const Score&, const std::optional<Score>& /*of_average*/) {}
   // The peaks of the memory, if there was a step.
-  virtual void on_peaks(const std::vector<PeakOfRun>&, const Resident&) {}
+  virtual void on_peaks(const std::vector<PeakOfRun>&, const ResidentBytes&) {}
   virtual void on_profile(const Profile&, const MachineRates&) {}
 };
 
@@ -34,7 +34,7 @@ class TrainingRun {
   // Loads the data, makes the networks, takes weights or a checkpoint, and opens the logs. Takes a
   // request with what weights say (job/job.h), which must outlive this, as must `services`.
   // `held_before` is the memory on the cpu that others in this process hold. Throws Error.
-  TrainingRun(const Request& request, const Notices& notices, const Services& services,
+  TrainingRun(const Request& request, const Notices& notices, const JobServices& services,
               const Usage& held_before = {});
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
@@ -66,7 +66,7 @@ class TrainingRun {
 
   const Request& given_;
   const Notices& notices_;
-  const Services& services_;
+  const JobServices& services_;
   const Device device_;
   const std::unique_ptr<Recording> recording_;
   const size_t resident_before_;

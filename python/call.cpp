@@ -130,7 +130,7 @@ void Call::add_tokens(const Tokens& tokens, nb::handle test) {
   if (!has("documents")) add("documents", nb::str("padded"));
 }
 
-void Call::run(const std::function<void(app::AskedOfNetworks&)>& work) {
+std::shared_ptr<Ranks> Call::run(const std::function<void(app::AskedOfNetworks&)>& work) {
   app::AskedOfNetworks asked;
   Text& text = asked.options.domains.get<Text>();
   text.given = tokens_;
@@ -144,6 +144,8 @@ void Call::run(const std::function<void(app::AskedOfNetworks&)>& work) {
   for (const Setting& setting : command.settings)
     spelling_.add(setting, door_.argument_for(setting.about.name));
   spelling_.add("config", "config", {});
+  std::shared_ptr<Ranks> ranks;
+  std::shared_ptr<Ranks> ranks;
   spelling_.in([&] {
     give_all(command.settings, asked.options);
     for (const std::string& needed : command.needed)
@@ -151,6 +153,7 @@ void Call::run(const std::function<void(app::AskedOfNetworks&)>& work) {
     const nb::gil_scoped_release release;
     app::perform(command, asked.options, paths_, [&] { work(asked); });
   });
+  return ranks;
 }
 
 bool Call::has(const std::string& setting) const {

@@ -71,8 +71,9 @@ class Call {
   const Usage& held_before() const { return held_before_; }
 
   // Does the work that the program would do by these options. Others may run Python meanwhile.
-  // Throws Error that names arguments, and what `work` throws.
-  void run(const std::function<void(app::AskedOfNetworks&)>& work);
+  // Throws Error that names arguments, and what `work` throws. Returns what must outlive what the
+  // work has made, if anything must.
+  std::shared_ptr<Ranks> run(const std::function<void(app::AskedOfNetworks&)>& work);
   // That of what is said about it: complete once it runs.
   const Spelling& spelling() const { return spelling_; }
 

@@ -72,8 +72,8 @@ class PythonTrainer {
     call.add_data(data, test);
     shape_ = call.sample_shape();
     const Words words(quiet_, call.spelling());
-    call.run([&](app::AskedOfNetworks& asked) {
-      job_ = std::make_unique<Job>(Resolved{asked.options}, app::spoken(),
+    ranks_ = call.run([&](app::AskedOfNetworks& asked) {
+      job_ = std::make_unique<Job>(ResolvedRequest{asked.options}, app::spoken(),
                                    app::services_for(asked.options));
       run_.reset(new TrainingRun(job_->train(call.held_before())));
     });
@@ -266,6 +266,7 @@ class PythonTrainer {
 
   const bool quiet_;
   SampleShape shape_ = SampleShape::image;
+  std::shared_ptr<Ranks> ranks_;
   std::unique_ptr<Job> job_;
   std::unique_ptr<TrainingRun> run_;
   Spelling spelling_;

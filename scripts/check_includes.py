@@ -7,7 +7,8 @@
 
 The domains, images, fonts and text, are those of the root's CMakeLists.txt.
 Only apps, tests and accumulate/ladder/ include what lies in the ladder; they may also include
-accrue/eigen.h, which needs core/ alone.
+accrue/eigen.h, which needs core/ alone. apps, python and tests may include accrue/domains.h, the list of
+domains.
 train/, job/, domains and report/ do not print to the terminal nor parse the command line; train/ and
 report/ do not name its options, either.
 train/ and job/ name no domain: none of its models, and nothing that only its samples are made of. The
@@ -45,6 +46,7 @@ MAY_USE = {
     "tests": {*PARTS, "apps", "tests"},
 }
 EIGEN = "accrue/eigen.h"
+DOMAIN_LIST = "accrue/domains.h"
 RUNNER = pathlib.Path("tests", "simt")
 # Naive kernels, which nothing of the library uses.
 LADDER = "accumulate/ladder"
@@ -90,7 +92,8 @@ def include_error(root, part, source, line):
     if path.startswith(f"{LADDER}/") and not is_study:
         return f"{path} is there to be compared with, not to be used"
     if used in MAY_USE and "/" in path:
-        if used not in MAY_USE[part] and not (path == EIGEN and is_study):
+        may_list = path == DOMAIN_LIST and part in ("apps", "python", "tests")
+        if used not in MAY_USE[part] and not (path == EIGEN and is_study) and not may_list:
             return f"{part} must not include {path}: it may use {', '.join(sorted(MAY_USE[part]))}"
         return None if (root / path).is_file() else f"no file {path}"
     if quoted:

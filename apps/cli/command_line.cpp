@@ -70,11 +70,10 @@ CLI::App& CommandLine::add(CLI::App& parent, const Command& command, Request& op
   return *parser;
 }
 
-void CommandLine::perform() {
-  if (!chosen_) return;
+const CommandLine::Chosen* CommandLine::chosen() const {
   // All ranks have the same words: the first says why one process is expected.
-  if (!chosen_->command.is_shared && launched().rank > 0) return;
-  app::perform(chosen_->command, chosen_->options, chosen_->paths, chosen_->command.work);
+  const bool is_for_others = chosen_ && !chosen_->command.is_shared && launched().rank > 0;
+  return chosen_ && !is_for_others ? &*chosen_ : nullptr;
 }
 
 Settings CommandLine::settings_of_command(const CLI::App& parser) const {

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -36,8 +37,14 @@ class CommandLine {
   CLI::App& add(CLI::App& parent, const Command& command, Request& options);
   // False if no command is the one that Reads::one() names.
   bool knows_options() const { return knows_options_; }
-  // Does what the parser has read, if that is a command of add().
-  void perform();
+  // A command as the words ask for it.
+  struct Chosen {
+    Command command;
+    Request& options;
+    Paths paths;
+  };
+  // What the parser has read, if that is a command of add() and this process is to perform it.
+  const Chosen* chosen() const;
   // A command that only has commands.
   CLI::App& add_group(const std::string& name, const std::string& description);
 
@@ -55,13 +62,6 @@ class CommandLine {
   Settings known;
 
  private:
-  // A command as the words ask for it.
-  struct Chosen {
-    Command command;
-    Request& options;
-    Paths paths;
-  };
-
   CLI::App& program_;
   Request& options_;
   const Reads reads_;

@@ -93,7 +93,7 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
 }
 
-MpiRanks* start_ranks(Request& options, const Settings& settings) {
+std::unique_ptr<MpiRanks> start_ranks(Request& options, const Settings& settings) {
   if (launched().count == 1) {
     // Slurm's step of several tasks that say nothing of each other.
     if (const int tasks = number_in("SLURM_STEP_NUM_TASKS", 1); tasks > 1)
@@ -103,14 +103,13 @@ MpiRanks* start_ranks(Request& options, const Settings& settings) {
           tasks);
     return nullptr;
   }
-  const std::shared_ptr<MpiRanks> ranks = start_mpi(options.rank_timeout_s);
+  std::unique_ptr<MpiRanks> ranks = start_mpi(options.rank_timeout_s);
   try {
     share_machine(*ranks, options, settings);
   } catch (const std::exception& error) {
     abort_ranks(*ranks, error);
   }
-  options.started_ranks = ranks;
-  return ranks.get();
+  return ranks;
 }
 
 void abort_ranks(MpiRanks& ranks, const std::exception& error) {

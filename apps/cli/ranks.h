@@ -40,8 +40,8 @@ std::string describe_mpi();
 
 // Makes this process one of the launcher's ranks, which share what these options ask for: the first
 // alone prints and writes the outputs among the settings that are not written by all, and the
-// processors are shared out. The options keep them. Null if there is one process.
-MpiRanks* start_ranks(Request& options, const Settings& settings);
+// processors are shared out. Null if there is one process.
+std::unique_ptr<MpiRanks> start_ranks(Request& options, const Settings& settings);
 // Ends all ranks with the message of this one, which failed.
 void abort_ranks(MpiRanks& ranks, const std::exception& error);
 

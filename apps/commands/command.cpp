@@ -76,8 +76,8 @@ Command Command::taking_all_of(const Settings& other) const {
   return result;
 }
 
-void perform(const Command& command, Request& options, Paths paths,
-             const std::function<void()>& work) {
+std::shared_ptr<Ranks> perform(const Command& command, Request& options, Paths paths,
+                               const std::function<void()>& work) {
   check(command.is_shared || launched().count == 1,
         "{} is one process, but was started as {} ranks: expected train, eval or bench train, or "
         "no mpirun",
@@ -88,12 +88,14 @@ void perform(const Command& command, Request& options, Paths paths,
     if (setting.text() == "-" && !command.passed_over.contains(setting.about.name))
       write_to_standard_output(setting);
   say_what_is_passed_over(command, options.given);
-  MpiRanks* const ranks = command.is_shared ? start_ranks(options, command.settings) : nullptr;
+  const std::shared_ptr<MpiRanks> ranks =
+      command.is_shared ? start_ranks(options, command.settings) : nullptr;
   try {
     work();
   } catch (...) {
-    rethrow(command, ranks);
+    rethrow(command, ranks.get());
   }
+  return ranks;
 }
 
 }  // namespace accrue::app

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,8 +30,9 @@ struct Command {
 
 // Does `work` by the options as they are, Request::given among them: checks what was given, and
 // takes what weights say. `paths` are what is read and written beside the settings' own. Throws
-// Error, and what `work` throws.
-void perform(const Command& command, Request& options, Paths paths,
-             const std::function<void()>& work);
+// Error, and what `work` throws. Returns the ranks that share it, which must outlive what the work
+// has made; null if there is one process.
+std::shared_ptr<Ranks> perform(const Command& command, Request& options, Paths paths,
+                               const std::function<void()>& work);
 
 }  // namespace accrue::app

@@ -4,12 +4,8 @@
 
 #include "apps/cli/messages.h"
 #include "apps/cli/output.h"
-#include "job/load_data.h"
-#include "job/load_network.h"
-#include "job/machine.h"
+#include "apps/commands/train.h"
 #include "train/json.h"
-#include "train/memory_prediction.h"
-#include "train/training.h"
 
 namespace accrue::app {
 
@@ -34,25 +30,14 @@ Settings evaluation_settings(Request& options) {
 }
 
 std::string eval(const Request& options, const StopRequest& stop) {
-  const Device device = apply_machine_settings(options, spoken());
   check_output(options.json);
-  check(!options.init.empty(), "eval needs weights: --init FILE.safetensors");
-  const Datasets data = place_data(load_data(options, DataUse::scoring, spoken()), device);
-  const LoadedNetwork network = load_network(options, options.sample_in(data.train), device);
-  const bool is_scored_on_test = options.domains.model(options.model_name).is_scored_on_test;
-  const ScoredSplit asked =
-      is_scored_on_test && !options.given.contains("split") ? ScoredSplit::test : options.split;
+  const Job job({options}, spoken(), services_for(options));
+  const bool is_asked = options.given.contains("split");
+  const auto [training, test] =
+      job.score(is_asked ? std::optional(options.split) : std::nullopt, stop);
   nlohmann::ordered_json json;
-  for (const auto& [split, set] : {std::pair{"training", &data.train}, {"test", &data.test}}) {
-    if (asked == (set == &data.test ? ScoredSplit::train : ScoredSplit::test)) continue;
-    const Score score = with_fewer_samples(options.micro_batch, [&, &set = set](int64_t samples) {
-      return evaluate(*network.model, *options.objective_on(*set), *set, samples,
-                      network.parameters.compute_dtype(), device, options.ranks,
-                      options.batches.piece, stop);
-    });
-    say("{} {}\n", split, score.describe());
-    json[split] = to_json(score);
-  }
+  if (training) json["training"] = to_json(*training);
+  if (test) json["test"] = to_json(*test);
   std::string text = json.dump(2) + "\n";
   if (!options.json.empty()) write_output(options.json, text);
   return text;

@@ -7,7 +7,7 @@
 
 namespace accrue::app {
 
-void print_memory_table(const std::vector<PeakOfRun>& peaks, const Resident& process,
+void print_memory_table(const std::vector<PeakOfRun>& peaks, const ResidentBytes& process,
                         Batches batches, Device device) {
   say("\npeak memory on {}, effective batch {}\n{:<14}", name(device), batches.describe(), "");
   const auto cell = [](std::string_view title, std::string_view text) {

@@ -15,6 +15,6 @@ Settings settings_of(PlanOptions& asked, Request& options);
 Settings heeded_by_plan(const Settings& training);
 // Prints the plan, and returns it as JSON. Throws Error if nothing fits: what is missing, and the
 // nearest that would fit.
-std::string plan(Request options, const PlanOptions& asked);
+std::string plan(const Request& options, const PlanOptions& asked);
 
 }  // namespace accrue::app

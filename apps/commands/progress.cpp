@@ -211,7 +211,7 @@ void Progress::on_test_score(const Score& test, const std::optional<Score>& of_a
   if (of_average) say("{} {} (average of the weights)\n", results_.scored, of_average->describe());
 }
 
-void Progress::on_peaks(const std::vector<PeakOfRun>& peaks, const Resident& process) {
+void Progress::on_peaks(const std::vector<PeakOfRun>& peaks, const ResidentBytes& process) {
   print_memory_table(peaks, process, trainer_.training().batches(), run_.device());
 }
 

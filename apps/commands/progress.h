@@ -18,7 +18,7 @@ class Progress : public RunObserver {
   void on_refused_graph(const std::string& line) override;
   void on_end() override;  // prints how long the steps took
   void on_test_score(const Score& test, const std::optional<Score>& of_average) override;
-  void on_peaks(const std::vector<PeakOfRun>& peaks, const Resident& process) override;
+  void on_peaks(const std::vector<PeakOfRun>& peaks, const ResidentBytes& process) override;
   void on_profile(const Profile& profile, const MachineRates& rates) override;
 
  private:

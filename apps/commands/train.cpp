@@ -27,10 +27,10 @@ MachineRates rates_if_memory_suffices(Device device, DType dtype) {
 
 }  // namespace
 
-Services services_for(const Request& request) {
+JobServices services_for(const Request& request) {
   const size_t domain = request.domains.number_of_model(request.model_name);
   const auto& own = program_domains();  // beside which there may be a caller's
-  Services services{.check = check_output,
+  JobServices services{.check = check_output,
                     .write = write_output,
                     .lines_to = lines_to,
                     .rates = rates_if_memory_suffices};

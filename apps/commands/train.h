@@ -7,7 +7,7 @@
 namespace accrue::app {
 
 // What the program does for jobs: outputs may be standard output and pipes, and domains watch.
-Services services_for(const Request& request);
+JobServices services_for(const Request& request);
 
 // `accrue train`: trains, reports, evaluates, saves. Throws Error.
 void train(const Request& request);

@@ -28,7 +28,7 @@ Datasets data_for(const Request& options) {
 }
 
 Request options_for(ModelKind model, int64_t effective) {
-  Request options(app::all_domains());
+  Request options(all_domains());
   options.model_name = name(model);
   options.effective_batch = effective;
   options.micro_batch = auto_micro_batch;

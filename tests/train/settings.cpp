@@ -32,7 +32,7 @@ std::string another_value(const Setting& setting) {
 }
 
 Request all_set(const std::vector<std::string>& but = {}) {
-  Request options(app::all_domains());
+  Request options(all_domains());
   for (const Setting& setting : settings_of(options))
     if (std::ranges::find(but, setting.about.name) == but.end())
       setting.set(another_value(setting));
@@ -46,7 +46,7 @@ std::map<std::string, std::string> texts(Request options) {
 }
 
 Request parsed(std::vector<std::string> arguments) {
-  Request options(app::all_domains());
+  Request options(all_domains());
   CLI::App command;
   app::declare(command, settings_of(options));
   std::ranges::reverse(arguments);
@@ -57,7 +57,7 @@ Request parsed(std::vector<std::string> arguments) {
 }  // namespace
 
 TEST_CASE("every setting is set by the text that it gives", "[cli][full]") {
-  Request options(app::all_domains());
+  Request options(all_domains());
   for (const Setting& setting : settings_of(options)) {
     INFO(setting.about.name);
     const std::string before = setting.text(), other = another_value(setting);
@@ -73,7 +73,7 @@ TEST_CASE("every setting is set by the text that it gives", "[cli][full]") {
 TEST_CASE("a setting acts in one of its cases, where each condition is met", "[cli]") {
   const auto acts = [](const std::string& name,
                        const std::vector<std::pair<std::string, std::string>>& with) {
-    Request options(app::all_domains());
+    Request options(all_domains());
     const Settings all = settings_of(options);
     for (const auto& [other, value] : with) all.at(other).set(value);
     return all.has_effect(all.at(name));
@@ -94,7 +94,7 @@ TEST_CASE("a setting acts in one of its cases, where each condition is met", "[c
 }
 
 TEST_CASE("what a model does not heed has no effect with it", "[cli]") {
-  Request options(app::all_domains());
+  Request options(all_domains());
   const Settings all = settings_of(options);
   const auto heeding = options.domains.models_that_heed();
   for (const char* name : {"width", "depth", "dropout", "init-scheme", "pack", "sample-every"})
@@ -127,13 +127,13 @@ TEST_CASE("what a row says of other rows is true of its table", "[cli]") {
 }
 
 TEST_CASE("outputs cost nothing, but for what is needed by what costs", "[cli]") {
-  Request options(app::all_domains());
+  Request options(all_domains());
   for (const Setting& setting : app::heeded_by_plan(settings_of(options)))
     REQUIRE(setting.is_output() == (setting.about.name == "checkpoint-dir"));
 }
 
 TEST_CASE("a process is passed every option that is not as by default", "[cli][full]") {
-  REQUIRE(arguments_of(Request(app::all_domains())).empty());
+  REQUIRE(arguments_of(Request(all_domains())).empty());
   const Request options = all_set({"beta2-half-life"});  // which excludes beta2
   const auto arguments = arguments_of(options);
   REQUIRE(texts(parsed(arguments)) == texts(options));
@@ -147,7 +147,7 @@ TEST_CASE("a process is passed every option that is not as by default", "[cli][f
 TEST_CASE("a checkpoint knows the settings that decide the result, and no others", "[cli][full]") {
   const Dataset data = make_digits(accrue::Split::train, {.train_size = 100});
   const auto identity_with = [&](const std::string& name, const std::string& text) {
-    Request options(app::all_domains());
+    Request options(all_domains());
     options.micro_batch = 1;
     // Which takes several micro-batches.
     options.effective_batch = name == "noise-scale" ? 2 : 1;
@@ -158,7 +158,7 @@ TEST_CASE("a checkpoint knows the settings that decide the result, and no others
     return run_identity(options.training(seen), seen).values;
   };
   const Metadata plain = identity_with("", "");
-  Request options(app::all_domains());
+  Request options(all_domains());
   for (const Setting& setting : settings_of(options)) {
     const SettingFacts& about = setting.about;
     INFO(about.name);
@@ -177,7 +177,7 @@ TEST_CASE("a run that learns from views knows what they are of", "[cli]") {
   const auto data_of = [](uint64_t seed) {
     Dataset data = make_digits(accrue::Split::train, {.train_size = 10, .seed = seed});
     add_views(data, Views::equal);
-    Request options(app::all_domains());
+    Request options(all_domains());
     options.micro_batch = options.effective_batch.emplace(1);
     return run_identity(options.training(data), data).values.at("data");
   };
@@ -187,7 +187,7 @@ TEST_CASE("a run that learns from views knows what they are of", "[cli]") {
 
 TEST_CASE("the identity that an earlier version wrote is understood", "[cli][full]") {
   const Dataset data = make_digits(accrue::Split::train, {.train_size = 100});
-  Request options(app::all_domains());
+  Request options(all_domains());
   options.micro_batch = 1;
   options.effective_batch = 1;
   options.schedule.base = 0.01;
@@ -243,7 +243,7 @@ class FutureImages : public Images {
 
 TEST_CASE("a run goes on from a checkpoint of a build that knows fewer options", "[cli]") {
   const auto identity_of = [](const std::string& name, const std::string& text, bool in_future) {
-    Request options(app::all_domains()), usual(app::all_domains());
+    Request options(all_domains()), usual(all_domains());
     if (in_future)
       for (Request* each : {&options, &usual}) each->domains.add(std::make_unique<FutureImages>());
     if (!name.empty()) settings_of(options).at(name).set(text);
@@ -289,7 +289,7 @@ TEST_CASE("a setting is idle beside values that decide, too", "[cli]") {
 }
 
 TEST_CASE("what a setting does not take is refused with what it takes", "[cli][full]") {
-  Request options(app::all_domains());
+  Request options(all_domains());
   const Settings settings = settings_of(options);
   const auto refuses = [&](const std::string& name, const std::string& text,
                            const std::string& message) {

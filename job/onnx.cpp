@@ -1,0 +1,62 @@
+#include "job/onnx.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "data/atomic_file.h"
+#include "job/load_network.h"
+#include "job/machine.h"
+#include "train/onnx/onnx.h"
+
+namespace accrue {
+namespace {
+
+std::string described(const Example& example, OnnxInput input) {
+  std::vector<std::string> inputs;
+  for (const auto& [name, values] : example.inputs) {
+    std::vector<std::string> sizes = example.free_sizes;
+    sizes.resize(std::min(sizes.size(), values.shape().sizes().size()));
+    for (const int64_t size : values.shape().sizes().subspan(sizes.size()))
+      sizes.push_back(std::to_string(size));
+    const bool is_bytes = input == OnnxInput::bytes && inputs.empty();
+    inputs.push_back(fmt::format("{} {} [{}]", name,
+                                 is_bytes ? accrue::name(DType::u8) : accrue::name(values.dtype()),
+                                 fmt::join(sizes, ", ")));
+  }
+  return fmt::format("{} of {}", example.answer_name, fmt::join(inputs, " and "));
+}
+
+}  // namespace
+
+void export_onnx(const Request& request, const std::string& path, OnnxInput input,
+                 const Notices& notices) {
+  const bool takes_bytes = input == OnnxInput::bytes;
+  apply_threads(request);
+  check_writable(path);
+  const Metadata said = read_safetensors_metadata(request.init);
+  check(SampleSpec::is_said(said),
+        "{} does not say of what size its network's samples and answers are: expected weights that "
+        "accrue train --save wrote",
+        request.init);
+  const DomainModel about = request.domains.model(request.model_name);
+  const bool sees_pixels = about.sample.input().encoding == Encoding::pixel;
+  check(sees_pixels || !(takes_bytes || request.given.contains("image-size")),
+        "{} holds weights of a network {}, which sees {}: expected neither --bytes nor "
+        "--image-size",
+        request.init, about.name, about.input());
+  check(!takes_bytes || request.inputs_of_weights != Inputs::as_given,
+        "--bytes: {} has learned from numbers as they were given, so nothing says how bytes become "
+        "these: expected no --bytes",
+        request.init);
+  SampleSpec sample = request.sample;
+  for (const auto& domain : request.domains) sample = domain->asked(sample, request.given);
+  const LoadedNetwork loaded = load_network(request, sample, Device::cpu);
+  const Example example = request.domains.of_model(about.name).example(*loaded.model, sample);
+  const Normalization pixels = about.has_own_pixels ? Normalization{} : request.domains.pixels();
+  const auto bytes = takes_bytes ? std::optional(pixels) : std::nullopt;
+  write_text_atomically(path, onnx_of(example, loaded.parameters, said, bytes));
+  notices.say("{}: {}", path, described(example, input));
+}
+
+}  // namespace accrue
