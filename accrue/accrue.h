@@ -10,6 +10,7 @@
 #include "accrue/game.h"
 #include "accrue/images.h"
 #include "accrue/init.h"
+#include "accrue/job.h"
 #include "accrue/layers.h"
 #include "accrue/losses.h"
 #include "accrue/memory.h"

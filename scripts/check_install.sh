@@ -55,6 +55,9 @@ examples/train_table | tee table
 expect table '^test accuracy 9[0-9]\.'
 examples/train_regression | tee regression
 expect regression '^trained: radii off by 0\.[0-9]* pixels'
+examples/job | tee job
+expect job '^trained: accuracy [89][0-9]\.'
+diff <(sed -n 's/^trained: //p' job) <(sed -n 's/^as saved: //p' job) || fail "job scores what it saved otherwise"
 examples/accumulate_by_hand | tee by_hand
 # 1/K is right for the full windows and wrong for the last; the other columns always agree.
 awk 'function same(a, b) { return (a > b ? a - b : b - a) < 1e-5 * a }

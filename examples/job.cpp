@@ -1,0 +1,23 @@
+// Trains a convolutional network on the built-in digits by the settings of the program, and scores
+// the weights that it has saved.
+
+#include <accrue/accrue.h>
+
+using namespace accrue;
+
+int main() {
+  const Notices notices([](Notices::Kind, std::string_view text) { fmt::print("{}\n", text); });
+  Request request(all_domains());
+  for (const auto& [setting, value] : std::map<std::string, std::string>{
+           {"model", "cnn"}, {"data", "digits"}, {"epochs", "1"}, {"save", "digits.safetensors"}})
+    request.give(setting, value);
+  const Job job(request, notices);
+  TrainingRun run = job.train();
+  run.run();
+  fmt::print("trained: {}\n", run.score_on_test()->describe());
+
+  Request saved(all_domains());
+  saved.give("init", "digits.safetensors");
+  const Scores scores = Job(saved, notices).score(ScoredSplit::test);
+  fmt::print("as saved: {}\n", scores.test->describe());
+}
