@@ -13,7 +13,7 @@ struct DomainCommands {
   void (*own)(CommandLine&) = nullptr;
 };
 
-// Those of each domain that has some.
+// The commands of each domain that has some.
 std::vector<DomainCommands> commands_of_domains();
 
 }  // namespace accrue::app

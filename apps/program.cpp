@@ -20,7 +20,7 @@
 namespace accrue::app {
 namespace {
 
-// Those of domains stand between those that train and score and those that only look.
+// The commands of domains stand between those that train and score and those that only look.
 void add_network_commands(CommandLine& line, Asked& asked) {
   for (const Command& command : commands_of_networks(asked)) {
     if (command.name == "export")

@@ -93,7 +93,7 @@ Settings settings_of(FontDrawOptions& asked, Request& options) {
       .add(asked.out, {.name = "out",
                        .decides = no_result,
                        .help = "The sheet",
-                       .takes = writes("FILE.png", Path::image),
+                       .takes = writes("FILE.png", Path::sample),
                        .asked_by = AskedBy::most_runs});
   return s;
 }

@@ -77,7 +77,7 @@ Settings settings_of(DataCheckOptions& asked) {
                             .range = {0, 0.99}})
       .add(asked.sheet, {"sheet", Decides::no_result,
                          "Write images of each class, or with their masks drawn over them",
-                         writes("FILE.png", Path::image)})
+                         writes("FILE.png", Path::sample)})
       .add(asked.augment, {.name = "augment",
                            .decides = Decides::no_result,
                            .help = "Draw them there as a training with this --augment sees them",

@@ -96,8 +96,9 @@ bool may_be_data(const fs::path& path) {
   const std::string begin = begin_of(path);
   const bool is_safetensors =
       begin.size() > 8 && begin[8] == '{' && begin.substr(4, 4) == std::string(4, '\0');
-  const bool is_font = begin.starts_with(std::string("\0\1\0\0", 4)) || begin.starts_with("OTTO");
-  return !is_safetensors && !is_font && !begin.starts_with('{') &&
+  const bool is_outline =
+      begin.starts_with(std::string("\0\1\0\0", 4)) || begin.starts_with("OTTO");
+  return !is_safetensors && !is_outline && !begin.starts_with('{') &&
          !begin.starts_with("<!DOCTYPE html>");
 }
 
@@ -108,10 +109,10 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
-// The file of FONT.ttc#N.
-fs::path without_face(const std::string& font) {
+// The file of FILE#N, the part N of a file.
+fs::path without_part(const std::string& path) {
   std::error_code ignored;
-  return fs::exists(font, ignored) ? font : font.substr(0, font.rfind('#'));
+  return fs::exists(path, ignored) ? path : path.substr(0, path.rfind('#'));
 }
 
 bool is_written_by_us(const fs::path& path) {
@@ -158,7 +159,7 @@ void Paths::check_inputs() const {
   std::error_code ignored;
   for (const Named& output : outputs_)
     for (const Named& input : inputs_) {
-      const bool becomes_data = output.kind == Path::image || output.kind == Path::answers;
+      const bool becomes_data = output.kind == Path::sample || output.kind == Path::answers;
       check(!becomes_data || !fs::is_directory(input.path, ignored) ||
                 within(input.path, output.path).empty(),
             "{} lies in the folder {}, and would be taken for a part of the data: expected a path "
@@ -233,7 +234,7 @@ void add_paths(Paths& paths, const Settings& settings, const Domains& domains) {
           paths.read(what, entry.path());
       for (const std::string& each :
            setting.is_list ? split(value, ',') : std::vector<std::string>{value})
-        paths.read(what, without_face(each));
+        paths.read(what, without_part(each));
     }
   }
   check(standard_outputs < 2, "{} outputs are '-', standard output: expected one of them",

@@ -8,7 +8,7 @@
 
 namespace accrue {
 
-// Of the parts of a data set that were scored.
+// The scores of the parts of a data set that were scored.
 struct Scores {
   std::optional<Score> training, test;
 };

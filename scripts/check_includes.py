@@ -70,7 +70,6 @@ WORDS_OF_OTHERS = (pathlib.Path("train", "onnx"), pathlib.Path("train", "tensorb
 MAY_NAME = {
     "GrayImage",  # a PNG file's (data/png.h)
     "Encoding::mask",  # data's
-    "train/settings.h: image",  # Path::image: what would be taken for a sample
     '"mlp"',  # what is trained if nobody says anything else
     "sa_mask", "stop_token",  # of systems' headers
     '"image-size"',  # what checkpoints of earlier versions say (train/run_identity.cpp)

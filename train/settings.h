@@ -77,7 +77,7 @@ enum class Path {
   input,      // a file or a directory that is read
   file,       // an output, of a kind that no data set is made of
   text,       // likewise, and "-" is standard output
-  image,      // an output that would be taken for a sample in a data set's folder
+  sample,     // an output that would be taken for a sample in a data set's folder
   directory,  // of many files that are written
   answers     // a directory of images and tables that are written
 };
