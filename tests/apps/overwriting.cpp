@@ -74,7 +74,7 @@ TEST_CASE("no output replaces what is read", "[output]") {
   for (const char* name : {"set/cat/1.png", "set/cat/../manifest.json", "elsewhere/2.png"})
     refused(with(reading(data), "--json", folder / name), "--json would replace '");
   for (const char* name : {"set/new.png", "set/cat/new.png", "set"}) {
-    refused(with(reading(data), "--sheet", folder / name, Kind::image),
+    refused(with(reading(data), "--sheet", folder / name, Kind::sample),
             "taken for a part of the data");
     refused(with(reading(data), "--out", folder / name, Kind::answers),
             "taken for a part of the data");

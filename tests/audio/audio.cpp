@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "accrue/domains.h"
 #include "apps/cli/declare.h"
 #include "job/load_data.h"
 #include "job/load_network.h"
@@ -21,7 +22,7 @@ struct Losses : Observer {
 };
 
 Request with_audio(const std::map<std::string, std::string>& given) {
-  Request options;
+  Request options(all_domains());
   options.domains.add(std::make_unique<Audio>());
   for (const auto& [name, text] : given) {
     settings_of(options).at(name).give(text);
@@ -43,7 +44,7 @@ TEST_CASE("a domain of one's own is trained, scored, saved and loaded", "[data]"
                                       {"lr", "0.02"},
                                       {"micro-batch", "12"},
                                       {"effective-batch", "32"}});
-  const Datasets data = load_data(options, DataUse::training, app::spoken());
+  const Datasets data = load_data(options, DataUse::training, {});
   Trainer trainer(options.training(data.train), data.train, Device::cpu);
   Losses losses;
   trainer.run(losses);
@@ -62,13 +63,14 @@ TEST_CASE("a domain of one's own is trained, scored, saved and loaded", "[data]"
   REQUIRE(said.at("class-names") == R"(["sine","square"])");
   REQUIRE(said.at("clip-length") == "40");
 
-  const Request later = with_options_of_weights(with_audio({{"init", weights}}));
+  const Request later = with_settings_of_weights(with_audio({{"init", weights}}), {});
   REQUIRE(later.domains.get<Audio>().length == 40);
-  const Datasets same = load_data(later, DataUse::scoring, app::spoken());
+  const Datasets same = load_data(later, DataUse::scoring, {});
   const LoadedNetwork network = load_network(later, later.sample_in(same.train), Device::cpu);
   REQUIRE(score_of(*network.model, later, same.test).loss == score.loss);
-  REQUIRE_ERROR(with_options_of_weights(with_audio({{"init", weights}, {"clip-length", "48"}})),
-                "--clip-length is 48, but they were trained with 40");
+  REQUIRE_ERROR(
+      with_settings_of_weights(with_audio({{"init", weights}, {"clip-length", "48"}}), {}),
+      "--clip-length is 48, but they were trained with 40");
 }
 
 TEST_CASE("the options of a domain of one's own are as all others", "[data]") {
@@ -84,10 +86,11 @@ TEST_CASE("the options of a domain of one's own are as all others", "[data]") {
   REQUIRE(!all.has_effect(all.at("depth")));
   REQUIRE_ERROR(all.at("clip-nose"), "did you mean clip-noise");
   REQUIRE_ERROR(all.at("clip-noise").give("-1"), "clip-noise");
-  REQUIRE_ERROR(load_data(with_audio({{"model", "mlp"}, {"data", "waves"}})),
+  REQUIRE_ERROR(load_data(with_audio({{"model", "mlp"}, {"data", "waves"}}), DataUse::training, {}),
                 "needs images with labels or masks, but the data set waves has clips");
-  REQUIRE_ERROR(load_data(with_audio({{"model", "listener"}, {"data", "digits"}})),
-                "listens to clips, but the data set digits has images");
+  REQUIRE_ERROR(
+      load_data(with_audio({{"model", "listener"}, {"data", "digits"}}), DataUse::training, {}),
+      "listens to clips, but the data set digits has images");
 }
 
 }  // namespace accrue::test

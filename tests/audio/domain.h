@@ -17,6 +17,7 @@ class Audio : public Domain {
   double noise = 0.1;
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Audio>(*this); }
+  std::unique_ptr<Domain> fresh() const override { return std::make_unique<Audio>(); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Audio&>(other); }
   Settings settings(TrainingOptions& training) override;
   std::vector<DomainModel> models() const override;
