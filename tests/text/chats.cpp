@@ -13,6 +13,7 @@
 #include "tests/support/potrace.h"
 #include "text/chat_template.h"
 #include "text/prepare.h"
+#include "text/text_files.h"
 
 namespace accrue::test {
 namespace {
@@ -22,15 +23,16 @@ namespace fs = std::filesystem;
 std::string unread(const std::string& text) { return std::string(text.size(), '~'); }
 
 // The first document as its text, and with what is not learned as ~ for each token.
-struct Chat {
+struct WrittenChat {
   std::string text, learned;
   int64_t tokens = 0;
   std::vector<std::string> left_alone, warnings;
   std::string form, ends;  // whether each end-of-text token is learned
 };
 
-Chat written(const fs::path& folder, const std::string& lines, const std::string& tokenizer,
-             std::optional<ChatForm> form = {}, const std::vector<std::string>& fields = {}) {
+WrittenChat written(const fs::path& folder, const std::string& lines, const std::string& tokenizer,
+                    std::optional<ChatForm> form = {},
+                    const std::vector<std::string>& fields = {}) {
   const fs::path file = folder / "chats.jsonl";
   std::ofstream(file) << lines;
   fs::remove_all(folder / "out");
@@ -42,10 +44,10 @@ Chat written(const fs::path& folder, const std::string& lines, const std::string
   const TokenizerPtr spells = made.corpus->tokenizer();
   std::vector<int32_t> tokens(made.corpus->documents().ends[0]);
   made.corpus->read(tokens, 0);
-  Chat chat{.tokens = std::ssize(tokens),
-            .left_alone = made.left_alone,
-            .warnings = made.warnings,
-            .form = made.corpus->facts().chat};
+  WrittenChat chat{.tokens = std::ssize(tokens),
+                   .left_alone = made.left_alone,
+                   .warnings = made.warnings,
+                   .form = made.corpus->facts().chat};
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] == spells->end_of_text()) {
       chat.ends += made.corpus->is_learned(int64_t(i)) ? '1' : '0';
@@ -103,7 +105,7 @@ TEST_CASE("messages say which are learned, and nothing in them is passed over", 
 TEST_CASE("records by other people's names are prompts and chats", "[text]") {
   const TemporaryDirectory folder;
   const auto is = [&](const std::string& line, const std::string& learned_of, const auto& text) {
-    const Chat chat = written(folder.path(), line, "bytes");
+    const WrittenChat chat = written(folder.path(), line, "bytes");
     REQUIRE(chat.text == text);
     REQUIRE(chat.learned == unread(text.substr(0, text.rfind(learned_of))) + learned_of +
                                 unread(text.substr(text.rfind(learned_of) + learned_of.size())));
@@ -165,16 +167,16 @@ TEST_CASE("chats are written by the template of a tokenizer", "[chats]") {
 {% endif %})");
   folder.write("tokenizer/tokenizer_config.json", R"({"bos_token": {"content": "<s>"}})");
   const std::string begin = "<s>[user]\n\nHi<end>\n[assistant]\n\n";
-  const Chat one = written(folder.path(), one_chat, tokenizer);
+  const WrittenChat one = written(folder.path(), one_chat, tokenizer);
   REQUIRE(one.text == begin + "Yes<end>\n");
   REQUIRE(one.learned == unread(begin) + "Yes<end>\n");
   REQUIRE(one.left_alone.empty());
   REQUIRE(fs::exists(folder.path() / "out/chat_template.jinja"));
   // One text: a token of the answer may hold the end of what it answers, and is learned.
-  const Chat joined = written(folder.path(),
-                              R"({"messages": [{"role": "assistant",)"
-                              R"( "content": "\nx", "weight": 1, "mood": 3}]})",
-                              tokenizer);
+  const WrittenChat joined = written(folder.path(),
+                                     R"({"messages": [{"role": "assistant",)"
+                                     R"( "content": "\nx", "weight": 1, "mood": 3}]})",
+                                     tokenizer);
   REQUIRE(joined.text.ends_with("\nx<end>\n"));
   REQUIRE(joined.left_alone[0] == "values in JSON by the names mood of a message (1)");
   REQUIRE(
@@ -214,14 +216,14 @@ TEST_CASE("what a template does with answers is heeded, or said", "[chats]") {
       "{% for m in messages %}[{{ m.role[0] }}]{% if m.name is defined %}{{ m.name }}{% endif %}"
       "{{ m.content }}|{% endfor %}{% if add_generation_prompt %}[a]{% else %}{{ eos_token }}"
       "{% endif %}";
-  const Chat phi = write(form, turns);
+  const WrittenChat phi = write(form, turns);
   REQUIRE(phi.text == "[u]Hi|[a]A|[u]So|[a]B|");
   REQUIRE(phi.learned == unread("[u]Hi|[a]") + "A|" + unread("[u]So|[a]") + "B|");
   REQUIRE(phi.ends == "1");
   REQUIRE(phi.warnings.empty());
   // As Qwen3's: the empty thought that it puts before the last answer is not learned where it
   // begins the answer.
-  const Chat thought = write(
+  const WrittenChat thought = write(
       "{% for m in messages %}[{{ m.role[0] }}]{% if m.role == 'assistant' %}<think></think>"
       "{% endif %}{{ m.content }}|{% endfor %}{% if add_generation_prompt %}[a]"
       "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
@@ -231,7 +233,7 @@ TEST_CASE("what a template does with answers is heeded, or said", "[chats]") {
   REQUIRE(thought.learned ==
           unread("[u]Hi|[a]<think></think>") + "A|" + unread("[u]So|[a]<think></think>") + "B|");
   // As GLM's.
-  const Chat endless = write(
+  const WrittenChat endless = write(
       "{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}{% endfor %}"
       "{% if add_generation_prompt %}[a]{% endif %}",
       turns);
@@ -239,7 +241,7 @@ TEST_CASE("what a template does with answers is heeded, or said", "[chats]") {
   REQUIRE(endless.warnings[0].starts_with("2 of 2 answers end with their content"));
   // The order of what a template writes out is that of the line, by other names, too.
   const std::string tools = "{{ tools | tojson }}{{ messages[-1].content }}|";
-  const Chat asked =
+  const WrittenChat asked =
       write("{% if add_generation_prompt %}{{ tools | tojson }}{% else %}" + tools + "{% endif %}",
             R"({"tools": [{"z": 1, "a": 2}], "chat": [{"role": "assistant",)"
             R"( "content": "A"}]})",
@@ -247,7 +249,7 @@ TEST_CASE("what a template does with answers is heeded, or said", "[chats]") {
   REQUIRE(asked.text == R"([{"z": 1, "a": 2}]A|)");
   REQUIRE(asked.form.starts_with("template "));
   REQUIRE(asked.form != phi.form);
-  const Chat shared =
+  const WrittenChat shared =
       write("{% if add_generation_prompt %}{{ tools | tojson }}{% else %}" + tools + "{% endif %}",
             R"({"tools": [{"z": 1, "a": 2}], "conversations": [{"from": "gpt", "value": "A"}]})");
   REQUIRE(shared.text == asked.text);
@@ -269,7 +271,8 @@ TEST_CASE("what is called otherwise in a file is named, and tables are refused",
     return written(folder.path(), line, "bytes", {}, fields);
   };
   REQUIRE(write(R"({"content": "ab"})", {"text=content"}).text == "ab");
-  const Chat pair = write(R"({"q": "ab", "a": "cd", "prompt": "?"})", {"prompt=q", "completion=a"});
+  const WrittenChat pair =
+      write(R"({"q": "ab", "a": "cd", "prompt": "?"})", {"prompt=q", "completion=a"});
   REQUIRE(pair.text == "abcd");
   REQUIRE(pair.left_alone == std::vector<std::string>{"values in JSON by the names prompt (1)"});
   REQUIRE(pair.form.empty());
