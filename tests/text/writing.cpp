@@ -42,6 +42,7 @@ Request tiny_model(const TemporaryDirectory& folder, int64_t positions) {
   const Parameters parameters =
       place(*model, DType::f32, Device::cpu, 7, GradientStorage::on_demand);
   Request request(texts_alone());
+  request.model_name = made.model_name;
   request.init = (folder.path() / "w.safetensors").string();
   request.device = Device::cpu;
   write_safetensors(request.init, named_tensors(parameters), made.metadata_of(rows));
