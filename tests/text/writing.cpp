@@ -1,12 +1,12 @@
 // What a language model writes, without the program: texts and answers go to functions, and words
 // to notices.
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "apps/domains.h"
 #include "job/load_data.h"
 #include "tests/support/catch.h"
 #include "tests/support/files.h"
@@ -26,23 +26,16 @@ struct Heard {
   }};
 };
 
-Domains texts_alone() {
-  std::vector<std::unique_ptr<Domain>> all;
-  all.push_back(std::make_unique<Text>());
-  return Domains(std::move(all));
-}
-
 // The request for a small GPT of bytes, whose weights are drawn and saved.
 Request tiny_model(const TemporaryDirectory& folder, int64_t positions) {
-  Request made(texts_alone());
+  Request made(app::all_domains());
   made.model_name = "gpt-tiny";
   made.domains.get<Text>().sizes = {.layers = 1, .heads = 1, .width = 8, .positions = positions};
   const SampleSpec rows = Text::rows_of_tokens(positions, 257);
   const auto model = made.factory(rows)();
   const Parameters parameters =
       place(*model, DType::f32, Device::cpu, 7, GradientStorage::on_demand);
-  Request request(texts_alone());
-  request.model_name = made.model_name;
+  Request request(app::all_domains());
   request.init = (folder.path() / "w.safetensors").string();
   request.device = Device::cpu;
   write_safetensors(request.init, named_tensors(parameters), made.metadata_of(rows));
