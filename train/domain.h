@@ -68,7 +68,7 @@ struct DataRequest {
 
 // What belongs to one kind of data, such as images: its models, data sets, objectives and settings,
 // as a program needs them. An object has values for its settings. A program has one list of domains
-// (apps/domains.cpp) and names none of them elsewhere.
+// (accrue/domains.h) and names none of them elsewhere.
 class Domain {
  public:
   virtual ~Domain() = default;
