@@ -10,7 +10,8 @@ namespace accrue {
 
 // All of them, with the usual values of their settings. Of data that two of them claim the later
 // one is taken.
-inline Domains all_domains() {
+inline detail::Domains all_domains() {
+  using namespace detail;
   std::vector<std::unique_ptr<Domain>> all;
   all.push_back(std::make_unique<Images>());
   all.push_back(std::make_unique<Fonts>());

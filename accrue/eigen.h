@@ -44,18 +44,18 @@ T* eigen_elements(const Tensor& x) {
 // Throws Error unless x is a T tensor on Device::cpu with elements and two dimensions.
 template <class T>
 MatrixView<T> as_matrix(const Tensor& x) {
-  check(x.shape().rank() == 2,
-        "a tensor {} {} is no matrix: expected two dimensions, which reshape() gives it",
-        name(x.dtype()), x.shape());
+  detail::check(x.shape().rank() == 2,
+                "a tensor {} {} is no matrix: expected two dimensions, which reshape() gives it",
+                detail::name(x.dtype()), x.shape());
   return {eigen_elements<T>(x), x.size(0), x.size(1)};
 }
 
 // v(n) = x[n] for x [N], a column. Throws Error as as_matrix() does, unless x has one dimension.
 template <class T>
 VectorView<T> as_vector(const Tensor& x) {
-  check(x.shape().rank() == 1,
-        "a tensor {} {} is no vector: expected one dimension, which reshape() gives it",
-        name(x.dtype()), x.shape());
+  detail::check(x.shape().rank() == 1,
+                "a tensor {} {} is no vector: expected one dimension, which reshape() gives it",
+                detail::name(x.dtype()), x.shape());
   return {eigen_elements<T>(x), x.size(0)};
 }
 
@@ -77,7 +77,7 @@ Tensor tensor_of(const Eigen::DenseBase<Expression>& x, Device device = Device::
   using T = typename Expression::Scalar;
   const Shape shape =
       Expression::IsVectorAtCompileTime ? Shape{x.size()} : Shape{x.rows(), x.cols()};
-  const Tensor y = Tensor::empty(shape, dtype_of<T>(), Device::cpu, category);
+  const Tensor y = Tensor::empty(shape, detail::dtype_of<T>(), Device::cpu, category);
   MatrixView<T> values(eigen_elements<T>(y), x.rows(), x.cols());
   if constexpr (std::is_base_of_v<Eigen::ArrayBase<Expression>, Expression>)
     values.array() = x.derived();

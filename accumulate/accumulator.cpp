@@ -121,8 +121,9 @@ GradHook Accumulator::hook() {
   return hook;
 }
 
-std::unique_ptr<Accumulator> make_accumulator(Optimizer& optimizer, const StepDecision& decision,
-                                              const WindowOptions& options) {
+std::unique_ptr<Accumulator> detail::make_accumulator(Optimizer& optimizer,
+                                                      const StepDecision& decision,
+                                                      const WindowOptions& options) {
   check_options(options);
   return facts_of(options.strategy).make(optimizer, decision, options);
 }

@@ -13,7 +13,7 @@
 #include "accumulate/window_options.h"
 #include "optim/optimizer.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The elements that are in both; none if it ends before it begins.
 inline Parameters::Range intersection(Parameters::Range a, Parameters::Range b) {
@@ -146,4 +146,4 @@ class Accumulator {
 std::unique_ptr<Accumulator> make_accumulator(Optimizer& optimizer, const StepDecision& decision,
                                               const WindowOptions& options);
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -89,19 +89,19 @@ decltype(cpu::settle_buffers) settle_buffers;
 decltype(cpu::follow_loss) follow_loss;
 }  // namespace cuda
 
-View accepted_of(View state) {
+View detail::accepted_of(View state) {
   return {is_meta(state.device) ? nullptr : &window_state(state)->accepted,
           {1},
           DType::f64,
           state.device};
 }
 
-Tensor outcome_of(const Tensor& state) {
+Tensor detail::outcome_of(const Tensor& state) {
   constexpr int64_t begin = offsetof(WindowState, outcome);
   return state.slice(begin, begin + int64_t(sizeof(StepOutcome)));
 }
 
-StepDecision make_decision(Device device, double loss_scale) {
+StepDecision detail::make_decision(Device device, double loss_scale) {
   WindowState initial{};
   initial.loss_scale.value = loss_scale;
   std::vector<uint8_t> bytes(sizeof(initial));
@@ -110,14 +110,14 @@ StepDecision make_decision(Device device, double loss_scale) {
           Tensor::empty({norm_partials}, DType::f64, device, Category::workspace)};
 }
 
-LossSeed loss_seed(View state, const LossWeight& weight, double of) {
+LossSeed detail::loss_seed(View state, const LossWeight& weight, double of) {
   if (is_meta(state.device)) return {};
   return {.scale = {&window_state(state)->loss_scale.value, {}, DType::f64, state.device},
           .weight = weight,
           .of = of};
 }
 
-LossSeed loss_seed(View state, const LossWeight& weight, double of, View loss, float beta) {
+LossSeed detail::loss_seed(View state, const LossWeight& weight, double of, View loss, float beta) {
   LossSeed seed = loss_seed(state, weight, of);
   seed.loss = loss;
   if (is_meta(state.device)) return seed;
@@ -127,7 +127,7 @@ LossSeed loss_seed(View state, const LossWeight& weight, double of, View loss, f
   return seed;
 }
 
-Tensor seed_gradient(const Tensor& loss, const LossSeed& seed) {
+Tensor detail::seed_gradient(const Tensor& loss, const LossSeed& seed) {
   const Device device = loss.device();
   if (seed.loss.data) launch<cpu::add_loss, cuda::add_loss>(device, seed);
   const MemoryScope scope("loss");
@@ -136,46 +136,46 @@ Tensor seed_gradient(const Tensor& loss, const LossSeed& seed) {
   return dloss;
 }
 
-void judge_micro_batch(View state, View partials, View loss, const LossWeight& weight,
-                       int64_t samples, float beta) {
+void detail::judge_micro_batch(View state, View partials, View loss, const LossWeight& weight,
+                               int64_t samples, float beta) {
   launch<cpu::judge_micro_batch, cuda::judge_micro_batch>(state.device, state, partials, loss,
                                                           weight, samples, beta);
 }
 
-void add_loss(View state, View loss, const LossWeight& weight, float beta) {
+void detail::add_loss(View state, View loss, const LossWeight& weight, float beta) {
   launch<cpu::add_loss, cuda::add_loss>(state.device, loss_seed(state, weight, 1, loss, beta));
 }
 
-void add_terms(View state, std::span<const View> terms, const LossWeight& weight, float beta,
-               DroppedTerms dropped) {
+void detail::add_terms(View state, std::span<const View> terms, const LossWeight& weight,
+                       float beta, DroppedTerms dropped) {
   check(terms.size() <= max_loss_terms,
         "{} numbers beside a loss are to be reported: expected at most {}", terms.size(),
         max_loss_terms);
   launch<cpu::add_terms, cuda::add_terms>(state.device, state, terms, weight, beta, dropped);
 }
 
-void take_first_norm(View state, View partials) {
+void detail::take_first_norm(View state, View partials) {
   launch<cpu::take_first_norm, cuda::take_first_norm>(state.device, state, partials);
 }
 
-void plan_step(View state, const StepPlan& plan) {
+void detail::plan_step(View state, const StepPlan& plan) {
   launch<cpu::plan_step, cuda::plan_step>(state.device, state, plan);
 }
 
-void decide_step(View state, View partials, NoiseScale noise_scale) {
+void detail::decide_step(View state, View partials, NoiseScale noise_scale) {
   launch<cpu::decide_step, cuda::decide_step>(state.device, state, partials, noise_scale);
 }
 
-void veto_step(View state, View other) {
+void detail::veto_step(View state, View other) {
   launch<cpu::veto_step, cuda::veto_step>(state.device, state, other);
 }
 
-void settle_buffers(View buffers, View before, View state, Transaction transaction) {
+void detail::settle_buffers(View buffers, View before, View state, Transaction transaction) {
   launch<cpu::settle_buffers, cuda::settle_buffers>(state.device, buffers, before, state,
                                                     transaction);
 }
 
-void follow_loss(View y, View state, const StepFunction& f) {
+void detail::follow_loss(View y, View state, const StepFunction& f) {
   launch<cpu::follow_loss, cuda::follow_loss>(state.device, y, state, f);
 }
 

@@ -10,6 +10,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 // The number of windows that the host may be ahead of the device.
 inline constexpr int max_windows_in_flight = 8;
 
@@ -104,6 +106,8 @@ void take_first_norm(View state, View partials);
 // and what follows does not.
 void plan_step(View state, const StepPlan& plan);
 
+}  // namespace detail
+
 // From the partial sums of squares of the accumulated gradient (accumulate/squared_norm.h):
 //   norm = sqrt(sum of partials) * N / W / loss_scale        loss = loss_sum / W
 //   grad_scale = N / W / loss_scale * min(1, clip_norm / norm)
@@ -123,6 +127,9 @@ void plan_step(View state, const StepPlan& plan);
 // what has gathered, in the unit of the weights: where these count tokens as parts of a row, Sigma
 // is the covariance of so many tokens as a row has, and B_simple a number of rows.
 enum class NoiseScale { off, estimate };
+
+namespace detail {
+
 void decide_step(View state, View partials, NoiseScale noise_scale = NoiseScale::off);
 
 // Between decide_step() and what depends on it: skips the step if the other window skips its own.
@@ -144,5 +151,7 @@ struct StepFunction {
 // y[0] = f(the loss of the last window that was not skipped), y f32 or f64 [1]. As it is if there
 // was none.
 void follow_loss(View y, View state, const StepFunction& f);
+
+}  // namespace detail
 
 }  // namespace accrue

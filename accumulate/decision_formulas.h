@@ -4,9 +4,10 @@
 #include <limits>
 
 #include "accumulate/decision.h"
+#include "core/inside.h"
 #include "kernels/backend.h"
 
-namespace accrue::formula {
+namespace accrue::detail::formula {
 
 // The difference of what is not finite with itself is NaN.
 HOST_DEVICE inline bool is_finite(double x) { return x - x == 0; }
@@ -126,4 +127,4 @@ struct Decide {
   }
 };
 
-}  // namespace accrue::formula
+}  // namespace accrue::detail::formula

@@ -3,6 +3,7 @@
 #include <array>
 #include <optional>
 
+#include "core/inside.h"
 #include "kernels/step/round_copies.h"
 
 namespace accrue {
@@ -242,8 +243,9 @@ void Exchange::check_was_not(bool under_way) {
         "expect_last()");
 }
 
-std::unique_ptr<Exchange> make_exchange(Accumulator& accumulator, const StepDecision& decision,
-                                        const WindowOptions& options) {
+std::unique_ptr<Exchange> detail::make_exchange(Accumulator& accumulator,
+                                                const StepDecision& decision,
+                                                const WindowOptions& options) {
   std::unique_ptr<Exchange> exchange;
   if (options.ranks && options.ranks->count() > 1)
     exchange = std::make_unique<BetweenRanks>(accumulator, decision, options);

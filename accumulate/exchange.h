@@ -5,7 +5,7 @@
 #include "accumulate/accumulator.h"
 #include "accumulate/ranks.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // What the processes that share a window do together, around an accumulator of any strategy. This
 // one is of a process alone, which has nothing to do.
@@ -58,4 +58,4 @@ class Exchange {
 std::unique_ptr<Exchange> make_exchange(Accumulator& accumulator, const StepDecision& decision,
                                         const WindowOptions& options);
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -1,5 +1,7 @@
 #include "accumulate/module_buffers.h"
 
+#include "core/inside.h"
+
 namespace accrue {
 
 ModuleBuffers::ModuleBuffers(const Parameters& parameters, bool drops_micro_batches)

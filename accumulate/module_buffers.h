@@ -3,7 +3,7 @@
 #include "accumulate/decision.h"
 #include "core/parameters.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The module buffers (BatchNorm's running statistics) of a window's parameters. Forward changes
 // them in place, so what they were is kept beside them: a window that leaves no trace puts it back,
@@ -27,4 +27,4 @@ class ModuleBuffers {
   Tensor buffers_, after_step_, after_micro_batch_;  // the copies are undefined if not wanted
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

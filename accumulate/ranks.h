@@ -12,6 +12,12 @@
 
 namespace accrue {
 
+namespace detail {
+class GradualSum;
+}  // namespace detail
+
+namespace detail {
+
 // The shares in which ranks hold a flat tensor: one range after another, each of the same whole
 // number of cache lines, except that the last ones may be short or empty.
 struct Shards {
@@ -23,6 +29,8 @@ struct Shards {
   // At most n elements of a shard, from its `first` on.
   Parameters::Range part_of(int rank, int64_t first, int64_t n) const;
 };
+
+}  // namespace detail
 
 // Processes, numbered from 0, that share the micro-batches of every window. To a window, a rank is
 // nothing but more micro-batches. An implementation moves bytes between them; this class decides
@@ -50,14 +58,14 @@ class Ranks {
   Device scratch_device(Device device) const;
 
   // x[i] = sum_r x_r[i], added in float64 by ascending rank and rounded once. f32 or f64.
-  void sum(View x, View scratch);
+  void sum(detail::View x, detail::View scratch);
   // The same bits in this rank's shard of x; its other elements stay as they are.
-  void sum_own_shard(View x, View scratch);
+  void sum_own_shard(detail::View x, detail::View scratch);
   // Overwrites every shard of x with that of the rank whose it is. f32 or f64.
-  void share_shards(View x, View scratch);
+  void share_shards(detail::View x, detail::View scratch);
   // x[i] = x_0[i] + sum_r weight_r / W * (x_r[i] - x_0[i]), W the sum of the weights. Where the
   // ranks agree, this is exactly their value. A rank of weight 0 has no influence. f32 or f64.
-  void mean(View x, double weight, View scratch);
+  void mean(detail::View x, double weight, detail::View scratch);
   // Each rank's `own`, in their order.
   template <class T>
   std::vector<T> all_of(const T& own) {
@@ -92,21 +100,23 @@ class Ranks {
 
  private:
   enum class To { owner, everyone };
-  void combine(View x, View scratch, To to, std::span<const double> weights);
+  void combine(detail::View x, detail::View scratch, To to, std::span<const double> weights);
   template <class T>
-  void combine_on_host(View x, View scratch, To to, View weights);
-  void combine_in_place(View x, View scratch, View weights);
-  void share_in_place(View x);
+  void combine_on_host(detail::View x, detail::View scratch, To to, detail::View weights);
+  void combine_in_place(detail::View x, detail::View scratch, detail::View weights);
+  void share_in_place(detail::View x);
   void exchange(Device device, std::span<const Block> received, std::span<const Block> sent) {
     begin_exchange(device, received, sent);
     exchanged(Wait::yes);
   }
   // For what is exchanged while the stream does something else; made when first asked for.
   cuda::SideStream& side_stream();
-  friend class GradualSum;
+  friend class detail::GradualSum;
 
   std::unique_ptr<cuda::SideStream> side_stream_;
 };
+
+namespace detail {
 
 // Ranks::sum() of a flat tensor that becomes complete from its end to its beginning, as gradients
 // do in backward: what is complete is exchanged meanwhile, on cuda beside the stream. The sums are
@@ -137,5 +147,7 @@ class GradualSum {
   // The one under way, of which each rank adds up a shard.
   std::optional<Parameters::Range> piece_;
 };
+
+}  // namespace detail
 
 }  // namespace accrue

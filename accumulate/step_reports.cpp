@@ -2,9 +2,11 @@
 
 #include <cmath>
 
+#include "core/inside.h"
+
 namespace accrue {
 
-StepPlan plan_of(const WindowOptions& options, const Schedule& schedule, int64_t taken) {
+StepPlan detail::plan_of(const WindowOptions& options, const Schedule& schedule, int64_t taken) {
   StepPlan plan{.effective_batch_size = double(options.effective_batch_size),
                 .clip_norm = options.clip_norm.value_or(std::numeric_limits<double>::infinity()),
                 .first_step = taken,

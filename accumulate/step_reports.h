@@ -29,6 +29,8 @@ struct StepReport {
   bool no_weight = false;  // there was nothing to learn from: W is 0
 };
 
+namespace detail {
+
 // What the host knows of a step when it enqueues it, `taken` steps after the first.
 StepPlan plan_of(const WindowOptions& options, const Schedule& schedule, int64_t taken);
 
@@ -64,5 +66,7 @@ class StepReports {
   std::vector<StepReport> arrived_;
   int64_t taken_ = 0;
 };
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -5,6 +5,7 @@
 
 #include "core/half.h"
 #include "core/host_device.h"
+#include "core/inside.h"
 #include "core/random.h"
 #include "kernels/step/step_outcome.h"
 

@@ -8,10 +8,14 @@
 
 namespace accrue {
 
+namespace detail {
 class Accumulator;
-class Optimizer;
 struct StepDecision;
+}  // namespace detail
+class Optimizer;
 struct WindowOptions;
+
+namespace detail {
 
 // What is known of a way in which the gradients of a window's micro-batches come together. Each
 // strategy says it in the .cpp of its name in accumulate/strategies/, beside its Accumulator; all
@@ -48,8 +52,13 @@ struct StrategyFacts {
                                        const WindowOptions&) = nullptr;
 };
 
+}  // namespace detail
+
 // All strategies. A new one has its place in these three lists, in one order.
 enum class Strategy { fused, separate, moments, step_in_backward, bf16_sum };
+
+namespace detail {
+
 extern const StrategyFacts fused_strategy, separate_strategy, moments_strategy,
     step_in_backward_strategy, bf16_sum_strategy;
 inline constexpr std::array all_strategies{&fused_strategy, &separate_strategy, &moments_strategy,
@@ -66,5 +75,7 @@ inline Strategy reference_strategy() {
 }
 inline bool drops_gradients(Strategy strategy) { return facts_of(strategy).drops_gradients; }
 inline GradientStorage gradient_storage(Strategy strategy) { return facts_of(strategy).storage; }
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -2,9 +2,11 @@
 
 #include <cmath>
 
+#include "core/inside.h"
+
 namespace accrue {
 
-void check_weight(const Weight& weight, Device device) {
+void detail::check_weight(const Weight& weight, Device device) {
   const Tensor& counted = weight.on_device;
   check(weight.samples > 0, "a micro-batch of {} samples: expected 1 or more", weight.samples);
   check(counted.defined()
@@ -17,7 +19,7 @@ void check_weight(const Weight& weight, Device device) {
         name(device));
 }
 
-std::vector<View> terms_of(const Loss& loss, Device device) {
+std::vector<View> detail::terms_of(const Loss& loss, Device device) {
   std::vector<View> views;
   for (const Tensor& term : loss.terms) {
     check(term.numel() == 1 && term.device() == device,

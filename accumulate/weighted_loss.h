@@ -33,8 +33,12 @@ struct Weight {
 
   // True if it counts anything else than samples.
   bool counts_parts() const { return on_device.defined() || counted != double(samples); }
-  LossWeight of_loss() const { return {counted, on_device.defined() ? on_device.view() : View{}}; }
+  detail::LossWeight of_loss() const {
+    return {counted, on_device.defined() ? on_device.view() : detail::View{}};
+  }
 };
+
+namespace detail {
 
 // A micro-batch as its window takes it in. The window itself says where it stands.
 struct WeightedLoss {
@@ -48,5 +52,7 @@ struct WeightedLoss {
 void check_weight(const Weight& weight, Device device);
 // The terms beside a loss. Throws Error unless they are scalars on this device.
 std::vector<View> terms_of(const Loss& loss, Device device);
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -73,9 +73,9 @@ class Window {
   // samples, because what it folds must be a share of a weight that is known before. If this throws
   // anything (out of memory, bad input), call abandon() before going on.
   void backward(const Loss& loss, const Weight& weight) { backward({loss, weight}); }
-  void backward(WeightedLoss weighted);
+  void backward(detail::WeightedLoss weighted);
   // Rehearses that backward (core/autograd.h), and changes nothing in the window.
-  void rehearse(WeightedLoss weighted) const;
+  void rehearse(detail::WeightedLoss weighted) const;
 
   // Runs a micro-step: `work` is a forward that reads its input from the same tensors every time
   // and ends in one backward(loss, weight) on this window. On cuda it is replayed as a graph, with
@@ -105,7 +105,7 @@ class Window {
   // Call this after changing module buffers before a window's first micro-batch: if that is
   // dropped, they return to these values.
   void keep_buffers();
-  using Wait = StepReports::Wait;
+  using Wait = detail::StepReports::Wait;
   // Returns the reports of enqueued steps that have arrived, oldest first; with Wait::yes all of
   // them.
   std::vector<StepReport> reports(Wait wait = Wait::no) { return reports_.take(wait); }
@@ -144,7 +144,7 @@ class Window {
 
   // The counters on the device (WindowState, decision.h), to be read by other kernels: those of the
   // last step between two windows.
-  View state() const { return decision_.state.view(); }
+  detail::View state() const { return decision_.state.view(); }
   const WindowOptions& options() const { return options_; }
   const Parameters& parameters() const { return accumulator_->parameters(); }
   int64_t micro_batches() const { return counts_.micro_batches; }
@@ -167,7 +167,7 @@ class Window {
   enum class Part { whole, decide, apply };
 
   void check_usable() const;
-  void add_terms_of(const WeightedLoss& weighted);
+  void add_terms_of(const detail::WeightedLoss& weighted);
   void tell_device();
   void decide_before_backward();
   void decide();
@@ -181,18 +181,18 @@ class Window {
   Schedule schedule_;
   const WindowOptions options_;
   const Device device_;
-  const StepDecision decision_;
-  const std::unique_ptr<Accumulator> accumulator_;
-  const std::unique_ptr<Exchange> exchange_;
+  const detail::StepDecision decision_;
+  const std::unique_ptr<detail::Accumulator> accumulator_;
+  const std::unique_ptr<detail::Exchange> exchange_;
   Tensor average_;  // of the weights that the optimizer owns, if wanted
-  ModuleBuffers buffers_;
-  Replays<MicroStep> micro_steps_;
-  Replays<std::pair<Part, Accumulator::Progress>> steps_;
-  std::map<MicroStep, Accumulator::Progress> progress_after_;
-  StepReports reports_;
-  WindowCounts counts_;      // of this window in this process, from prepare_step() on in all
-  WindowCounts decided_by_;  // of all processes, where the decision comes before backward
-  double kept_samples_ = 0;  // in this process, in the last window
+  detail::ModuleBuffers buffers_;
+  detail::Replays<MicroStep> micro_steps_;
+  detail::Replays<std::pair<Part, detail::Accumulator::Progress>> steps_;
+  std::map<MicroStep, detail::Accumulator::Progress> progress_after_;
+  detail::StepReports reports_;
+  detail::WindowCounts counts_;  // of this window in this process, from prepare_step() on in all
+  detail::WindowCounts decided_by_;  // of all processes, where the decision comes before backward
+  double kept_samples_ = 0;          // in this process, in the last window
   bool last_is_next_ = false, is_planned_ = false;
 };
 

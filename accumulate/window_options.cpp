@@ -5,6 +5,7 @@
 
 #include "accumulate/ranks.h"
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace {
@@ -25,7 +26,7 @@ void check_loss_scale(const LossScale& scale) {
 
 }  // namespace
 
-void check_options(const WindowOptions& options) {
+void detail::check_options(const WindowOptions& options) {
   check(options.effective_batch_size > 0, "effective batch size {}: expected 1 or more",
         options.effective_batch_size);
   // The step's factor is a float32.

@@ -51,7 +51,11 @@ struct WindowOptions {
   Overlap overlap = Overlap::off;
 };
 
+namespace detail {
+
 // Throws Error for options out of range, and for options that the strategy does not allow.
 void check_options(const WindowOptions& options);
+
+}  // namespace detail
 
 }  // namespace accrue

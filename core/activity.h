@@ -5,6 +5,7 @@
 #include <semaphore>
 #include <thread>
 
+#include "core/inside.h"
 #include "core/memory_scope.h"
 
 namespace accrue {

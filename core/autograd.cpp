@@ -6,17 +6,18 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/inside.h"
 #include "core/profile.h"
 
 namespace accrue {
 
-enum class Recording : char {
+enum class detail::Recording : char {
   on,
   off,
   inputs_only  // a segment's first run: which variables it would differentiate, but no graph
 };
 
-struct Node {
+struct detail::Node {
   std::string op;
   Label label;        // of the memory that its output took, and its gradient will
   uint64_t sequence;  // creation order, which is a topological order
@@ -267,20 +268,21 @@ struct BackwardPass {
 
 }  // namespace
 
-std::optional<GradTarget> claim_grad(const Edge& x) { return claim(x, false); }
+std::optional<GradTarget> detail::claim_grad(const Edge& x) { return claim(x, false); }
 
-std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(const Edge& a,
-                                                                            const Edge& b) {
+std::pair<std::optional<GradTarget>, std::optional<GradTarget>> detail::claim_grads(const Edge& a,
+                                                                                    const Edge& b) {
   const auto first = claim(a, false);
   return {first, claim(b, first.has_value())};
 }
 
-std::array<std::optional<GradTarget>, 3> claim_grads(const Edge& a, const Edge& b, const Edge& c) {
+std::array<std::optional<GradTarget>, 3> detail::claim_grads(const Edge& a, const Edge& b,
+                                                             const Edge& c) {
   const auto [first, second] = claim_grads(a, b);
   return {first, second, claim(c, first || second)};
 }
 
-void offer_buffer(const Edge& x, const Tensor& buffer) {
+void detail::offer_buffer(const Edge& x, const Tensor& buffer) {
   if (!x.wants_grad()) return;
   Variable& variable = *x.variable();
   if (context.rehearsal && context.rehearsal->leaves_out(variable)) return;
@@ -289,12 +291,13 @@ void offer_buffer(const Edge& x, const Tensor& buffer) {
     variable.grad = buffer.detach().reshape(variable.shape);
 }
 
-std::optional<GradTarget> claim_grad_over(const Edge& x, Tensor& dy) {
+std::optional<GradTarget> detail::claim_grad_over(const Edge& x, Tensor& dy) {
   offer_buffer(x, dy);
   return claim_grad(x);
 }
 
-void record(std::string_view op, Tensor& y, std::span<const Edge> inputs, Backward backward) {
+void detail::record(std::string_view op, Tensor& y, std::span<const Edge> inputs,
+                    Backward backward) {
   Profile::end_forward(op);
   if (context.recording == Recording::off) return;
   Variables wanted;
@@ -305,8 +308,8 @@ void record(std::string_view op, Tensor& y, std::span<const Edge> inputs, Backwa
   else if (!wanted.empty()) attach_node(op, y, std::move(wanted), std::move(backward));
 }
 
-void record_loss(std::string_view op, Tensor& loss, std::initializer_list<Edge> inputs,
-                 LossBackward backward) {
+void detail::record_loss(std::string_view op, Tensor& loss, std::initializer_list<Edge> inputs,
+                         LossBackward backward) {
   // One closure, so that what it keeps has one owner.
   const auto shared = std::make_shared<LossBackward>(std::move(backward));
   record(op, loss, inputs, [shared](Tensor& dloss) { (*shared)({.dloss = dloss.view()}); });
@@ -314,7 +317,7 @@ void record_loss(std::string_view op, Tensor& loss, std::initializer_list<Edge> 
     loss.variable()->producer->begin = [shared](const LossSeed& seed) { (*shared)(seed); };
 }
 
-bool takes_seed(const Tensor& loss) {
+bool detail::takes_seed(const Tensor& loss) {
   const auto& producer = loss.variable() ? loss.variable()->producer : nullptr;
   const auto is_wanted = [](const auto& input) { return !input->frozen; };
   return producer && producer->backward && producer->begin &&
@@ -344,13 +347,13 @@ void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook) {
   run_backward(std::move(pass.graph), {});
 }
 
-void rehearse_backward(const Tensor& loss, const LossSeed& seed) {
+void detail::rehearse_backward(const Tensor& loss, const LossSeed& seed) {
   check_scalar(loss);
   begin_with(loss, seed);
   rehearse_backward(loss, Tensor());
 }
 
-void rehearse_backward(const Tensor& loss, Tensor seed) {
+void detail::rehearse_backward(const Tensor& loss, Tensor seed) {
   check_scalar(loss);
   const GradHook none;
   BackwardPass pass(loss, none);
@@ -421,17 +424,17 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
 RehearsalScope::RehearsalScope(SegmentRehearsal& decide)
     : previous_(std::exchange(context.segments, &decide)) {}
 RehearsalScope::~RehearsalScope() { context.segments = previous_; }
-bool rehearsing() { return context.rehearsal != nullptr; }
-void end_rehearsal() {
+bool detail::rehearsing() { return context.rehearsal != nullptr; }
+void detail::end_rehearsal() {
   if (context.rehearsal) context.rehearsal->has_ended = true;
 }
 
-bool recomputing() { return context.is_second_run; }
+bool detail::recomputing() { return context.is_second_run; }
 
 SegmentEnd::SegmentEnd(bool here)
     : previous_(std::exchange(context.is_unread, here && context.end_is_unread)) {}
 SegmentEnd::~SegmentEnd() { context.is_unread = previous_; }
-bool result_is_unread() { return context.is_unread; }
+bool detail::result_is_unread() { return context.is_unread; }
 
 Tensor require_grad(const Tensor& x) {
   Tensor leaf = x.detach();

@@ -17,11 +17,18 @@
 
 namespace accrue {
 
+namespace detail {
+
 struct Node;
+enum class Recording : char;
+
+}  // namespace detail
 
 // Which convolutions keep their weights, in the form that they multiply by, for all micro-batches
 // of a window: those where making that form takes a good part of the time, all, or none.
 enum class Pack { where_it_pays, on, off };
+
+namespace detail {
 
 // Forms of a parameter's value that ops multiply by (kernels/detail/conv_products.h), kept for the
 // next micro-batch until the value changes. Threads that predict with one model share them.
@@ -148,25 +155,35 @@ struct GradHook {
   const void* sum = nullptr;
 };
 
+}  // namespace detail
+
 // Adds seed * dloss/dx to the gradient of every leaf x that loss depends on, newest op first,
 // and releases each op's saved tensors and each intermediate gradient as soon as it has been used.
 // Throws Error unless loss has one element and a graph that was not used before.
-void backward(const Tensor& loss, double seed = 1.0, const GradHook& hook = {});
+void backward(const Tensor& loss, double seed = 1.0, const detail::GradHook& hook = {});
 // Takes the seed as a tensor on the device of the loss, which backward may write over.
-void backward(const Tensor& loss, Tensor seed, const GradHook& hook = {});
+void backward(const Tensor& loss, Tensor seed, const detail::GradHook& hook = {});
 // Takes the seed as a description of it; takes_seed(loss) must be true.
-void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook = {});
+void backward(const Tensor& loss, const detail::LossSeed& seed, const detail::GradHook& hook = {});
+
+namespace detail {
+
+using Segment = std::function<Tensor(const std::vector<Tensor>& inputs)>;
+using LastOp = std::function<Tensor(Tensor x)>;
+
+}  // namespace detail
 
 // y = segment(inputs). Only the inputs are kept: backward runs the segment a second time, records
 // it and differentiates that (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
 // The gradients are the same, bit for bit, and cost another forward. The second run must give the
 // same result and must have no other effect: an update like that of BatchNorm's running statistics
 // is left out while recomputing().
-using Segment = std::function<Tensor(const std::vector<Tensor>& inputs)>;
-Tensor recompute(Segment segment, const std::vector<Tensor>& inputs);
+Tensor recompute(detail::Segment segment, const std::vector<Tensor>& inputs);
 // Does the same for y = last(segment(inputs)), where `last` is the SegmentEnd.
-using LastOp = std::function<Tensor(Tensor x)>;
-Tensor recompute(Segment segment, const std::vector<Tensor>& inputs, LastOp last);
+Tensor recompute(detail::Segment segment, const std::vector<Tensor>& inputs, detail::LastOp last);
+
+namespace detail {
+
 // True while this thread runs a segment for the second time.
 bool recomputing();
 
@@ -221,14 +238,14 @@ bool rehearsing();
 // No op of the segment is differentiated any more.
 void end_rehearsal();
 
+}  // namespace detail
+
 // Returns a leaf that wants a gradient: a copy of the handle x. The gradient appears in grad(x).
 Tensor require_grad(const Tensor& x);
 // The gradient of a leaf. Throws Error if there is none (never claimed since zero_grad()).
 Tensor grad(const Tensor& x);
 // Marks the gradient fresh; touches no memory.
 void zero_grad(const Tensor& x);
-
-enum class Recording : char;
 
 // While alive, ops on this thread record nothing.
 class NoGrad {
@@ -239,7 +256,7 @@ class NoGrad {
   NoGrad& operator=(const NoGrad&) = delete;
 
  private:
-  Recording previous_;
+  detail::Recording previous_;
 };
 
 }  // namespace accrue

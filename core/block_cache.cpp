@@ -4,6 +4,7 @@
 
 #include "core/ceil_div.h"
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "core/usage.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // Hands out parts of few large segments of device memory and takes them back, because asking the
 // driver costs more than a small kernel and waits for the device. Blocks are split to fit and
@@ -106,4 +106,4 @@ class BlockCache {
   std::map<std::pair<Pool, bool>, FreeBlocks> free_;  // by pool, small or large
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -2,7 +2,7 @@
 
 #include <concepts>
 
-namespace accrue {
+namespace accrue::detail {
 
 // a / b rounded up, for a >= 0 and b > 0.
 template <std::integral T>
@@ -14,4 +14,4 @@ constexpr T round_up(T a, T step) {
   return ceil_div(a, step) * step;
 }
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -1,6 +1,7 @@
 #include "core/cuda.h"
 
 #include "core/cuda_context.h"
+#include "core/inside.h"
 
 namespace accrue::cuda {
 namespace {

@@ -19,7 +19,8 @@ std::string unavailable_reason();
 // Throws Error with that reason and a remedy unless the device can be used.
 inline void require_device() {
   const std::string reason = unavailable_reason();
-  check(reason.empty(), "Device::cuda cannot be used: {}. Device::cpu runs everything", reason);
+  detail::check(reason.empty(), "Device::cuda cannot be used: {}. Device::cpu runs everything",
+                reason);
 }
 // "NVIDIA H200, compute capability 9.0, 139.7 GiB | CUDA runtime 13.0, driver 13.0, cuDNN 9.1"
 std::string describe_device();
@@ -41,7 +42,7 @@ size_t free_memory();
 // stream, so a block may be handed out again while kernels on its former content are still queued.
 void* allocate(size_t bytes);
 void deallocate(void* block);
-BlockCache& blocks();
+detail::BlockCache& blocks();
 // The same for page-locked memory of the host, which nothing but the stream may copy to and from.
 void* allocate_on_host(size_t bytes);
 void deallocate_on_host(void* block);
@@ -51,7 +52,7 @@ void deallocate_on_host(void* block);
 void copy_to_device(void* to, const void* from, size_t bytes);
 void copy_to_host(void* to, const void* from, size_t bytes);
 void copy_on_device(void* to, const void* from, size_t bytes);
-void fill(const View& x, double value);
+void fill(const detail::View& x, double value);
 
 // Waits for everything that was enqueued. Throws Error if a kernel failed.
 void synchronize();
@@ -73,7 +74,7 @@ class PinnedBlock {
   std::byte* data() const { return data_; }
 
  private:
-  Allocation allocation_;
+  detail::Allocation allocation_;
   std::byte* data_ = nullptr;
 };
 // These return at once. `host` must lie in page-locked memory, and the host must not touch it until

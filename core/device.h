@@ -9,6 +9,8 @@ namespace accrue {
 // happened, `meta` for a run on the cpu, `meta_cuda` for one on cuda.
 enum class Device { cpu, cuda, meta, meta_cuda };
 
+namespace detail {
+
 constexpr std::string_view name(Device device) {
   switch (device) {
     case Device::cpu: return "cpu";
@@ -30,5 +32,7 @@ constexpr Device meta_of(Device device) {
 
 // True if kernels need as much scratch on this device as on cuda, which differs from the cpu's.
 constexpr bool plans_for_cuda(Device device) { return meta_of(device) == Device::meta_cuda; }
+
+}  // namespace detail
 
 }  // namespace accrue

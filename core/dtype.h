@@ -14,6 +14,8 @@ namespace accrue {
 // The last seven are blocks of neighbours in a row of a frozen weight (kernels/quantized_blocks.h).
 enum class DType { f32, f64, f16, bf16, i32, u8, q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q6_k };
 
+namespace detail {
+
 // The elements of a block, 1 for a number by itself, and its bytes.
 constexpr int64_t block_elements(DType dtype) {
   switch (dtype) {
@@ -118,5 +120,7 @@ decltype(auto) dispatch_floating(DType dtype, Body&& body) {
   check(is_floating(dtype), "expected a floating dtype, got {}", name(dtype));
   return dispatch_wide(dtype, std::forward<Body>(body));
 }
+
+}  // namespace detail
 
 }  // namespace accrue

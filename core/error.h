@@ -17,6 +17,8 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+namespace detail {
+
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> message, Args&&... args) {
   throw Error(fmt::format(message, std::forward<Args>(args)...));
@@ -33,5 +35,7 @@ void check(bool ok, fmt::format_string<Args...> message, Args&&... args) {
 inline std::string counted(int64_t number, std::string_view noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
 }
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace accrue {
+namespace accrue::detail {
 
 // The two 16-bit floating formats. They store values; arithmetic happens in float, to which they
 // convert implicitly and exactly. The way back rounds to nearest, ties to even, and is explicit, so
@@ -98,4 +98,4 @@ constexpr Wide<T> widen(T x) {
   return x;
 }
 
-}  // namespace accrue
+}  // namespace accrue::detail

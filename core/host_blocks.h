@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/inside.h"
 #include "core/usage.h"
 
 namespace accrue {

@@ -8,7 +8,9 @@
 
 namespace accrue {
 
+namespace detail {
 class Storage;
+}  // namespace detail
 
 // A kernel that launch() calls (kernels/backend.h), and its arguments.
 class KernelCall {
@@ -61,7 +63,7 @@ class KernelTrace {
   // The trace of this thread; null if there is none.
   static KernelTrace* current() { return of_this_thread; }
   // Tensor calls this for what it allocates.
-  static void keep(const std::shared_ptr<Storage>& storage) {
+  static void keep(const std::shared_ptr<detail::Storage>& storage) {
     if (of_this_thread) [[unlikely]]
       of_this_thread->kept_.push_back(storage);
   }
@@ -70,7 +72,7 @@ class KernelTrace {
   static thread_local constinit KernelTrace* of_this_thread;
 
   KernelTrace* const before_;
-  std::vector<std::shared_ptr<Storage>> kept_;
+  std::vector<std::shared_ptr<detail::Storage>> kept_;
 };
 
 template <auto Kernel, class... Args>

@@ -41,7 +41,7 @@ void enqueue(Grid grid, void (*kernel)(Parameters...), Args&&... args) {
 
 template <class... Parameters, class... Args>
 void enqueue(GridOver items, void (*kernel)(Parameters...), Args&&... args) {
-  const int64_t wanted = ceil_div<int64_t>(items.n, block_threads);
+  const int64_t wanted = detail::ceil_div<int64_t>(items.n, block_threads);
   const int64_t most = context().resident_blocks(reinterpret_cast<const void*>(kernel));
   const Grid grid{dim3(static_cast<unsigned>(std::clamp<int64_t>(wanted, 1, most))), block_threads,
                   items.where};

@@ -15,6 +15,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 // Describes an allocation.
 struct AllocationInfo {
   size_t bytes = 0;  // rounded up to Ledger::alignment
@@ -26,9 +28,11 @@ struct AllocationInfo {
   uint64_t number = 0;  // of the ledger's allocations, in their order
 
   // The label, or without one the category's name.
-  std::string_view name() const { return label.empty() ? accrue::name(category) : label.text(); }
+  std::string_view name() const {
+    return label.empty() ? accrue::detail::name(category) : label.text();
+  }
   // "f32 [8, 32, 14, 14]"
-  std::string type() const { return fmt::format("{} {}", accrue::name(dtype), shape); }
+  std::string type() const { return fmt::format("{} {}", accrue::detail::name(dtype), shape); }
 };
 
 // A group of allocations that differ in nothing but their number.
@@ -48,19 +52,24 @@ struct MemoryShortage {
   Reserve reserve;                       // all zero on a meta device
   std::vector<AllocationGroup> largest;  // at most five
 };
+
+}  // namespace detail
+
 // Returns a sentence, and a line for everything that is known.
-std::string to_string(const MemoryShortage& shortage);
+std::string to_string(const detail::MemoryShortage& shortage);
 
 // Thrown when an allocation would exceed the ledger's limit or the machine has no more.
 class OutOfMemory : public Error {
  public:
-  explicit OutOfMemory(const MemoryShortage& shortage)
-      : Error(to_string(shortage)), shortage_(std::make_shared<MemoryShortage>(shortage)) {}
-  const MemoryShortage& shortage() const { return *shortage_; }
+  explicit OutOfMemory(const detail::MemoryShortage& shortage)
+      : Error(to_string(shortage)), shortage_(std::make_shared<detail::MemoryShortage>(shortage)) {}
+  const detail::MemoryShortage& shortage() const { return *shortage_; }
 
  private:
-  std::shared_ptr<const MemoryShortage> shortage_;
+  std::shared_ptr<const detail::MemoryShortage> shortage_;
 };
+
+namespace detail {
 
 // Is told of every allocation of a ledger, in order, while the ledger is locked.
 class LedgerObserver {
@@ -72,6 +81,8 @@ class LedgerObserver {
 };
 
 class Allocation;
+
+}  // namespace detail
 
 // The account of one device's memory: the bytes in use now and at the peak, by category, and every
 // live allocation by name. Sizes are rounded up to `alignment`, the same on every device, so that a
@@ -93,34 +104,37 @@ class Ledger {
   std::optional<size_t> limit() const;
 
   // Lists live allocations, equal ones together, largest first, at most `count` groups.
-  std::vector<AllocationGroup> largest(size_t count) const;
+  std::vector<detail::AllocationGroup> largest(size_t count) const;
   // Describes the failure when the allocator has no memory for `requested`, which is counted
   // already.
-  MemoryShortage shortage(const Allocation& requested, std::string cause) const;
+  detail::MemoryShortage shortage(const detail::Allocation& requested, std::string cause) const;
 
   // Sets the one observer; null takes it away. Returns the memory in use when it starts. Throws
   // Error if there is another observer.
-  Usage observe(LedgerObserver* observer);
+  Usage observe(detail::LedgerObserver* observer);
 
  private:
-  friend class Allocation;
-  void charge(Allocation& allocation);
-  void refund(Allocation& allocation);
-  std::vector<AllocationGroup> largest_but(const Allocation* left_out, size_t count) const;
-  MemoryShortage shortage_of(const Allocation& requested, std::string cause) const;
+  friend class detail::Allocation;
+  void charge(detail::Allocation& allocation);
+  void refund(detail::Allocation& allocation);
+  std::vector<detail::AllocationGroup> largest_but(const detail::Allocation* left_out,
+                                                   size_t count) const;
+  detail::MemoryShortage shortage_of(const detail::Allocation& requested, std::string cause) const;
 
   mutable std::mutex mutex_;
   const Device device_;
   Usage current_, peak_;
   size_t current_total_ = 0, peak_total_ = 0;
   std::optional<size_t> limit_;
-  Allocation* newest_ = nullptr;  // of the live ones, a list
+  detail::Allocation* newest_ = nullptr;  // of the live ones, a list
   uint64_t allocations_ = 0;
-  LedgerObserver* observer_ = nullptr;
+  detail::LedgerObserver* observer_ = nullptr;
 };
 
 // One ledger per device, because the device's memory is one.
 Ledger& ledger(Device device);
+
+namespace detail {
 
 // An entry on a device's ledger from construction to destruction. It takes phase and label of the
 // MemoryScope that is in force.
@@ -137,10 +151,12 @@ class Allocation {
   Device device() const { return device_; }
 
  private:
-  friend class Ledger;
+  friend class accrue::Ledger;
   AllocationInfo info_;
   Device device_;
   Allocation *older_ = nullptr, *newer_ = nullptr;
 };
+
+}  // namespace detail
 
 }  // namespace accrue

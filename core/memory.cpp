@@ -8,7 +8,7 @@ namespace accrue {
 namespace {
 
 // Without the ledger's rounding, for memory checkers.
-size_t bytes_of(const AllocationInfo& info) { return bytes_of(info.dtype, info.shape.numel()); }
+size_t held_bytes(const AllocationInfo& info) { return bytes_of(info.dtype, info.shape.numel()); }
 
 }  // namespace
 
@@ -31,7 +31,7 @@ Storage::~Storage() {
 }
 
 void Storage::take_block() {
-  const size_t bytes = bytes_of(info());
+  const size_t bytes = held_bytes(info());
   if (is_meta(device_) || bytes == 0) return;
   const bool on_cuda = device_ == Device::cuda;
   data_ = on_cuda ? cuda::allocate(bytes) : host_blocks().take(bytes);
@@ -42,7 +42,7 @@ void Storage::take_block() {
 
 void Storage::give_block() {
   if (data_ && device_ == Device::cuda) cuda::deallocate(data_);
-  else if (data_) host_blocks().give(data_, bytes_of(info()));
+  else if (data_) host_blocks().give(data_, held_bytes(info()));
   data_ = nullptr;
 }
 
@@ -55,7 +55,7 @@ void* Storage::data() {
 void Storage::move_to_host() {
   if (on_host_) return;
   const AllocationInfo& here = info();
-  const size_t bytes = bytes_of(here);
+  const size_t bytes = held_bytes(here);
   const Device host = device_ == Device::cuda ? Device::cpu : Device::meta;
   auto moved = std::unique_ptr<OnHost>(
       new OnHost{here, Allocation(here.shape, here.dtype, host, here.category), nullptr});
@@ -84,7 +84,7 @@ void Storage::return_from_host() {
     throw;
   }
   if (moved.block) {
-    cuda::enqueue_copy_to_device(data_, moved.block, bytes_of(moved.info));
+    cuda::enqueue_copy_to_device(data_, moved.block, held_bytes(moved.info));
     cuda::deallocate_on_host(moved.block);
   }
   on_host_.reset();

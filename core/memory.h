@@ -7,7 +7,7 @@
 
 #include "core/ledger.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // One block of device memory for elements of a shape, on the ledger from construction to
 // destruction.
@@ -60,4 +60,4 @@ class Storage {
   std::atomic<uint32_t> version_ = 0;
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/inside.h"
 #include "core/profile.h"
 #include "core/timeline.h"
 
@@ -24,7 +25,7 @@ const std::string* intern(std::string_view text) {
 
 }  // namespace
 
-std::string_view name(Phase phase) {
+std::string_view detail::name(Phase phase) {
   static constexpr std::array<std::string_view, 6> names{"setup",    "data", "forward",
                                                          "backward", "step", "evaluate"};
   return names[static_cast<size_t>(phase)];

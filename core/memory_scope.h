@@ -6,6 +6,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 // The part of a training step that is under way, to which memory and time are charged.
 enum class Phase : uint8_t { setup, data, forward, backward, step, evaluate };
 std::string_view name(Phase phase);
@@ -28,24 +30,26 @@ class Label {
   const std::string* text_ = nullptr;  // null: says nothing
 };
 
+}  // namespace detail
+
 // While alive, allocations of this thread belong to this phase and label. Scopes nest; one without
 // a label (or phase) keeps that of the scope around it.
 class MemoryScope {
  public:
-  explicit MemoryScope(Phase phase);
-  explicit MemoryScope(Label label);
-  MemoryScope(Phase phase, Label label);
+  explicit MemoryScope(detail::Phase phase);
+  explicit MemoryScope(detail::Label label);
+  MemoryScope(detail::Phase phase, detail::Label label);
   ~MemoryScope();
   MemoryScope(const MemoryScope&) = delete;
   MemoryScope& operator=(const MemoryScope&) = delete;
 
   // The phase and label of this thread's innermost scope; outside of all scopes setup and empty.
-  static Phase phase();
-  static Label label();
+  static detail::Phase phase();
+  static detail::Label label();
 
  private:
-  Phase phase_before_;
-  Label label_before_;
+  detail::Phase phase_before_;
+  detail::Label label_before_;
 };
 
 }  // namespace accrue

@@ -3,11 +3,14 @@
 #include <memory>
 #include <vector>
 
+#include "core/inside.h"
 #include "core/usage.h"
 
 namespace accrue {
 
+namespace detail {
 class Storage;
+}  // namespace detail
 
 // The activations and samples of a computation on cuda that is suspended for a while. Its owner
 // moves them to the host meanwhile; each comes back when somebody asks for its elements

@@ -1,6 +1,7 @@
 #include "core/parameters.h"
 
 #include "core/ceil_div.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace {

@@ -9,6 +9,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 // The name (as PyTorch's state_dict() has it) and shape of a parameter or buffer. A fixed parameter
 // is never trained.
 struct Declaration {
@@ -27,6 +29,8 @@ enum class GradientStorage {
   arena,     // [P], alive as long as the parameters
   on_demand  // made when backward claims them, until the GradHook that uses them drops them
 };
+
+}  // namespace detail
 
 // All parameters of a model in one flat arena: values [P] and gradients [P], each parameter a
 // 64-byte-aligned slice of both, in the order they are declared. One kernel launch then reaches
@@ -53,11 +57,13 @@ class Parameters {
   // Everything is zero and no gradient is claimed. `dtype` is that of values and gradients;
   // `compute` is that of the ops, either `dtype` itself or a 16-bit one under float32. Throws
   // OutOfMemory.
-  Parameters(const std::vector<Declaration>& parameters, const std::vector<Declaration>& buffers,
-             DType dtype, Device device, GradientStorage storage = GradientStorage::arena)
+  Parameters(const std::vector<detail::Declaration>& parameters,
+             const std::vector<detail::Declaration>& buffers, DType dtype, Device device,
+             detail::GradientStorage storage = detail::GradientStorage::arena)
       : Parameters(parameters, buffers, dtype, dtype, device, storage) {}
-  Parameters(const std::vector<Declaration>& parameters, const std::vector<Declaration>& buffers,
-             DType dtype, DType compute, Device device, GradientStorage storage);
+  Parameters(const std::vector<detail::Declaration>& parameters,
+             const std::vector<detail::Declaration>& buffers, DType dtype, DType compute,
+             Device device, detail::GradientStorage storage);
   Parameters(const Parameters&) = default;  // what is moved from stays whole, too
   Parameters& operator=(const Parameters&) = delete;
 
@@ -109,7 +115,7 @@ class Parameters {
   }
 
  private:
-  void place_fixed(const std::vector<Declaration>& fixed, DType dtype, DType compute,
+  void place_fixed(const std::vector<detail::Declaration>& fixed, DType dtype, DType compute,
                    Device device);
   void set_frozen(std::string_view prefix, bool frozen) const;
 

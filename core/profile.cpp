@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/inside.h"
+
 namespace accrue {
 namespace {
 

@@ -12,7 +12,7 @@
 #include "core/dtype.h"
 #include "core/memory_scope.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The work of a kernel by its formula, however the kernel does it.
 struct Work {
@@ -201,4 +201,4 @@ class Profile {
   int64_t spans_left_out_ = 0;
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "core/inside.h"
+
 namespace accrue {
 
 Readback::Readback(Device device, size_t bytes, int slots)

@@ -6,7 +6,7 @@
 #include "core/cuda.h"
 #include "core/tensor.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // Brings small values from a device to the host, in order, without making anybody wait: push()
 // enqueues a copy, pop() hands out the oldest.
@@ -42,4 +42,4 @@ class Readback {
   std::vector<std::unique_ptr<cuda::Event>> arrived_;
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

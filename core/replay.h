@@ -11,6 +11,9 @@
 namespace accrue {
 
 enum class Graphs { off, on };
+
+namespace detail {
+
 enum class Replay { no, yes };
 
 // Runs and replays work that, for a given key, enqueues the same kernels on the same memory every
@@ -94,5 +97,7 @@ class Replays {
   BlockCache::Pool pool_ = BlockCache::common_pool;
   std::map<Key, Known> known_;
 };
+
+}  // namespace detail
 
 }  // namespace accrue

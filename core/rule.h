@@ -11,7 +11,9 @@
 
 namespace accrue {
 
+namespace detail {
 class Edge;
+}  // namespace detail
 class Tensor;
 
 // The one rule. A backward kernel does not return a gradient: it claims its target and writes
@@ -21,6 +23,8 @@ class Tensor;
 // where beta 0 reads nothing. Fan-out, shared weights and the micro-batches of a window then add up
 // in the kernels themselves: there are no temporary gradients, no zeroing passes and no additions
 // anywhere else (docs/gradients.md, accumulate/README.md).
+
+namespace detail {
 
 // The target of a backward kernel, which writes grad = value + beta * grad. beta is 0 or 1; with
 // beta 0 the kernel writes every element and reads none.
@@ -69,5 +73,7 @@ HOST_DEVICE void store(T& dst, Wide<T> value, std::bool_constant<accumulate>) {
   if constexpr (accumulate) dst = T(dst + value);
   else dst = T(value);
 }
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include "core/inside.h"
+
 namespace accrue {
 
 Shape::Shape(std::span<const int64_t> sizes) : rank_(static_cast<int>(sizes.size())) {

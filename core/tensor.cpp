@@ -196,7 +196,7 @@ Tensor Tensor::saved() const {
   return result;
 }
 
-Tensor as_f32(const Tensor& tensor) {
+Tensor detail::as_f32(const Tensor& tensor) {
   const Tensor host = tensor.device() == Device::cpu ? tensor : tensor.to(Device::cpu);
   if (!is_16_bit_dtype(host.dtype()) && host.dtype() != DType::f64) return host;
   const Tensor result = Tensor::empty(host.shape(), DType::f32, Device::cpu, Category::data);

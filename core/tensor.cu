@@ -1,4 +1,5 @@
 #include "core/cuda.h"
+#include "core/inside.h"
 #include "core/launch.cuh"
 
 namespace accrue::cuda {

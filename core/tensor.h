@@ -13,7 +13,9 @@
 
 namespace accrue {
 
+namespace detail {
 class Variable;  // the gradient side of a tensor: core/autograd.h
+}  // namespace detail
 
 // A contiguous row-major array in shared storage. Copying a Tensor copies the handle, not the
 // elements. Reshaping and slicing the first dimension are free. A tensor on a meta device, or
@@ -42,7 +44,7 @@ class Tensor {
   template <class T>
   static Tensor from(const std::vector<T>& values, const Shape& shape, Device device = Device::cpu,
                      Category category = Category::data) {
-    static_assert(size_of(dtype_of<T>()) == sizeof(T));
+    static_assert(detail::size_of(detail::dtype_of<T>()) == sizeof(T));
     return from(std::span<const T>(values), shape, device, category);
   }
 
@@ -50,14 +52,14 @@ class Tensor {
   const Shape& shape() const { return shape_; }
   int64_t size(int dim) const { return shape_[dim]; }
   int64_t numel() const { return shape_.numel(); }
-  size_t bytes() const { return bytes_of(dtype_, numel()); }
+  size_t bytes() const { return detail::bytes_of(dtype_, numel()); }
   DType dtype() const { return dtype_; }
   Device device() const { return storage().device(); }
   // "f32 [2, 3]", after the label of its memory: "'hidden.weight' f32 [2, 3]".
   std::string describe() const;
 
   // Throws Error if it was saved() and then overwritten.
-  View view() const;
+  detail::View view() const;
   // The elements on the host. Throws Error unless the tensor is a T tensor on Device::cpu, and has
   // elements.
   template <class T>
@@ -95,13 +97,13 @@ class Tensor {
   // rvalue write its result over it.
   bool sole_owner() const { return storage_.use_count() == 1; }
 
-  const std::shared_ptr<Variable>& variable() const { return variable_; }
-  void set_variable(std::shared_ptr<Variable> variable) { variable_ = std::move(variable); }
+  const std::shared_ptr<detail::Variable>& variable() const { return variable_; }
+  void set_variable(std::shared_ptr<detail::Variable> variable) { variable_ = std::move(variable); }
   // Gives up the elements, and the storage if nobody else shares it.
   void reset() { *this = {}; }
 
  private:
-  Storage& storage() const {
+  detail::Storage& storage() const {
     if (!storage_) [[unlikely]]
       fail_undefined();
     return *storage_;
@@ -110,16 +112,20 @@ class Tensor {
   [[noreturn]] void fail_overwritten() const;
   std::byte* host_data() const;
 
-  std::shared_ptr<Storage> storage_;
+  std::shared_ptr<detail::Storage> storage_;
   size_t offset_bytes_ = 0;
   Shape shape_;
   DType dtype_ = DType::f32;
   std::optional<uint32_t> saved_version_;  // of the storage, if it must still be that
-  std::shared_ptr<Variable> variable_;
+  std::shared_ptr<detail::Variable> variable_;
 };
+
+namespace detail {
 
 // Returns the elements on the cpu: f16 and bf16 converted to f32 exactly, f64 rounded to f32, and
 // other types unchanged. Returns the tensor itself if nothing changes.
 Tensor as_f32(const Tensor& tensor);
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -1,5 +1,7 @@
 #include "core/timeline.h"
 
+#include "core/inside.h"
+
 namespace accrue {
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "core/ledger.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // Records the allocations of a device's memory and the phases of the thread that made it, from
 // construction until `steps` steps (scopes of Phase::step) are done, stop() or destruction.
@@ -69,4 +69,4 @@ class Timeline : private LedgerObserver {
   std::vector<size_t> open_;  // spans, the innermost last
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -6,10 +6,11 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue {
 
-std::string_view name(Category category) {
+std::string_view detail::name(Category category) {
   static constexpr std::array<std::string_view, all_categories.size()> names{
       "parameters", "gradients", "optimizer", "activations", "workspace", "data"};
   return names[static_cast<size_t>(category)];

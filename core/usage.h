@@ -17,14 +17,19 @@ enum class Category {
   workspace,    // scratch inside one kernel call
   data          // samples and labels
 };
+
+namespace detail {
+
 inline constexpr std::array all_categories{Category::parameters, Category::gradients,
                                            Category::optimizer,  Category::activations,
                                            Category::workspace,  Category::data};
 std::string_view name(Category category);
 
+}  // namespace detail
+
 // Bytes by category.
 struct Usage {
-  std::array<size_t, all_categories.size()> bytes{};
+  std::array<size_t, detail::all_categories.size()> bytes{};
 
   size_t& operator[](Category c) { return bytes[static_cast<size_t>(c)]; }
   size_t operator[](Category c) const { return bytes[static_cast<size_t>(c)]; }
@@ -38,6 +43,8 @@ std::string format_bytes(size_t bytes);
 // Reads "64MiB", "1.5GiB", "4096"; binary (KiB, MiB, GiB) and decimal (KB, MB, GB) units.
 size_t parse_bytes(const std::string& text);
 
+namespace detail {
+
 // The bytes that an allocator holds of its device, and how many of them it has handed out.
 struct Reserve {
   size_t reserved = 0;      // in segments
@@ -48,8 +55,11 @@ struct Reserve {
   // The share of the free bytes outside of the largest free block, from 0 to 1.
   double fragmentation() const;
 };
+
+}  // namespace detail
+
 // "reserved 24.0 MiB in 3 segments, 21.5 MiB of it allocated, largest free block 1.5 MiB,
 // fragmentation 40 %"
-std::string to_string(const Reserve& reserve);
+std::string to_string(const detail::Reserve& reserve);
 
 }  // namespace accrue

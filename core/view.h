@@ -4,7 +4,7 @@
 #include "core/dtype.h"
 #include "core/shape.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // All that a kernel sees of a tensor: contiguous row-major elements, their shape, type and device.
 // `data` is null on a meta device, and wherever else a tensor has no elements.
@@ -32,4 +32,4 @@ struct View {
   }
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

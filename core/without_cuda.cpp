@@ -1,5 +1,6 @@
 #include "core/cuda.h"
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue::cuda {
 namespace {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace {
@@ -74,7 +75,7 @@ void AtomicFile::commit() {
   sync_directory(directory_of(destination_));
 }
 
-void sync_directory(const fs::path& directory) {
+void detail::sync_directory(const fs::path& directory) {
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // EINVAL: this file system cannot and need not.
   const bool synced = descriptor >= 0 && (::fsync(descriptor) == 0 || errno == EINVAL);
@@ -84,9 +85,9 @@ void sync_directory(const fs::path& directory) {
         directory.string(), std::strerror(error));
 }
 
-void check_writable(const fs::path& path) { const AtomicFile never_committed(path); }
+void detail::check_writable(const fs::path& path) { const AtomicFile never_committed(path); }
 
-void write_text_atomically(const fs::path& path, std::string_view text) {
+void detail::write_text_atomically(const fs::path& path, std::string_view text) {
   AtomicFile file(path);
   file.write(std::as_bytes(std::span(text)));
   file.commit();

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-namespace accrue {
+namespace accrue::detail {
 
 // A file that appears complete or not at all. It is written to a temporary file beside its
 // destination, which commit() moves into place. Without commit(), or after any failure, the
@@ -41,4 +41,4 @@ void sync_directory(const std::filesystem::path& directory);
 // Writes a whole text file at once, by AtomicFile.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -118,8 +118,8 @@ auto reading(const fs::path& path, Read&& read) {
 
 }  // namespace
 
-void write_checkpoint(const fs::path& directory, const CheckpointRecord& record,
-                      const CheckpointTensors& weights, const CheckpointTensors& state) {
+void detail::write_checkpoint(const fs::path& directory, const CheckpointRecord& record,
+                              const CheckpointTensors& weights, const CheckpointTensors& state) {
   Metadata about_weights = weights.texts;
   about_weights["format"] = "pt";
   write_safetensors(directory / checkpoint_weights, weights.tensors, about_weights);
@@ -135,11 +135,11 @@ void write_checkpoint(const fs::path& directory, const CheckpointRecord& record,
   write_text_atomically(directory / checkpoint_record, content.dump(2) + "\n");
 }
 
-CheckpointRecord read_checkpoint_record(const fs::path& file) {
+CheckpointRecord detail::read_checkpoint_record(const fs::path& file) {
   return reading(file, [&] { return to_record(read_checked(file)); });
 }
 
-CheckpointRecord read_checkpoint(const fs::path& directory) {
+CheckpointRecord detail::read_checkpoint(const fs::path& directory) {
   return reading(directory, [&] {
     const json record = read_checked(directory / checkpoint_record);
     for (const char* file : {checkpoint_weights, checkpoint_state}) {

@@ -8,7 +8,7 @@
 
 #include "data/safetensors.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // A checkpoint is a directory of three files:
 //   weights.safetensors  parameters and module buffers, which loads in PyTorch as it is
@@ -49,4 +49,4 @@ CheckpointRecord read_checkpoint(const std::filesystem::path& directory);
 // Reads a checkpoint.json. Throws Error for a file that is not one, or was changed.
 CheckpointRecord read_checkpoint_record(const std::filesystem::path& file);
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -171,7 +171,7 @@ std::optional<CheckpointDirectory::Found> CheckpointDirectory::latest(
   return std::nullopt;
 }
 
-fs::path latest_weights_in(const fs::path& directory) {
+fs::path detail::latest_weights_in(const fs::path& directory) {
   std::error_code ignored;
   if (!fs::is_directory(directory, ignored)) return {};
   std::vector<int64_t> steps;

@@ -8,7 +8,7 @@
 
 #include "data/checkpoint.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The checkpoints of one run: D/step-00000100 and so on, each a directory (data/checkpoint.h) that
 // appears complete and durable, or not at all. While this is alive, no other process can have D.
@@ -63,4 +63,4 @@ class CheckpointDirectory {
 // say; empty if there is none. Takes no lock and does not look whether the checkpoint is whole.
 std::filesystem::path latest_weights_in(const std::filesystem::path& directory);
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/inside.h"
 #include "data/samples.h"
 #include "data/strict_json.h"
 
@@ -63,19 +64,19 @@ std::string Classes::describe() const {
                      names.size() > most ? fmt::format(", ... ({} in all)", names.size()) : "");
 }
 
-Classes classes_of(const Field& field) {
+Classes detail::classes_of(const Field& field) {
   Classes classes{.values = field.class_values};
   for (int64_t k = 0; k < field.class_count(); ++k)
     classes.names.push_back(as_utf8(field.class_name(k)));
   return classes;
 }
 
-void add_classes(const Classes& classes, Metadata& metadata) {
+void detail::add_classes(const Classes& classes, Metadata& metadata) {
   metadata[names_key] = json(classes.names).dump();
   if (!classes.values.empty()) metadata[values_key] = json(classes.values).dump();
 }
 
-std::optional<Classes> classes_in(const Metadata& metadata) {
+std::optional<Classes> detail::classes_in(const Metadata& metadata) {
   const auto names = metadata.find(names_key), values = metadata.find(values_key);
   if (names == metadata.end()) return std::nullopt;
   Classes classes;
@@ -104,7 +105,7 @@ bool ClassMatch::is_known() const {
   return std::ranges::none_of(places, [](int32_t place) { return place < 0; });
 }
 
-ClassMatch match_classes(const Classes& data, const Classes& network) {
+ClassMatch detail::match_classes(const Classes& data, const Classes& network) {
   const bool have_values = !data.values.empty() && !network.values.empty(),
              have_names = data.have_names() && network.have_names();
   // Pixels that have one class each are no planes.
@@ -130,7 +131,7 @@ ClassMatch match_classes(const Classes& data, const Classes& network) {
   return match;
 }
 
-void renumber_classes(Field& field, const ClassMatch& match, const Classes& network) {
+void detail::renumber_classes(Field& field, const ClassMatch& match, const Classes& network) {
   const Classes own = classes_of(field);
   if (own == network) return;
   const std::vector<int32_t> places = match.places;

@@ -8,7 +8,7 @@
 #include "data/dataset.h"
 #include "data/safetensors.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The meaning of a network's answers: the classes that it tells apart, in its order. They belong to
 // its weights, whose file has them, and not to the data at hand.
@@ -47,4 +47,4 @@ ClassMatch match_classes(const Classes& data, const Classes& network);
 // be as many.
 void renumber_classes(Field& field, const ClassMatch& match, const Classes& network);
 
-}  // namespace accrue
+}  // namespace accrue::detail

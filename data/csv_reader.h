@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/inside.h"
+
 namespace accrue {
 
 // A text file of rows and columns, in whatever way spreadsheets and languages write it: UTF-8 with

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/inside.h"
+
 namespace accrue {
 bool Dataset::has(std::string_view field) const {
   return std::ranges::find(fields, field, &Field::name) != fields.end();

@@ -15,9 +15,13 @@ namespace accrue {
 
 enum class Split { train, test };
 
+namespace detail {
+
 // Writes the elements of a sample, of the encoding's stored_dtype(), into a row. Several threads
 // call it at once. Throws Error.
 using ReadRow = std::function<void(std::span<std::byte> row, int64_t sample)>;
+
+}  // namespace detail
 
 // A property that every sample has, such as its image or its class.
 struct Field {
@@ -33,9 +37,9 @@ struct Field {
   // for what nobody has judged, whose index is not_judged (kernels/judged.h).
   std::vector<uint8_t> class_values{};
   std::optional<uint8_t> unjudged_value{};
-  bool has_not_judged = false;      // of indices without such a value: some are not_judged, too
-  ReadRow read{};                   // if they are read when they are needed
-  std::optional<ImageSize> crop{};  // of images: a model sees a part of this size
+  bool has_not_judged = false;  // of indices without such a value: some are not_judged, too
+  detail::ReadRow read{};       // if they are read when they are needed
+  std::optional<detail::ImageSize> crop{};  // of images: a model sees a part of this size
 
   // [n, ...] for n samples as a model sees them.
   Shape shape_of(int64_t n) const;
@@ -46,6 +50,8 @@ struct Field {
   // A class's name; without names its value in files, or else its number.
   std::string class_name(int64_t k) const;
 };
+
+namespace detail {
 
 // Where in an image a crop of it lies, as a part of the room that it has: 0 at the left or at the
 // top, 1 at the other side.
@@ -62,6 +68,8 @@ struct SampleChange {
 // Draws the changes to a sample, by these arguments alone. Several threads call it at once.
 using DrawChange = std::function<SampleChange(uint64_t seed, int64_t epoch, int64_t sample)>;
 
+}  // namespace detail
+
 // Samples that all have the same fields. In the data sets here these are `images` (pixels
 // [N, C, H, W]), `labels` (indices [N]) and `masks` (masks [N, 1, H, W]), and of drawings
 // `sources`, `targets` (pixels [N, 1, S, S]) and `styles` (indices [N]); an objective says which
@@ -74,7 +82,7 @@ struct Dataset {
   std::vector<std::string> names{};  // of the samples, if they have names, such as their files'
   bool is_trained_on = false;        // of data to be scored: they are the training's own samples
   // The changes that a loader with Augment::yes makes; null if there are none.
-  DrawChange augmentation{};
+  detail::DrawChange augmentation{};
   // The checksum of the files it is made of, if that replaces the checksum of its elements.
   std::function<uint32_t()> checksum{};
 
@@ -94,7 +102,7 @@ struct Dataset {
   // Makes crops of this size of all images and masks [N, C, H, W]: in training (Augment::yes) where
   // the augmentation says, otherwise the images' middle. Throws Error if they are smaller, and if
   // there are none.
-  void crop_to(ImageSize size);
+  void crop_to(detail::ImageSize size);
   // True if its samples pass through a RowStream (data/row_stream.h), because the elements of a
   // field are read when they are needed, or because it is augmented or cropped.
   bool is_streamed() const;
@@ -119,9 +127,13 @@ struct Datasets {
   Dataset train, test;
 };
 
+namespace detail {
+
 // "1 class", "2 classes"
 inline std::string counted_classes(int64_t number) {
   return fmt::format("{} class{}", number, number == 1 ? "" : "es");
 }
+
+}  // namespace detail
 
 }  // namespace accrue

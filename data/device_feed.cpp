@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/ceil_div.h"
+#include "core/inside.h"
 #include "kernels/gather_samples.h"
 
 namespace accrue {

@@ -10,7 +10,7 @@
 #include "data/row_stream.h"
 #include "data/samples.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // Puts micro-batches where kernels on a CUDA device find them: always in the same tensors, so that
 // recorded work can read them, and without waiting for the device. A kernel gathers a data set that
@@ -64,4 +64,4 @@ class DeviceFeed {
   size_t turn_ = 0;
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

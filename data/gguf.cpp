@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "core/inside.h"
 #include "data/gguf_types.h"
 
 namespace accrue {

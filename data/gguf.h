@@ -16,7 +16,7 @@
 #include "data/mapped_file.h"
 #include "kernels/quantized_blocks.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // A tensor of a GGUF file. Its rows, along the last dimension, are whole blocks.
 struct GgufTensor {
@@ -103,4 +103,4 @@ class GgufFile {
   std::map<std::string, size_t, std::less<>> places_;  // of tensors, by name
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/inside.h"
 #include "data/gguf.h"
 
 namespace accrue {

@@ -4,15 +4,16 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "core/inside.h"
 #include "core/usage.h"
 
 namespace accrue {
 
-std::string height_by_width(ImageSize size) {
+std::string detail::height_by_width(ImageSize size) {
   return fmt::format("{}x{}", size.height, size.width);
 }
 
-std::optional<ImageSize> read_image_size(const std::string& text, const std::string& what) {
+std::optional<ImageSize> detail::read_image_size(const std::string& text, const std::string& what) {
   if (text.empty()) return std::nullopt;
   constexpr int64_t most = 1 << 14;
   const size_t cross = std::min(text.find('x'), text.size());
@@ -29,7 +30,7 @@ std::optional<ImageSize> read_image_size(const std::string& text, const std::str
   return ImageSize{height, width};
 }
 
-void check_image_bytes(const ImageHeader& header, size_t most, const std::string& file) {
+void detail::check_image_bytes(const ImageHeader& header, size_t most, const std::string& file) {
   const size_t bytes = header.bytes();
   check(bytes <= most, "'{}' is {}, which needs {} decoded, more than {}: expected a smaller one",
         file, height_by_width(header.size), format_bytes(bytes), format_bytes(most));

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace accrue {
+namespace accrue::detail {
 
 // Height and width in pixels.
 struct ImageSize {
@@ -33,4 +33,4 @@ inline constexpr size_t usual_most_image_bytes = size_t{1} << 30;
 // Throws Error, naming the file, for an image of more bytes.
 void check_image_bytes(const ImageHeader& header, size_t most, const std::string& file);
 
-}  // namespace accrue
+}  // namespace accrue::detail

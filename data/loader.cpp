@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "core/ceil_div.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace {

@@ -87,10 +87,10 @@ class Loader {
 
   const Dataset dataset_;
   const LoaderOptions options_;
-  const int64_t own_samples_;          // this rank's, in an epoch
-  std::unique_ptr<DeviceFeed> feed_;   // for cuda
-  std::unique_ptr<RowStream> stream_;  // for others, if the data set is streamed
-  Tensor order_;                       // i32 [N]
+  const int64_t own_samples_;                  // this rank's, in an epoch
+  std::unique_ptr<detail::DeviceFeed> feed_;   // for cuda
+  std::unique_ptr<detail::RowStream> stream_;  // for others, if the data set is streamed
+  Tensor order_;                               // i32 [N]
   Samples slot_;
   MicroBatch current_;
   int64_t first_window_ = 0;

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <span>
 
-namespace accrue {
+namespace accrue::detail {
 
 // A regular file, mapped into memory to be read: the system loads the parts that are touched and
 // may drop them again, so that a file of any size takes no memory of its own.
@@ -23,4 +23,4 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <string>
 
+#include "core/inside.h"
+
 namespace accrue {
 
 // A directory that is made beside its destination and moved into place by commit() when it is

@@ -116,13 +116,13 @@ uint8_t gray_of(const uint8_t* pixel, size_t channels) {
 GrayImage::GrayImage(int64_t height, int64_t width, uint8_t gray)
     : height(height), width(width), pixels(static_cast<size_t>(height * width), gray) {}
 
-bool is_png(std::span<const std::byte> content) {
+bool detail::is_png(std::span<const std::byte> content) {
   return content.size() >= 8 &&
          png_sig_cmp(reinterpret_cast<png_const_bytep>(content.data()), 0, 8) == 0;
 }
 
-PngImage decode_png(std::span<const std::byte> content, const std::string& file, PngPart part,
-                    PngValues values) {
+PngImage detail::decode_png(std::span<const std::byte> content, const std::string& file,
+                            PngPart part, PngValues values) {
   PngReader reader{content};
   reader.values = values;
   const auto check_png = [&](bool ok) {
@@ -162,7 +162,7 @@ PngImage decode_png(std::span<const std::byte> content, const std::string& file,
   return image;
 }
 
-GrayImage read_png(const std::filesystem::path& path) {
+GrayImage detail::read_png(const std::filesystem::path& path) {
   const std::vector<std::byte> content = file_content(path);
   const std::string file = path.string();
   const PngImage header = decode_png(content, file, PngPart::header);
@@ -208,7 +208,7 @@ std::string own_mark() {
 
 }  // namespace
 
-std::string encode_png(const GrayImage& image) {
+std::string detail::encode_png(const GrayImage& image) {
   return encode_png({.height = image.height,
                      .width = image.width,
                      .channels = 1,
@@ -216,7 +216,7 @@ std::string encode_png(const GrayImage& image) {
                      .bytes = image.pixels});
 }
 
-std::string encode_png(const PngImage& image) {
+std::string detail::encode_png(const PngImage& image) {
   check(image.height > 0 && image.width > 0 && (image.channels == 1 || image.channels == 3) &&
             image.bytes.size() == static_cast<size_t>(image.height * image.width * image.channels),
         "an image of {} x {} with {} pixels cannot be a PNG file: expected a pixel or more, and as "
@@ -240,14 +240,14 @@ std::string encode_png(const PngImage& image) {
   return text.insert(behind_header, own_mark());
 }
 
-bool is_own_png(std::span<const std::byte> begin) {
+bool detail::is_own_png(std::span<const std::byte> begin) {
   const std::string mark = own_mark();
   return begin.size() >= behind_header + mark.size() &&
          std::ranges::equal(begin.subspan(behind_header, mark.size()),
                             std::as_bytes(std::span(mark)));
 }
 
-void write_png(const std::filesystem::path& path, const GrayImage& image) {
+void detail::write_png(const std::filesystem::path& path, const GrayImage& image) {
   write_text_atomically(path, encode_png(image));
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace accrue {
+namespace accrue::detail {
 
 // An image of one byte a pixel, row by row: 0 is black, 255 white.
 struct GrayImage {
@@ -66,4 +66,4 @@ bool is_own_png(std::span<const std::byte> begin);
 // AtomicFile do.
 void write_png(const std::filesystem::path& path, const GrayImage& image);
 
-}  // namespace accrue
+}  // namespace accrue::detail

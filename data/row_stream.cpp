@@ -4,6 +4,7 @@
 #include <chrono>
 #include <system_error>
 
+#include "core/inside.h"
 #include "data/samples.h"
 #include "kernels/parallel.h"
 

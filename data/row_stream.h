@@ -10,7 +10,7 @@
 
 #include "data/dataset.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // Reads, and augments, the samples of an epoch ahead of their use. It has as many threads of its
 // own as the kernels have (kernels/parallel.h); they run while the computation leaves a processor
@@ -68,4 +68,4 @@ class RowStream {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -347,22 +347,22 @@ NamedTensors read_safetensors(const std::filesystem::path& path, Category catego
   return Reader(path).read(category, metadata, wanted);
 }
 
-void read_safetensors_into(const std::filesystem::path& path, const NamedTensors& tensors,
-                           const UsePiece& use) {
+void detail::read_safetensors_into(const std::filesystem::path& path, const NamedTensors& tensors,
+                                   const UsePiece& use) {
   Reader(path).read_into(tensors, use);
 }
 
-SafetensorsHeader read_safetensors_header(const std::filesystem::path& path,
-                                          const TensorFilter& wanted) {
+SafetensorsHeader detail::read_safetensors_header(const std::filesystem::path& path,
+                                                  const TensorFilter& wanted) {
   return Reader(path).read_header_alone(wanted);
 }
 
-Metadata read_safetensors_metadata(const std::filesystem::path& path) {
+Metadata detail::read_safetensors_metadata(const std::filesystem::path& path) {
   return read_safetensors_header(path, [](const std::string&) { return false; }).metadata;
 }
 
-void read_safetensors_pieces(const std::filesystem::path& path, const TensorFilter& wanted,
-                             const UsePiece& use) {
+void detail::read_safetensors_pieces(const std::filesystem::path& path, const TensorFilter& wanted,
+                                     const UsePiece& use) {
   Reader(path).read_pieces(wanted, use);
 }
 

@@ -20,10 +20,14 @@ using Metadata = std::map<std::string, std::string>;
 // then the elements, little-endian and row-major; the offsets cover them without hole or overlap.
 // dtypes: F32, F64, F16, BF16, I32, U8.
 
+namespace detail {
+
 // Uses or sets some elements of a tensor: `piece` [n] on the cpu, of the tensor's dtype, has those
 // from `first` on, and at most 64 KiB of them.
 inline constexpr size_t piece_bytes = 64 << 10;
 using UsePiece = std::function<void(const std::string& name, int64_t first, const Tensor& piece)>;
+
+}  // namespace detail
 
 // Writes atomically (data/atomic_file.h). The elements start at a multiple of 8 and tensors of
 // wider elements come first, so that every tensor is aligned for its dtype. A tensor on the meta
@@ -31,10 +35,14 @@ using UsePiece = std::function<void(const std::string& name, int64_t first, cons
 // on another device than these, for a name that is empty, taken or not UTF-8, and when the file
 // cannot be written.
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                       const Metadata& metadata = {}, const UsePiece& fill = {});
+                       const Metadata& metadata = {}, const detail::UsePiece& fill = {});
+
+namespace detail {
 
 // True for the names of the tensors that are wanted; the others may be of any dtype.
 using TensorFilter = std::function<bool(const std::string& name)>;
+
+}  // namespace detail
 
 // Reads a file's tensors (all, or the wanted) to the CPU, in the order of their data. It allocates
 // memory for elements only if the header agrees with the size of the file. Throws Error, naming the
@@ -42,7 +50,10 @@ using TensorFilter = std::function<bool(const std::string& name)>;
 // accrue cannot hold (another dtype, more than five dimensions).
 NamedTensors read_safetensors(const std::filesystem::path& path,
                               Category category = Category::parameters,
-                              Metadata* metadata = nullptr, const TensorFilter& wanted = {});
+                              Metadata* metadata = nullptr,
+                              const detail::TensorFilter& wanted = {});
+
+namespace detail {
 
 // A file's description of itself, without its elements. Throws Error as above.
 struct SafetensorsHeader {
@@ -69,5 +80,7 @@ void read_safetensors_pieces(const std::filesystem::path& path, const TensorFilt
 // before any element has changed.
 void read_safetensors_into(const std::filesystem::path& path, const NamedTensors& tensors,
                            const UsePiece& use = {});
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -4,6 +4,7 @@
 
 #include <sstream>
 
+#include "core/inside.h"
 #include "data/dataset.h"
 
 namespace accrue {

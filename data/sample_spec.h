@@ -13,6 +13,8 @@ namespace accrue {
 
 struct Dataset;
 
+namespace detail {
+
 // What a sample is, without any: its fields by name, as a model sees them. Data sets and files of
 // weights say it, and networks are made for it.
 struct SampleSpec {
@@ -48,5 +50,7 @@ struct SampleSpec {
   SampleSpec as_said(const Metadata& metadata) const;
   static bool is_said(const Metadata& metadata);
 };
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -31,7 +31,7 @@ void check_indices(const Field& field, const std::string& dataset,
 
 }  // namespace
 
-void epoch_order(std::span<int32_t> order, uint64_t seed, int64_t epoch, Shuffle shuffle) {
+void detail::epoch_order(std::span<int32_t> order, uint64_t seed, int64_t epoch, Shuffle shuffle) {
   std::iota(order.begin(), order.end(), 0);
   if (shuffle == Shuffle::off) return;
   RandomStream random(seed, order_stream + static_cast<uint64_t>(epoch));
@@ -59,7 +59,7 @@ Samples Samples::slice(int64_t begin, int64_t end) const {
   return part;
 }
 
-Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device) {
+Samples detail::empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device) {
   const MemoryScope scope("micro-batch");
   Samples samples;
   for (const auto& field : dataset.fields)
@@ -69,7 +69,7 @@ Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device dev
   return samples;
 }
 
-Dataset empty_rows(const Dataset& dataset, int64_t n, Device device) {
+Dataset detail::empty_rows(const Dataset& dataset, int64_t n, Device device) {
   Dataset rows{dataset.name, dataset.source, dataset.fields};
   for (Field& field : rows.fields) {
     field.read = nullptr;
@@ -79,14 +79,14 @@ Dataset empty_rows(const Dataset& dataset, int64_t n, Device device) {
   return rows;
 }
 
-size_t bytes_of_sample(const Dataset& dataset) {
+size_t detail::bytes_of_sample(const Dataset& dataset) {
   size_t bytes = 0;
   for (const Field& field : dataset.fields)
     bytes += static_cast<size_t>(field.shape_of(1).numel()) * size_of(field.values.dtype());
   return bytes;
 }
 
-std::span<std::byte> row_of(const Tensor& values, int64_t n) {
+std::span<std::byte> detail::row_of(const Tensor& values, int64_t n) {
   const size_t bytes = values.bytes() / static_cast<size_t>(values.size(0));
   return values.host_bytes().subspan(static_cast<size_t>(n) * bytes, bytes);
 }
@@ -112,7 +112,8 @@ void copy_crop(std::span<std::byte> row, std::span<const std::byte> image, const
 
 }  // namespace
 
-void read_row(std::span<std::byte> row, const Field& field, int64_t sample, CropPlace place) {
+void detail::read_row(std::span<std::byte> row, const Field& field, int64_t sample,
+                      CropPlace place) {
   if (field.crop) {
     if (!field.read) return copy_crop(row, row_of(field.values, sample), field, place);
     std::vector<std::byte> image;
@@ -124,7 +125,7 @@ void read_row(std::span<std::byte> row, const Field& field, int64_t sample, Crop
   else std::ranges::copy(row_of(field.values, sample), row.begin());
 }
 
-std::vector<FieldViews> views_of(const Samples& out, const Dataset& dataset) {
+std::vector<FieldViews> detail::views_of(const Samples& out, const Dataset& dataset) {
   std::vector<FieldViews> views;
   for (size_t f = 0; f < out.fields.size(); ++f)
     views.push_back({dataset.fields[f].encoding, out.fields[f].values.view(),

@@ -12,9 +12,13 @@ namespace accrue {
 
 enum class Shuffle { off, on };
 
+namespace detail {
+
 // Fills `order` with the samples of an epoch in the order of their use. It depends on (N, seed,
 // epoch) alone, N = order.size(), so that no split into micro-batches and no resumption changes it.
 void epoch_order(std::span<int32_t> order, uint64_t seed, int64_t epoch, Shuffle shuffle);
+
+}  // namespace detail
 
 // Some samples of a data set side by side, field by field, encoded for a model.
 struct Samples {
@@ -37,6 +41,8 @@ struct MicroBatch : Samples {
   bool ends_window = false;
 };
 
+namespace detail {
+
 // Uninitialised tensors for n samples of the data set (Category::data).
 Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device);
 
@@ -55,12 +61,20 @@ std::span<T> elements_of(std::span<std::byte> row) {
 // field's read does.
 void read_row(std::span<std::byte> row, const Field& field, int64_t sample, CropPlace place = {});
 
+}  // namespace detail
+
 // Makes sample k of `out` sample samples[k] of the data set, in tensors that exist. Throws Error
 // when a sample or one of its indices is out of range. A streamed data set is read sample by
 // sample.
 void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples);
+
+namespace detail {
+
 // The fields of a data set beside those of its samples, in the same order, for gather_samples().
 std::vector<FieldViews> views_of(const Samples& out, const Dataset& dataset);
+
+}  // namespace detail
+
 // Returns these samples of a data set on the cpu, in new tensors (Category::data).
 Samples gather(const Dataset& dataset, std::span<const int32_t> samples, DType dtype = DType::f32);
 // Returns samples [begin, end) of the data set in its own order, in new tensors (Category::data).

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/inside.h"
+
 namespace accrue {
 
 inline char lower(char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }

@@ -22,7 +22,8 @@ int main(int argc, char** argv) try {
   options.epochs = 2;
 
   for (options.batches = {.micro = 64, .effective = 64};; options.batches.micro /= 2) {
-    check(options.batches.micro > 0, "not even one sample fits in {}", format_bytes(budget));
+    if (options.batches.micro == 0)
+      throw Error("not even one sample fits in " + format_bytes(budget));
     const Usage peak = predict_peak(options, digits, Device::cpu);
     fmt::print("{}: {}\n", options.batches.describe(), format_bytes(peak.total()));
     if (peak.total() <= budget) break;

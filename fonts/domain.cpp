@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include "core/inside.h"
 #include "fonts/glyphs.h"
 #include "fonts/strokes.h"
 #include "layers/models.h"

@@ -6,7 +6,7 @@
 #include "fonts/zi2zi_game.h"
 #include "train/domain.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // Characters of one font drawn in the style of others: zi2zi, the data sets of glyphs and strokes.
 class Fonts : public Domain {
@@ -39,4 +39,4 @@ class Fonts : public Domain {
   Zi2ziOptions networks(const NetworkOptions& options, const SampleSpec& sample) const;
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -1,6 +1,7 @@
 #include "fonts/drawn_font.h"
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue::fonts {
 

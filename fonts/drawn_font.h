@@ -16,7 +16,7 @@ TrueTypeFont font_after(const Face& source, const std::string& family,
 // layout puts the source font's glyph. It has no outline if the drawing is blank. Throws Error for
 // another number of drawings, for a character that the source lacks, and as trace() does.
 std::vector<TrueTypeFont::Glyph> glyphs_after(const Face& source, const std::u32string& characters,
-                                              std::span<const GrayImage> drawings,
+                                              std::span<const detail::GrayImage> drawings,
                                               GlyphLayout layout);
 
 }  // namespace accrue::fonts

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "core/inside.h"
 #include "fonts/face.h"
 #include "job/notices.h"
 #include "job/request.h"

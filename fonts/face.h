@@ -55,12 +55,12 @@ class Face {
   Face(Face&&) noexcept;
 
   // Describes the font. The licence is that of its table of names, or else its copyright.
-  const GlyphFont& about() const;
+  const detail::GlyphFont& about() const;
   FontFacts facts() const;
   // The character as S x S pixels, black on white and anti-aliased, or nothing if the font lacks it
   // or shows nothing for it, as for a space. Throws Error, naming file and character, for a damaged
   // glyph.
-  std::optional<GrayImage> draw(char32_t code, int64_t S, GlyphLayout layout) const;
+  std::optional<detail::GrayImage> draw(char32_t code, int64_t S, GlyphLayout layout) const;
   // The place where draw() puts the character; nothing if draw() gives nothing because there is no
   // outline.
   std::optional<GlyphPlacement> placement(char32_t code, int64_t S, GlyphLayout layout) const;

@@ -1,4 +1,5 @@
 #include "core/error.h"
+#include "core/inside.h"
 #include "fonts/face.h"
 
 namespace accrue::fonts {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace {

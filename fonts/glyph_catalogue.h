@@ -41,7 +41,7 @@ class GlyphCatalogue {
   Picked place_of(char32_t code, int32_t style) const;
 
   const Datasets& data_;
-  std::optional<GlyphManifest> manifest_;
+  std::optional<detail::GlyphManifest> manifest_;
 };
 
 }  // namespace accrue

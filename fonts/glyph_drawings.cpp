@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/autograd.h"
+#include "core/inside.h"
 #include "data/dataset.h"
 #include "kernels/arithmetic.h"
 #include "train/training.h"

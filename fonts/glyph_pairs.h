@@ -25,8 +25,8 @@ Settings settings_of(GlyphPairsOptions& options);
 // of pairs (fonts/glyphs.h), which appears complete or not at all. Returns its manifest. Throws
 // Error as Face and characters_of() do, if the directory exists with something in it, and unless
 // there are characters for training and for the test.
-GlyphManifest draw_glyph_pairs(const GlyphPairsOptions& options);
+detail::GlyphManifest draw_glyph_pairs(const GlyphPairsOptions& options);
 // What there is in such a directory, in a few lines.
-std::string describe(const GlyphManifest& manifest, const std::string& directory);
+std::string describe(const detail::GlyphManifest& manifest, const std::string& directory);
 
 }  // namespace accrue::fonts

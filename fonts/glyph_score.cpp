@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/inside.h"
 #include "kernels/parallel.h"
 
 namespace accrue {
@@ -106,7 +107,7 @@ GlyphScore score_glyphs(const Glyphs& glyphs) {
 
 }  // namespace
 
-GlyphScore sum_of_glyph_scores(const Tensor& x, const Tensor& t) {
+GlyphScore detail::sum_of_glyph_scores(const Tensor& x, const Tensor& t) {
   check(x.shape() == t.shape() && x.shape().rank() == 4 && x.size(1) == 1,
         "[sum_of_glyph_scores] x {} and t {}: expected one shape [N, 1, H, W]", x.shape(),
         t.shape());

@@ -4,7 +4,7 @@
 
 #include "core/tensor.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The closeness of drawn glyphs x to true ones t: gray images of H x W pixels in [-1, 1], -1 for
 // black ink and 1 for white paper, as pixels are normalized for a model. The mean |x - t| hardly
@@ -33,4 +33,4 @@ struct GlyphScore {
 // above, of one shape, and H and W are at least 11.
 GlyphScore sum_of_glyph_scores(const Tensor& x, const Tensor& t);
 
-}  // namespace accrue
+}  // namespace accrue::detail

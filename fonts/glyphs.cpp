@@ -213,9 +213,11 @@ std::vector<char32_t> GlyphManifest::characters_of(Split split) const {
   return codes;
 }
 
-bool is_held_out(char32_t code) { return mix_bits(uint64_t{code} + 0x9e3779b97f4a7c15) % 10 == 0; }
+bool detail::is_held_out(char32_t code) {
+  return mix_bits(uint64_t{code} + 0x9e3779b97f4a7c15) % 10 == 0;
+}
 
-std::string to_utf8(char32_t code) {
+std::string detail::to_utf8(char32_t code) {
   check(code <= 0x10ffff && (code < 0xd800 || code > 0xdfff),
         "U+{:X} is no character: expected U+0 to U+10FFFF without the surrogates",
         static_cast<uint32_t>(code));
@@ -226,21 +228,21 @@ std::string to_utf8(char32_t code) {
   return {static_cast<char>(0xf0 | code >> 18), tail(12), tail(6), tail(0)};
 }
 
-std::string code_name(char32_t code) {
+std::string detail::code_name(char32_t code) {
   return fmt::format("U+{:04X}", static_cast<uint32_t>(code));
 }
 
-std::string shortened(const std::u32string& text, size_t most) {
+std::string detail::shortened(const std::u32string& text, size_t most) {
   std::string result;
   for (const char32_t code : text.substr(0, most)) result += to_utf8(code);
   return result + (text.size() > most ? " ..." : "");
 }
 
-std::string licence_in_short(const std::string& licence, const std::string& without) {
+std::string detail::licence_in_short(const std::string& licence, const std::string& without) {
   return licence.empty() ? without : shortened(from_utf8(licence), 100);
 }
 
-std::u32string from_utf8(const std::string& text) {
+std::u32string detail::from_utf8(const std::string& text) {
   std::u32string codes;
   for (size_t at = 0; at < text.size();) {
     const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
@@ -258,16 +260,17 @@ std::u32string from_utf8(const std::string& text) {
   return codes;
 }
 
-fs::path glyph_pair_path(const fs::path& directory, const std::string& style, char32_t code) {
+fs::path detail::glyph_pair_path(const fs::path& directory, const std::string& style,
+                                 char32_t code) {
   return directory / style / (code_name(code) + ".png");
 }
 
-bool holds_glyphs(const fs::path& directory) {
+bool detail::holds_glyphs(const fs::path& directory) {
   std::error_code ignored;  // an unreachable directory is one without
   return fs::exists(manifest_path(directory), ignored);
 }
 
-GlyphManifest read_glyph_manifest(const fs::path& directory) {
+GlyphManifest detail::read_glyph_manifest(const fs::path& directory) {
   const fs::path path = manifest_path(directory);
   try {
     return to_manifest(parse_strict_json(content_of_manifest(path), 5, "it", max_listed));
@@ -276,7 +279,7 @@ GlyphManifest read_glyph_manifest(const fs::path& directory) {
   }
 }
 
-void write_glyph_manifest(const fs::path& directory, const GlyphManifest& manifest) {
+void detail::write_glyph_manifest(const fs::path& directory, const GlyphManifest& manifest) {
   const fs::path path = manifest_path(directory);
   try {
     check_manifest(manifest);

@@ -10,6 +10,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 // Characters drawn in one font, the source, and in others, the styles, as a directory:
 //   DIR/manifest.json           the contents, written last
 //   DIR/<style>/U+6C38.png      source left and target right, gray, 2 S wide and S high
@@ -93,6 +95,8 @@ bool holds_glyphs(const std::filesystem::path& directory);
 // of 8 to 1024, at least one style and one character, each once, and characters in order.
 GlyphManifest read_glyph_manifest(const std::filesystem::path& directory);
 void write_glyph_manifest(const std::filesystem::path& directory, const GlyphManifest& manifest);
+
+}  // namespace detail
 
 // Reads a directory: `sources` and `targets` (pixels [N, 1, S, S]) and `styles` (indices [N], the
 // place in the manifest), style by style, and in each the characters of the split in order; those

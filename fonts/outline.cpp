@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/inside.h"
 #include "fonts/potrace.h"
 
 namespace accrue::fonts {

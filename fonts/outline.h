@@ -31,7 +31,7 @@ std::string require_potrace();
 // and made black and white, as potrace's own mkbitmap does it. Potrace (Selinger, "Potrace: a
 // polygon-based tracing algorithm", 2003) finds the outlines of that. Its cubic curves become
 // quadratic ones within a twentieth of a pixel.
-std::vector<std::vector<Contour>> trace(std::span<const GrayImage> images);
-std::vector<Contour> trace(const GrayImage& image);
+std::vector<std::vector<Contour>> trace(std::span<const detail::GrayImage> images);
+std::vector<Contour> trace(const detail::GrayImage& image);
 
 }  // namespace accrue::fonts

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue::fonts {
 namespace {

@@ -1,6 +1,7 @@
 #include "fonts/potrace.h"
 
 #include "core/error.h"
+#include "core/inside.h"
 #include "data/filter.h"
 #include "fonts/outline.h"
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "core/inside.h"
 #include "data/samples.h"
 #include "fonts/glyph_drawings.h"
 

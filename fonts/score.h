@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/inside.h"
 #include "fonts/glyph_score.h"
 #include "job/notices.h"
 #include "job/request.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/inside.h"
 #include "data/drawing.h"
 
 namespace accrue {

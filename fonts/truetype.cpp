@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/inside.h"
 #include "fonts/glyphs.h"
 
 namespace accrue::fonts {

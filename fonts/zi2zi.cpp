@@ -1,5 +1,6 @@
 #include "fonts/zi2zi.h"
 
+#include "core/inside.h"
 #include "kernels/arithmetic.h"
 #include "kernels/concat.h"
 #include "kernels/pixel_shuffle.h"

@@ -13,6 +13,8 @@ namespace accrue {
 // PyTorch port github.com/max32002/zi2zi-pytorch, whose defaults are also the ones here, with the
 // choices of the port it is based on, github.com/EuphoriaYan/zi2zi-pytorch.
 
+namespace detail {
+
 // How a decoder doubles height and width: by a 3x3 convolution to four times the channels and
 // pixel_shuffle, or by a transposed 4x4 convolution of stride 2.
 enum class Upsampling { pixel_shuffle, transposed };
@@ -23,7 +25,11 @@ enum class Skip { add, concat };
 // of the coarsest level, or these and those of level 4.
 enum class Features { coarsest, two_levels };
 
+}  // namespace detail
+
 struct Zi2ziOptions {
+  using Skip = detail::Skip;
+  using Upsampling = detail::Upsampling;
   int64_t size = 256;    // H = W of the images
   int64_t channels = 1;  // of an image
   int64_t styles = 1;
@@ -37,6 +43,8 @@ struct Zi2ziOptions {
   double dropout = 0.5;                // in the generator
   InitScheme init = InitScheme::normal;
 };
+
+namespace detail {
 
 // Level i of the generator, going down: y = attention(norm(conv(x))), conv 4x4 of stride 2; norm
 // and attention where the level has one. Parameters: conv.*, norm.*, attention.*.
@@ -152,5 +160,7 @@ class Zi2ziDiscriminator : public Layer {
   std::optional<Linear> binary_, category_;
   Buffer adversarial_weight_;
 };
+
+}  // namespace detail
 
 }  // namespace accrue

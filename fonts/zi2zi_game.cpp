@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/inside.h"
 #include "core/memory_scope.h"
 #include "fonts/glyph_score.h"
 #include "kernels/arithmetic.h"
@@ -129,24 +130,24 @@ class GlyphDrawing : public Objective {
 
 }  // namespace
 
-const std::map<std::string, Upsampling>& upsampling_names() {
+const std::map<std::string, Upsampling>& detail::upsampling_names() {
   static const std::map<std::string, Upsampling> names{{"pixel-shuffle", Upsampling::pixel_shuffle},
                                                        {"transposed", Upsampling::transposed}};
   return names;
 }
 
-const std::map<std::string, Skip>& skip_names() {
+const std::map<std::string, Skip>& detail::skip_names() {
   static const std::map<std::string, Skip> names{{"add", Skip::add}, {"concat", Skip::concat}};
   return names;
 }
 
-const std::map<std::string, NormKind>& glyph_norm_names() {
+const std::map<std::string, NormKind>& detail::glyph_norm_names() {
   static const std::map<std::string, NormKind> names{{"instance", NormKind::instance},
                                                      {"batch", NormKind::batch}};
   return names;
 }
 
-const std::map<std::string, Constancy>& constancy_names() {
+const std::map<std::string, Constancy>& detail::constancy_names() {
   static const std::map<std::string, Constancy> names{{"original", Constancy::original},
                                                       {"port", Constancy::port}};
   return names;
@@ -177,6 +178,6 @@ std::vector<PlayerOptions> zi2zi_players(const Zi2ziGame& game) {
                         const Game& played) { set_adversarial_weight(losses, networks, played); }}};
 }
 
-ObjectivePtr glyph_drawing() { return std::make_shared<GlyphDrawing>(); }
+ObjectivePtr detail::glyph_drawing() { return std::make_shared<GlyphDrawing>(); }
 
 }  // namespace accrue

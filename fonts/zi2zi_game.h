@@ -16,6 +16,8 @@ namespace accrue {
 // The fields of a sample: `sources` and `targets`, images [N, C, S, S] of one character, and
 // `styles` i32 [N], the target's font.
 
+namespace detail {
+
 // The features that must agree (Features, fonts/zi2zi.h): those of source and drawing, by their
 // mean squared difference, as in the original; or those of source and target, on two levels, by
 // their mean absolute difference, as in the port.
@@ -54,10 +56,18 @@ struct Zi2ziGame {
   std::optional<double> discriminator_lr{};
   int64_t generator_every = 1, generator_times = 1;
 };
-std::vector<PlayerOptions> zi2zi_players(const Zi2ziGame& game);
+
+}  // namespace detail
+
+// The players of such a game, for TrainingOptions::players.
+std::vector<PlayerOptions> zi2zi_players(const detail::Zi2ziGame& game);
+
+namespace detail {
 
 // For drawing: answers are glyphs in the samples' styles, compared with the targets (GlyphScore).
 // The loss of a score is 1 - SSIM.
 ObjectivePtr glyph_drawing();
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -81,7 +81,7 @@ void light(std::span<uint8_t> pixels, const Augmenting& by) {
 
 }  // namespace
 
-Augmentation parse_augmentation(const std::string& text) {
+Augmentation detail::parse_augmentation(const std::string& text) {
   Augmentation result;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
@@ -110,8 +110,8 @@ Augmentation parse_augmentation(const std::string& text) {
 }
 
 // Every number is drawn, whatever is asked for, so that one wish more changes none of the others.
-Augmenting draw_augmenting(const Augmentation& asked, uint64_t seed, int64_t epoch,
-                           int64_t sample) {
+Augmenting detail::draw_augmenting(const Augmentation& asked, uint64_t seed, int64_t epoch,
+                                   int64_t sample) {
   RandomStream random(seed + mix_bits(static_cast<uint64_t>(epoch) + 1),
                       augmentation_stream + static_cast<uint64_t>(sample));
   const bool is_mirrored = random.uniform() < 0.5f, is_turned_over = random.uniform() < 0.5f;
@@ -133,7 +133,7 @@ Augmenting draw_augmenting(const Augmentation& asked, uint64_t seed, int64_t epo
   return by;
 }
 
-DrawChange changes_of(const Augmentation& augmentation) {
+DrawChange detail::changes_of(const Augmentation& augmentation) {
   if (!augmentation.is_any()) return nullptr;
   return [augmentation](uint64_t seed, int64_t epoch, int64_t sample) -> SampleChange {
     const Augmenting by = draw_augmenting(augmentation, seed, epoch, sample);
@@ -144,8 +144,8 @@ DrawChange changes_of(const Augmentation& augmentation) {
   };
 }
 
-void augment_row(std::span<std::byte> row, Encoding encoding, const Shape& shape,
-                 const Augmenting& by, int32_t outside) {
+void detail::augment_row(std::span<std::byte> row, Encoding encoding, const Shape& shape,
+                         const Augmenting& by, int32_t outside) {
   if (shape.rank() != 4) return;
   const auto nearest_or = [](auto outside) {
     return [=](const auto* plane, int64_t H, int64_t W, double y, double x) {

@@ -27,6 +27,8 @@ struct Augmentation {
   bool operator==(const Augmentation&) const = default;
 };
 
+namespace detail {
+
 // Reads "flip,rotate=10"; without numbers rotate is 10, crop 0.8, brightness and contrast 0.2. ""
 // is no augmentation. Throws Error for any other text, and for numbers out of the ranges above.
 Augmentation parse_augmentation(const std::string& text);
@@ -53,5 +55,7 @@ DrawChange changes_of(const Augmentation& augmentation);
 // contrast change only pixels.
 void augment_row(std::span<std::byte> row, Encoding encoding, const Shape& shape,
                  const Augmenting& by, int32_t outside = 0);
+
+}  // namespace detail
 
 }  // namespace accrue

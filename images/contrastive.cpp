@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/inside.h"
 #include "data/samples.h"
 #include "kernels/arithmetic.h"
 #include "kernels/concat.h"
@@ -148,7 +149,7 @@ ObjectivePtr contrastive(const ContrastiveOptions& options) {
   return std::make_shared<Contrastive>(options);
 }
 
-void add_views(Dataset& data, Views which) {
+void detail::add_views(Dataset& data, Views which) {
   check(which == Views::equal || data.augmentation != nullptr,
         "two views of an image of '{}' would be the same: expected changes at random, such as "
         "the augmentation flip,crop=0.5,rotate,brightness,contrast",

@@ -24,9 +24,13 @@ struct ContrastiveOptions {
 };
 ObjectivePtr contrastive(const ContrastiveOptions& options = {});
 
+namespace detail {
+
 // Adds the field `views` to a data set with `images`: the same, each changed on its own by the data
 // set's augmentation. Throws Error if they are to differ and there is none.
 enum class Views { differ, equal };
 void add_views(Dataset& data, Views views);
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -148,13 +148,13 @@ std::vector<Field*> masks_in(Datasets& data) {
 
 }  // namespace
 
-const std::map<std::string, CacheChoice>& cache_names() {
+const std::map<std::string, CacheChoice>& detail::cache_names() {
   static const std::map<std::string, CacheChoice> names{
       {"auto", CacheChoice::automatic}, {"yes", CacheChoice::yes}, {"no", CacheChoice::no}};
   return names;
 }
 
-bool answers_with_masks(const DomainModel& model) { return model.classes() == "masks"; }
+bool detail::answers_with_masks(const DomainModel& model) { return model.classes() == "masks"; }
 
 Settings Images::settings(TrainingOptions&) {
   Settings s;
@@ -412,7 +412,7 @@ void Images::augment(Dataset& data, const DataRequest& asked) const {
     add_views(data, asked.use == DataUse::training ? Views::differ : Views::equal);
 }
 
-std::vector<MaskLoss> mask_losses_of(const std::string& text) {
+std::vector<MaskLoss> detail::mask_losses_of(const std::string& text) {
   std::vector<MaskLoss> losses;
   std::istringstream rest(text);
   for (std::string part; std::getline(rest, part, '+');) {
@@ -424,7 +424,7 @@ std::vector<MaskLoss> mask_losses_of(const std::string& text) {
   return losses;
 }
 
-void name_classes(Datasets& data, const std::vector<std::string>& names) {
+void detail::name_classes(Datasets& data, const std::vector<std::string>& names) {
   if (names.empty()) return;
   const std::set<std::string> different(names.begin(), names.end());
   check(different.size() == names.size(), "--classes {}: expected different names",

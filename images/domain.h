@@ -10,6 +10,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 // Whether the decoded images of a folder are kept in memory.
 enum class CacheChoice { automatic, yes, no };
 const std::map<std::string, CacheChoice>& cache_names();
@@ -88,7 +90,10 @@ std::vector<MaskLoss> mask_losses_of(const std::string& text);
 // Gives the classes of masks or labels these names, if there are some: one for each, and of numbers
 // in memory maybe more. Throws Error for other numbers of names, and for classes that have names.
 void name_classes(Datasets& data, const std::vector<std::string>& names);
+
+}  // namespace detail
+
 // Makes crops of what a model sees in crops.
-void crop(Datasets& data, const DomainModel& model, const DataRequest& request);
+void crop(Datasets& data, const detail::DomainModel& model, const detail::DataRequest& request);
 
 }  // namespace accrue

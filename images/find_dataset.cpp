@@ -22,7 +22,7 @@ Datasets find_dataset(const std::string& name, const std::filesystem::path& data
   return format ? format->load(name, images.one_class) : load_images(name, images);
 }
 
-bool holds_image_set(const std::filesystem::path& directory) {
+bool detail::holds_image_set(const std::filesystem::path& directory) {
   return packed_format_of(directory) != nullptr;
 }
 

@@ -16,7 +16,11 @@ namespace accrue {
 Datasets find_dataset(const std::string& name, const std::filesystem::path& data_dir = {},
                       const ImageFolderOptions& images = {});
 
+namespace detail {
+
 // True if the files in a directory are in one of those formats, and not a folder of images.
 bool holds_image_set(const std::filesystem::path& directory);
+
+}  // namespace detail
 
 }  // namespace accrue

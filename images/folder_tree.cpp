@@ -128,16 +128,18 @@ bool FolderTree::has_images() const {
   return !images.empty() || std::ranges::any_of(folders, &FolderTree::has_images);
 }
 
-FolderTree read_folder_tree(const fs::path& directory) { return TreeReader().read(directory); }
+FolderTree detail::read_folder_tree(const fs::path& directory) {
+  return TreeReader().read(directory);
+}
 
-std::vector<fs::path> images_below(const FolderTree& tree) {
+std::vector<fs::path> detail::images_below(const FolderTree& tree) {
   std::vector<fs::path> images;
   add_images(images, tree);
   std::ranges::sort(images);
   return images;
 }
 
-bool has_image_extension(const fs::path& path) {
+bool detail::has_image_extension(const fs::path& path) {
   static const std::set<std::string_view> known{
       ".png",  ".jpg",  ".jpeg", ".jpe", ".jfif", ".gif", ".bmp", ".dib", ".tif", ".tiff", ".webp",
       ".heic", ".heif", ".avif", ".jxl", ".jp2",  ".j2k", ".ppm", ".pgm", ".pbm", ".pnm",  ".tga",

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace accrue {
+namespace accrue::detail {
 
 // A file or folder of a data set that cannot be used, and why.
 struct BadFile {
@@ -47,4 +47,4 @@ std::vector<std::filesystem::path> images_below(const FolderTree& tree);
 
 bool has_image_extension(const std::filesystem::path& path);
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -127,7 +127,8 @@ std::vector<Taps> taps_of(int64_t inputs, int64_t outputs) {
 
 }  // namespace
 
-Image decode_image(std::span<const std::byte> content, const std::string& file, size_t most_bytes) {
+Image detail::decode_image(std::span<const std::byte> content, const std::string& file,
+                           size_t most_bytes) {
   check_image_bytes(header_of(content, file), most_bytes, file);
   return with_memory(content, file, [&] {
     return is_jpeg(content) ? decode_jpeg(content, file) : to_planes(decode_png(content, file));
@@ -138,13 +139,13 @@ Image read_image(const std::filesystem::path& path, size_t most_bytes) {
   return decode_image(file_content(path), path.string(), most_bytes);
 }
 
-ImageHeader read_image_header(const std::filesystem::path& path, size_t most_bytes) {
+ImageHeader detail::read_image_header(const std::filesystem::path& path, size_t most_bytes) {
   const ImageHeader header = header_of(file_content(path), path.string());
   check_image_bytes(header, most_bytes, path.string());
   return header;
 }
 
-Image read_mask(const std::filesystem::path& path, size_t most_bytes) {
+Image detail::read_mask(const std::filesystem::path& path, size_t most_bytes) {
   const std::vector<std::byte> content = file_content(path);
   const std::string file = path.string();
   check(!is_jpeg(content),
@@ -153,7 +154,7 @@ Image read_mask(const std::filesystem::path& path, size_t most_bytes) {
   return with_memory(content, file, [&] { return to_mask(content, file); });
 }
 
-int exif_orientation(std::span<const std::byte> segment) {
+int detail::exif_orientation(std::span<const std::byte> segment) {
   constexpr std::string_view magic{"Exif\0\0", 6};
   if (segment.size() < magic.size() + 8 ||
       std::string_view(reinterpret_cast<const char*>(segment.data()), magic.size()) != magic)
@@ -181,7 +182,7 @@ int exif_orientation(std::span<const std::byte> segment) {
   return 1;
 }
 
-Image oriented(Image image, int orientation) {
+Image detail::oriented(Image image, int orientation) {
   if (orientation == 1) return image;
   Image turned = image;
   if (orientation > 4) std::swap(turned.height, turned.width);
@@ -223,7 +224,7 @@ Image resized(const Image& image, ImageSize size) {
   return result;
 }
 
-Image resized_mask(const Image& mask, ImageSize size) {
+Image detail::resized_mask(const Image& mask, ImageSize size) {
   if (mask.size() == size) return mask;
   Image result{.channels = mask.channels, .height = size.height, .width = size.width};
   result.pixels.reserve(static_cast<size_t>(mask.channels * size.height * size.width));

@@ -17,7 +17,7 @@ struct Image {
   int64_t channels = 0, height = 0, width = 0;
   std::vector<uint8_t> pixels{};  // [channels, height, width]
 
-  ImageSize size() const { return {height, width}; }
+  detail::ImageSize size() const { return {height, width}; }
   bool operator==(const Image&) const = default;
 };
 
@@ -29,7 +29,11 @@ struct Image {
 // more pixels than its bytes can hold, for more than most_bytes of pixels, before any memory is
 // taken for them, and where the machine has no memory for them. read_image_header() reads no
 // pixels, so damage in them is not noticed.
-Image read_image(const std::filesystem::path& path, size_t most_bytes = usual_most_image_bytes);
+Image read_image(const std::filesystem::path& path,
+                 size_t most_bytes = detail::usual_most_image_bytes);
+
+namespace detail {
+
 ImageHeader read_image_header(const std::filesystem::path& path,
                               size_t most_bytes = usual_most_image_bytes);
 
@@ -49,11 +53,16 @@ int exif_orientation(std::span<const std::byte> segment);
 // Turns an image with such an orientation upright.
 Image oriented(Image image, int orientation);
 
+}  // namespace detail
+
 // The image at another size. Where a side shrinks, an output pixel is the mean over its box in the
 // image, height / H by width / W pixels, each weighted by how much of it the box covers. Where a
 // side grows, it is interpolated linearly between the two nearest pixels' centres, and the
 // outermost pixel goes on to the edge. The result is the same on every machine.
-Image resized(const Image& image, ImageSize size);
+Image resized(const Image& image, detail::ImageSize size);
+
+namespace detail {
+
 // The pixel of a side of `inputs` into which the centre of pixel o of `outputs` falls, in whole
 // numbers: (o + 1/2) inputs / outputs.
 inline int64_t pixel_under(int64_t o, int64_t outputs, int64_t inputs) {
@@ -61,5 +70,7 @@ inline int64_t pixel_under(int64_t o, int64_t outputs, int64_t inputs) {
 }
 // Resizes without mixing values: takes the pixel into which the output pixel's centre falls.
 Image resized_mask(const Image& mask, ImageSize size);
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -332,7 +332,8 @@ std::string within(const fs::path& directory, const fs::path& path) {
   return path.lexically_relative(directory).generic_string();
 }
 
-std::optional<ImageFolder> find_images(const fs::path& directory, std::optional<double> hold_out) {
+std::optional<ImageFolder> detail::find_images(const fs::path& directory,
+                                               std::optional<double> hold_out) {
   std::error_code ignored;
   check(fs::is_directory(directory, ignored), "'{}' is no folder: expected one of images",
         directory.string());
@@ -352,7 +353,7 @@ std::optional<ImageFolder> find_images(const fs::path& directory, std::optional<
   return found;
 }
 
-void refuse_layout(const fs::path& directory) {
+void detail::refuse_layout(const fs::path& directory) {
   const FolderTree tree = read_folder_tree(directory);
   ImageFolder found{.directory = directory};
   add_findings(found, tree);

@@ -16,6 +16,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 // Says if samples whose files are damaged or do not fit each other are left out.
 enum class SkipBad { no, yes };
 
@@ -23,9 +25,13 @@ inline constexpr double usual_hold_out = 0.1;
 // Says if a data set may have one class only, which can be scored and answered, but not learned.
 enum class OneClass { refused, allowed };
 
+}  // namespace detail
+
 // Options for making a data set of a folder of images (load_images()).
 struct ImageFolderOptions {
-  std::optional<ImageSize> size{};  // that images are resized to; without it all have one
+  using OneClass = detail::OneClass;
+  using SkipBad = detail::SkipBad;
+  std::optional<detail::ImageSize> size{};  // that images are resized to; without it all have one
   // The share for the test of a folder that has no split; usual_hold_out if it is not set. For one
   // that has, it must not be set.
   std::optional<double> hold_out{};
@@ -40,8 +46,11 @@ struct ImageFolderOptions {
   // The most bytes of decoded images, of both splits, that are held; if there are more, all are
   // read when needed.
   size_t most_held_bytes = std::numeric_limits<size_t>::max();
-  size_t most_image_bytes = usual_most_image_bytes;  // of one image, decoded; a larger one is bad
+  size_t most_image_bytes =
+      detail::usual_most_image_bytes;  // of one image, decoded; a larger one is bad
 };
+
+namespace detail {
 
 // A folder of images, by the names in it (docs/images.md). It is one of
 //   DIR/CLASS/.../x.png         a folder for each class
@@ -111,6 +120,8 @@ Dataset load_images_to_answer(const ImageFolder& folder, const ImageFolderOption
 std::vector<Dataset> load_images_by_size(const ImageFolder& folder,
                                          const ImageFolderOptions& options);
 
+}  // namespace detail
+
 // Reads the samples of a directory, named by their images' paths within it, into `images` (pixels
 // [N, C, H, W], of 3 channels if any image has colours) and `labels` (indices [N], the classes with
 // their names), or `masks`. Masks whose values are 0 and one other become masks of 0 and 255 [N, 1,
@@ -125,6 +136,8 @@ std::vector<Dataset> load_images_by_size(const ImageFolder& folder,
 // unless they are more bytes than the options allow: then they are streamed, and damage in them is
 // found beforehand only if bad files are to be left out. Labels are always held.
 Datasets load_images(const std::filesystem::path& directory, const ImageFolderOptions& options);
+
+namespace detail {
 
 // A sample as it is in its files, and its mask if it has one: the values in the file, or a plane of
 // 0 and 255 for each of the folder's labels. Throws Error if a file is bad.
@@ -161,5 +174,7 @@ std::vector<std::array<int64_t, 2>> class_counts(const ImageFolder& folder,
 std::vector<std::string> notes_of(const ImageFolder& folder, const ImageSurvey& survey);
 // Throws Error if the good samples teach nothing: one class, or masks of one value.
 void check_has_classes(const ImageFolder& folder, const ImageSurvey& survey);
+
+}  // namespace detail
 
 }  // namespace accrue

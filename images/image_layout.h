@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/inside.h"
 #include "images/folder_tree.h"
 #include "images/image_folder.h"
 

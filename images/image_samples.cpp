@@ -330,7 +330,7 @@ Datasets load_images(const fs::path& directory, const ImageFolderOptions& option
   return sets;
 }
 
-Dataset load_images_to_answer(const ImageFolder& asked, const ImageFolderOptions& options) {
+Dataset detail::load_images_to_answer(const ImageFolder& asked, const ImageFolderOptions& options) {
   ImageFolder folder = asked;
   folder.most_image_bytes = options.most_image_bytes;
   const ImageSurvey found = survey_to_load(folder, options.skip_bad);
@@ -344,8 +344,8 @@ Dataset load_images_to_answer(const ImageFolder& asked, const ImageFolderOptions
   return set;
 }
 
-std::vector<Dataset> load_images_by_size(const ImageFolder& asked,
-                                         const ImageFolderOptions& options) {
+std::vector<Dataset> detail::load_images_by_size(const ImageFolder& asked,
+                                                 const ImageFolderOptions& options) {
   ImageFolder folder = asked;
   folder.most_image_bytes = options.most_image_bytes;
   const ImageSurvey found = survey_to_load(folder, options.skip_bad);

@@ -62,7 +62,7 @@ Seen look_at(const ImageFolder& folder, const FolderSample& sample, SurveyDepth 
 
 }  // namespace
 
-Image draw_masks(const ImageFolder& folder, const FolderSample& sample, ImageSize size) {
+Image detail::draw_masks(const ImageFolder& folder, const FolderSample& sample, ImageSize size) {
   const auto plane = static_cast<size_t>(size.height * size.width);
   Image mask{.channels = static_cast<int64_t>(folder.classes.size()),
              .height = size.height,
@@ -80,7 +80,7 @@ Image draw_masks(const ImageFolder& folder, const FolderSample& sample, ImageSiz
   return mask;
 }
 
-SampleImages read_sample(const ImageFolder& folder, const FolderSample& sample) {
+SampleImages detail::read_sample(const ImageFolder& folder, const FolderSample& sample) {
   SampleImages files{.image = read_image(sample.image, folder.most_image_bytes), .mask = {}};
   if (folder.answer == Answer::masks) {
     files.mask = read_mask(sample.mask, folder.most_image_bytes);
@@ -92,7 +92,7 @@ SampleImages read_sample(const ImageFolder& folder, const FolderSample& sample) 
   return files;
 }
 
-ImageSurvey survey(const ImageFolder& folder, SurveyDepth depth) {
+ImageSurvey detail::survey(const ImageFolder& folder, SurveyDepth depth) {
   const size_t N = folder.samples.size();
   std::vector<Seen> all(N);
   ImageSurvey result{
@@ -133,12 +133,12 @@ ImageSurvey survey(const ImageFolder& folder, SurveyDepth depth) {
   return result;
 }
 
-bool holds_out_any(const ImageFolder& folder) {
+bool detail::holds_out_any(const ImageFolder& folder) {
   return std::ranges::find(folder.samples, Split::test, &FolderSample::split) !=
          folder.samples.end();
 }
 
-std::string describe(const ImageFolder& folder, const ImageSurvey& found) {
+std::string detail::describe(const ImageFolder& folder, const ImageSurvey& found) {
   size_t images = 0, held_out = 0;
   for (size_t i = 0; i < folder.samples.size(); ++i) {
     images += found.is_good[i] ? 1 : 0;
@@ -169,8 +169,8 @@ std::string describe(const ImageFolder& folder, const ImageSurvey& found) {
   return text;
 }
 
-std::vector<std::array<int64_t, 2>> class_counts(const ImageFolder& folder,
-                                                 const ImageSurvey& found) {
+std::vector<std::array<int64_t, 2>> detail::class_counts(const ImageFolder& folder,
+                                                         const ImageSurvey& found) {
   std::vector<std::array<int64_t, 2>> counts(folder.classes.size());
   for (size_t i = 0; i < folder.samples.size(); ++i) {
     const FolderSample& sample = folder.samples[i];
@@ -186,7 +186,7 @@ std::vector<std::array<int64_t, 2>> class_counts(const ImageFolder& folder,
   return counts;
 }
 
-std::vector<std::string> notes_of(const ImageFolder& folder, const ImageSurvey& found) {
+std::vector<std::string> detail::notes_of(const ImageFolder& folder, const ImageSurvey& found) {
   std::vector<std::string> notes = folder.notes, only_training, only_test;
   const auto counts = class_counts(folder, found);
   for (size_t k = 0; k < counts.size(); ++k) {
@@ -208,7 +208,7 @@ std::vector<std::string> notes_of(const ImageFolder& folder, const ImageSurvey& 
   return notes;
 }
 
-void check_has_classes(const ImageFolder& folder, const ImageSurvey& found) {
+void detail::check_has_classes(const ImageFolder& folder, const ImageSurvey& found) {
   const std::string directory = folder.directory.string();
   if (folder.answer == Answer::masks)
     check(found.mask_values.size() > 1,

@@ -3,6 +3,8 @@
 #include <array>
 #include <vector>
 
+#include "core/inside.h"
+
 namespace accrue {
 
 Tensor image_tensor(const Image& image, const Normalization& normalization, DType dtype,

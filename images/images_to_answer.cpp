@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/inside.h"
 #include "images/image_folder.h"
 
 namespace accrue {
@@ -64,8 +65,9 @@ fs::path directory_of(const std::vector<FolderSample>& samples) {
 
 }  // namespace
 
-ImageFolder find_images_to_answer(const std::vector<fs::path>& paths, std::optional<Split> split,
-                                  std::optional<double> hold_out) {
+ImageFolder detail::find_images_to_answer(const std::vector<fs::path>& paths,
+                                          std::optional<Split> split,
+                                          std::optional<double> hold_out) {
   ImageFolder folder{.answer = ImageFolder::Answer::none};
   std::error_code ignored;
   for (const fs::path& path : paths) {

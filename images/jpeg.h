@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "core/inside.h"
 #include "images/image_file.h"
 
 namespace accrue {

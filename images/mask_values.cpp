@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "core/inside.h"
+
 namespace accrue {
 
 void MaskValues::add(const Image& mask) {

@@ -7,7 +7,7 @@
 
 #include "images/image_file.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The values in the masks of a folder: how many pixels each has, how many of these lie between a
 // smaller and a larger neighbour (above, below or beside them), and how many have fewer than two
@@ -31,4 +31,4 @@ class MaskValues {
   std::array<Count, 256> counts_{};
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

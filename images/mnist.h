@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "core/inside.h"
 #include "images/image_folder.h"
 
 namespace accrue {

@@ -61,9 +61,11 @@ std::optional<int64_t> take_number(std::string_view& text) {
 
 }  // namespace
 
-bool holds_run_lengths(const std::filesystem::path& path) { return runs_column(path).has_value(); }
+bool detail::holds_run_lengths(const std::filesystem::path& path) {
+  return runs_column(path).has_value();
+}
 
-std::vector<RunLengths> read_run_lengths(const std::filesystem::path& path) {
+std::vector<RunLengths> detail::read_run_lengths(const std::filesystem::path& path) {
   const std::optional<size_t> runs = runs_column(path);
   CsvReader csv(path);
   const auto both = csv.column({"imagelabel", "imageidclassid", "imageclass", "imageidlabel",
@@ -87,7 +89,7 @@ std::vector<RunLengths> read_run_lengths(const std::filesystem::path& path) {
   return all;
 }
 
-void draw_runs(std::span<uint8_t> plane, ImageSize size, const std::string& runs) {
+void detail::draw_runs(std::span<uint8_t> plane, ImageSize size, const std::string& runs) {
   const int64_t pixels = size.height * size.width;
   std::string_view text = runs;
   while (const std::optional<int64_t> start = take_number(text)) {

@@ -7,7 +7,7 @@
 
 #include "images/image_file.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // A row of a CSV of masks (data/csv_reader.h), "0011165.jpg_Fish,264918 937 266318 937": the pixels
 // of an image that have a label.
@@ -34,4 +34,4 @@ std::vector<RunLengths> read_run_lengths(const std::filesystem::path& path);
 // image.
 void draw_runs(std::span<uint8_t> plane, ImageSize size, const std::string& runs);
 
-}  // namespace accrue
+}  // namespace accrue::detail

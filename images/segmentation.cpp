@@ -14,7 +14,7 @@
 
 namespace accrue {
 
-void ignore_value(Field& masks, uint8_t value) {
+void detail::ignore_value(Field& masks, uint8_t value) {
   if (masks.unjudged_value) return;
   check(masks.encoding == Encoding::index,
         "{} as the value that is not judged: the masks say of each pixel what is there and what "
@@ -156,7 +156,7 @@ class Segmentation : public Objective {
 
 }  // namespace
 
-const std::map<std::string, MaskLoss>& mask_loss_names() {
+const std::map<std::string, MaskLoss>& detail::mask_loss_names() {
   static const std::map<std::string, MaskLoss> names{
       {"bce", MaskLoss::bce}, {"cross-entropy", MaskLoss::cross_entropy}, {"dice", MaskLoss::dice}};
   return names;

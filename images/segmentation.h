@@ -12,16 +12,22 @@ namespace accrue {
 // something is there, cross_entropy (kernels/pixel_cross_entropy.h) if each pixel has one class,
 // dice (dice_loss(), kernels/dice_loss.h) for both.
 enum class MaskLoss { bce, cross_entropy, dice };
+namespace detail {
 const std::map<std::string, MaskLoss>& mask_loss_names();
+}  // namespace detail
 
 struct SegmentationOptions {
   std::vector<MaskLoss> losses{};       // summed; if none, bce or cross_entropy, as fits the masks
   std::vector<double> class_weights{};  // of cross_entropy and dice: one for each class, or none
 };
 
+namespace detail {
+
 // Makes `value` that of pixels that nobody has judged (Field::unjudged_value) in masks of classes
 // that have no such value yet; the others keep their numbers. Throws Error for masks of planes.
 void ignore_value(Field& masks, uint8_t value);
+
+}  // namespace detail
 
 // For masks [N, K, H, W], a plane for each of K classes that a pixel can have or not, or classes
 // [N, 1, H, W], of which each pixel has one, or none where nobody has judged it

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <span>
 
+#include "core/inside.h"
 #include "data/drawing.h"
 
 namespace accrue {

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/inside.h"
 #include "layers/module.h"
 
 namespace accrue {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/inside.h"
 #include "layers/unet.h"
 
 namespace accrue {

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/inside.h"
 #include "job/config.h"
 #include "job/environment.h"
 #include "train/process.h"

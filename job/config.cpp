@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace {

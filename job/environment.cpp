@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/cuda.h"
+#include "core/inside.h"
 #include "job/build.h"
 #include "kernels/compiled_isa.h"
 #include "kernels/parallel.h"

@@ -7,11 +7,15 @@
 
 namespace accrue {
 
+namespace detail {
+
 // A request of which resolve() (job/checks.h) has made what can be done, by the settings of a door
 // of its own.
 struct ResolvedRequest {
   Request request;
 };
+
+}  // namespace detail
 
 // What every door opens: the program, Python and other programs. It knows what the weights say that
 // it begins with, and that what was asked for makes sense together.
@@ -27,7 +31,7 @@ class Job {
   // Every setting of the program's training may be given (settings_of(), job/request.h). `ranks`
   // share it, if there are several, and must outlive this. Throws Error as resolve() does.
   explicit Job(Request asked, Notices notices = {}, Ranks* ranks = nullptr);
-  Job(ResolvedRequest resolved, Notices notices, JobServices services);
+  Job(detail::ResolvedRequest resolved, Notices notices, detail::JobServices services);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -38,17 +42,19 @@ class Job {
   TrainingRun train(const Usage& held_before = {}) const;
 
   // What fits the memory limit, or all that there is (job/plan.h).
-  PlannedTraining plan(const RanksToPlan& ranks = {}) const;
+  detail::PlannedTraining plan(const detail::RanksToPlan& ranks = {}) const;
   // The scores of the weights that it begins with, and their answers (job/score.h).
-  Scores score(std::optional<ScoredSplit> split = {}, const StopRequest& stop = never_stop) const;
-  Tensor predict(Dataset samples, const StopRequest& stop = never_stop) const;
+  detail::Scores score(std::optional<detail::ScoredSplit> split = {},
+                       const StopRequest& stop = detail::never_stop) const;
+  Tensor predict(Dataset samples, const StopRequest& stop = detail::never_stop) const;
   // Their network as an ONNX file (job/onnx.h).
-  void export_onnx(const std::string& path, OnnxInput input = OnnxInput::as_trained) const;
+  void export_onnx(const std::string& path,
+                   detail::OnnxInput input = detail::OnnxInput::as_trained) const;
 
  private:
   Request request_;
   const Notices notices_;
-  const JobServices services_;
+  const detail::JobServices services_;
 };
 
 }  // namespace accrue

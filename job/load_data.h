@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "core/inside.h"
 #include "job/notices.h"
 #include "job/request.h"
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "core/inside.h"
 #include "job/request.h"
 
 namespace accrue {

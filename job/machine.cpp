@@ -5,6 +5,7 @@
 
 #include "core/cpus.h"
 #include "core/cuda.h"
+#include "core/inside.h"
 #include "kernels/parallel.h"
 
 namespace accrue {

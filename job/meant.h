@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/inside.h"
 #include "train/settings.h"
 
 namespace accrue {

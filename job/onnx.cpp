@@ -29,8 +29,8 @@ std::string described(const Example& example, OnnxInput input) {
 
 }  // namespace
 
-void export_onnx(const Request& request, const std::string& path, OnnxInput input,
-                 const Notices& notices) {
+void detail::export_onnx(const Request& request, const std::string& path, OnnxInput input,
+                         const Notices& notices) {
   const bool takes_bytes = input == OnnxInput::bytes;
   apply_threads(request);
   check_writable(path);

@@ -5,7 +5,7 @@
 #include "job/notices.h"
 #include "job/request.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // What an exported network takes: what it was trained on, or pixels as bytes, which it normalises
 // as it was trained.
@@ -16,4 +16,4 @@ enum class OnnxInput { as_trained, bytes };
 void export_onnx(const Request& request, const std::string& path, OnnxInput input,
                  const Notices& notices);
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/inside.h"
 #include "train/domain.h"
 #include "train/settings.h"
 

@@ -91,7 +91,8 @@ SearchSpace space_of(const Request& request, const TrainingOptions& wanted, Devi
 
 }  // namespace
 
-PlannedTraining plan_training(Request request, const RanksToPlan& asked, const Notices& notices) {
+PlannedTraining detail::plan_training(Request request, const RanksToPlan& asked,
+                                      const Notices& notices) {
   apply_threads(request);
   const Device device = wanted_device(request);
   cuda::allow_tf32(request.precision == Precision::tf32 && device == Device::cuda);
@@ -129,7 +130,7 @@ PlannedTraining plan_training(Request request, const RanksToPlan& asked, const N
   return {std::move(request), device, whose, plan, yours, at_peak, ranks};
 }
 
-std::string flags_for(const Alternative& a, const Request& request) {
+std::string detail::flags_for(const Alternative& a, const Request& request) {
   std::string text =
       fmt::format("--micro-batch {} --effective-batch {}", a.batches.micro, a.batches.effective);
   if (a.strategy != request.strategy)
@@ -143,7 +144,7 @@ std::string flags_for(const Alternative& a, const Request& request) {
   return text;
 }
 
-std::string command_to_train(const Alternative& a, Request request) {
+std::string detail::command_to_train(const Alternative& a, Request request) {
   std::string command = request.ranks
                             ? fmt::format("mpirun -n {} accrue train", request.ranks->count())
                             : "accrue train";
@@ -159,7 +160,7 @@ std::string command_to_train(const Alternative& a, Request request) {
   return command;
 }
 
-std::string describe_peak(const MemoryShortage& deciding) {
+std::string detail::describe_peak(const MemoryShortage& deciding) {
   const auto line = [](size_t bytes, std::string_view what) {
     return fmt::format("\n  {:>10}  {:.66}", format_bytes(bytes), what);
   };

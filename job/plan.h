@@ -7,7 +7,7 @@
 #include "job/request.h"
 #include "train/plan.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // For how many ranks to plan, and whether their GPUs reach each other (Ranks::reaches()).
 struct RanksToPlan {
@@ -42,4 +42,4 @@ std::string command_to_train(const Alternative& alternative, Request request);
 // Where a peak is reached, and what is alive there, in lines of 80 columns.
 std::string describe_peak(const MemoryShortage& deciding);
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -12,7 +12,7 @@
 #include "train/run_identity.h"
 
 namespace accrue {
-const std::map<std::string, InitScheme>& init_scheme_names() {
+const std::map<std::string, InitScheme>& detail::init_scheme_names() {
   static const std::map<std::string, InitScheme> names{{"kaiming", InitScheme::kaiming},
                                                        {"xavier", InitScheme::xavier},
                                                        {"lecun", InitScheme::lecun},
@@ -20,18 +20,18 @@ const std::map<std::string, InitScheme>& init_scheme_names() {
   return names;
 }
 
-const std::map<std::string, RankExchange>& rank_exchange_names() {
+const std::map<std::string, RankExchange>& detail::rank_exchange_names() {
   static const std::map<std::string, RankExchange> names{{"auto", RankExchange::automatic},
                                                          {"host", RankExchange::host}};
   return names;
 }
 
-const std::map<std::string, Device>& device_names() {
+const std::map<std::string, Device>& detail::device_names() {
   static const std::map<std::string, Device> names{{"cpu", Device::cpu}, {"cuda", Device::cuda}};
   return names;
 }
 
-const std::map<std::string, ScoredSplit>& split_names() {
+const std::map<std::string, ScoredSplit>& detail::split_names() {
   static const std::map<std::string, ScoredSplit> names{
       {"both", ScoredSplit::both}, {"train", ScoredSplit::train}, {"test", ScoredSplit::test}};
   return names;
@@ -96,7 +96,7 @@ TrainingOptions Request::training(const Dataset& data) const {
         "--noise-scale compares a window with its first micro-batch, but {} is one micro-batch: "
         "expected a smaller --micro-batch, or no --noise-scale",
         result.batches.describe());
-  check_options(result);
+  detail::check_options(result);
   domains.of_model(model_name).check_run(result.total_steps(data.size()));
   return result;
 }
@@ -193,7 +193,7 @@ TrainingOptions Request::training_with(Batches chosen, const Dataset& data) cons
   return result;
 }
 
-std::vector<std::string> headings_of_networks(const Request& o) {
+std::vector<std::string> detail::headings_of_networks(const Request& o) {
   std::vector<std::string> headings{"Model and data"};
   for (const auto& domain : o.domains)
     if (const std::string heading = domain->networks_heading(); !heading.empty())
@@ -201,13 +201,13 @@ std::vector<std::string> headings_of_networks(const Request& o) {
   return headings;
 }
 
-std::vector<std::string> names_of_models(const Request& o) {
+std::vector<std::string> detail::names_of_models(const Request& o) {
   std::vector<std::string> names;
   for (const DomainModel& model : o.domains.models()) names.push_back(model.name);
   return names;
 }
 
-std::string default_data(const Request& o) {
+std::string detail::default_data(const Request& o) {
   const std::string usual = o.domains.model(usual_model).data;
   std::map<std::string, std::vector<std::string>> models_of;
   for (const DomainModel& model : o.domains.models())
@@ -225,7 +225,7 @@ std::string default_data(const Request& o) {
   return text;
 }
 
-std::vector<std::string> arguments_of(const Request& request) {
+std::vector<std::string> detail::arguments_of(const Request& request) {
   const Request defaults(request.domains.fresh());
   const Settings table = settings_of(request), default_table = settings_of(defaults);
   std::vector<std::string> arguments;

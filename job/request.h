@@ -16,6 +16,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 // The parts of a data set that are evaluated.
 enum class ScoredSplit { both, train, test };
 // The way of what ranks on GPUs add up: by NCCL where it can go, or through the host's memory.
@@ -38,37 +40,40 @@ const std::map<std::string, Device>& device_names();
 const std::map<std::string, RankExchange>& rank_exchange_names();
 const std::map<std::string, ScoredSplit>& split_names();
 
+}  // namespace detail
+
 // What is asked of a job: a training, and what is done around it. A plain value, whose fields are
 // filled by name and type: each has a row in settings_of(), below.
 struct Request : TrainingOptions {
-  explicit Request(Domains known) : domains(std::move(known)) {}
+  explicit Request(detail::Domains known) : domains(std::move(known)) {}
 
-  Domains domains;
-  std::string model_name = usual_model;  // of one of the domains
+  detail::Domains domains;
+  std::string model_name = detail::usual_model;  // of one of the domains
   // What --model says, where none of them has it: a name that the weights may know.
   struct OtherModel {
     std::string name, refusal;
   };
   OtherModel other_model;
-  NetworkOptions network;
+  detail::NetworkOptions network;
   std::string data;               // empty: what the model learns from without --data
   std::set<std::string> given{};  // the settings that were asked for, by name
   // The weights that a command begins with, those of --init or of the checkpoint from which it
   // resumes, and the classes that their file names.
   std::string weights;
-  std::optional<Classes> classes_of_weights;
-  Inputs inputs_of_weights = Inputs::unknown;
+  std::optional<detail::Classes> classes_of_weights;
+  detail::Inputs inputs_of_weights = detail::Inputs::unknown;
   std::optional<int64_t> class_count_of_weights;  // where it may be more than the data's
-  SampleSpec sample;  // that they were made for, as far as the file says it; else without fields
+  detail::SampleSpec
+      sample;  // that they were made for, as far as the file says it; else without fields
   int64_t micro_batch = 16;
   std::optional<int64_t> accum, effective_batch;
 
-  ScoredSplit split = ScoredSplit::both;  // of eval
-  std::optional<Device> device;           // automatic: a GPU if there is one
-  int64_t threads = 0;                    // 0: one for each CPU that the program may use
+  detail::ScoredSplit split = detail::ScoredSplit::both;  // of eval
+  std::optional<Device> device;                           // automatic: a GPU if there is one
+  int64_t threads = 0;  // 0: one for each CPU that the program may use
   std::string memory_limit;
   int64_t rank_timeout_s = 30;
-  RankExchange rank_exchange = RankExchange::automatic;
+  detail::RankExchange rank_exchange = detail::RankExchange::automatic;
   std::string init, save, json, memory_trace;
   bool new_head = false;
   int64_t memory_trace_windows = 2;
@@ -88,7 +93,7 @@ struct Request : TrainingOptions {
   // That of --data, else the model's.
   std::string data_name() const;
   // What is asked of the data. It refers to these request.
-  DataRequest data_request(DataUse use) const;
+  detail::DataRequest data_request(detail::DataUse use) const;
   // The steps in the first so many windows: one in each, and of alternating networks one a turn.
   int64_t steps_in(int64_t windows) const;
   // Throws Error for a contradiction between micro_batch, accum and effective_batch, and for
@@ -99,14 +104,14 @@ struct Request : TrainingOptions {
   // The field of the data whose classes the model tells apart, and these; null and nothing if it
   // answers with something else.
   const Field* told_apart(const Dataset& data) const;
-  std::optional<Classes> classes_in(const Dataset& data) const;
+  std::optional<detail::Classes> classes_in(const Dataset& data) const;
   // That for which the model is made to learn this data.
-  SampleSpec sample_in(const Dataset& data) const;
+  detail::SampleSpec sample_in(const Dataset& data) const;
   // What the file of the weights of a model for such samples says of it, but for the names of its
   // classes.
-  Metadata metadata_of(const SampleSpec& sample_of_model) const;
+  Metadata metadata_of(const detail::SampleSpec& sample_of_model) const;
   // Makes such a model.
-  ModelFactory factory(const SampleSpec& sample_of_model) const;
+  ModelFactory factory(const detail::SampleSpec& sample_of_model) const;
   // The training that is asked for, on this data: the model, its batches and the run's identity are
   // filled in. Throws as batches_of() and check_options() do.
   TrainingOptions training(const Dataset& data) const;
@@ -116,6 +121,8 @@ struct Request : TrainingOptions {
  private:
   TrainingOptions training_with(Batches batches, const Dataset& data) const;
 };
+
+namespace detail {
 
 // The headings of the settings of a network: of its model and data, and of domains' networks.
 std::vector<std::string> headings_of_networks(const Request& o);
@@ -141,9 +148,12 @@ inline SettingFacts trained_weights(std::string help) {
           .elsewhere = {{"init", ""}}};
 }
 
+}  // namespace detail
+
 // The settings of the program by name, of which a command has some as request: --name
 // (apps/cli/declare.h).
 inline Settings settings_of(Request& o) {
+  using namespace detail;
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
   // The last domain, which may be a caller's, has the last word on a setting of one name.
   const auto of_domains = [&](const std::string& heading, const std::string& before = {}) {
@@ -349,7 +359,11 @@ inline Settings settings_of(const Request& o) {
   return settings_of(const_cast<Request&>(o)).read_only();
 }
 
+namespace detail {
+
 // The request that differ from their defaults, as arguments of a command that has them.
 std::vector<std::string> arguments_of(const Request& request);
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -1,5 +1,7 @@
 #include "job/run_memory.h"
 
+#include "core/inside.h"
+
 namespace accrue {
 namespace {
 
@@ -17,10 +19,10 @@ Usage measure_baseline(const TrainingOptions& options, const Datasets& data,
 
 }  // namespace
 
-std::vector<PeakOfRun> peaks_of_run(const TrainingOptions& options, Baseline run_baseline,
-                                    const Datasets& data, const Usage& measured,
-                                    const Usage& beside, const WindowRange& part, Device device,
-                                    const Notices& notices) {
+std::vector<PeakOfRun> detail::peaks_of_run(const TrainingOptions& options, Baseline run_baseline,
+                                            const Datasets& data, const Usage& measured,
+                                            const Usage& beside, const WindowRange& part,
+                                            Device device, const Notices& notices) {
   TrainingOptions whole = options;
   whole.batches.micro = whole.batches.effective;
   whole.batches.piece = 0;

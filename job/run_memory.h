@@ -6,7 +6,7 @@
 #include "job/notices.h"
 #include "train/memory_prediction.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // --measure-baseline
 enum class Baseline { predicted, measured };
@@ -28,4 +28,4 @@ struct ResidentBytes {
   size_t peak, before;
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -7,7 +7,7 @@
 #include "job/request.h"
 #include "train/trainer.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // What a run has come to so far, since it began or was resumed.
 struct RunResults {
@@ -68,4 +68,4 @@ class RunRecorder : public Observer {
   RunResults results_;
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -8,8 +8,8 @@
 
 namespace accrue {
 
-Scores score_of(const Request& request, std::optional<ScoredSplit> split, const Notices& notices,
-                const StopRequest& stop) {
+Scores detail::score_of(const Request& request, std::optional<ScoredSplit> split,
+                        const Notices& notices, const StopRequest& stop) {
   const Device device = apply_machine_settings(request, notices);
   check(!request.init.empty(), "eval needs weights: --init FILE.safetensors");
   const Datasets data = place_data(load_data(request, DataUse::scoring, notices), device);
@@ -32,8 +32,8 @@ Scores score_of(const Request& request, std::optional<ScoredSplit> split, const 
   return scores;
 }
 
-Tensor answers_of(const Request& request, Dataset samples, const Notices& notices,
-                  const StopRequest& stop) {
+Tensor detail::answers_of(const Request& request, Dataset samples, const Notices& notices,
+                          const StopRequest& stop) {
   const DomainModel about = request.domains.model(request.model_name);
   check(about.sample.input().encoding != Encoding::index,
         "{} answers to {}: expected a network that sees pixels or numbers", about.name,

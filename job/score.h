@@ -6,7 +6,7 @@
 #include "job/request.h"
 #include "train/score.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The scores of the parts of a data set that were scored.
 struct Scores {
@@ -24,4 +24,4 @@ Scores score_of(const Request& request, std::optional<ScoredSplit> split, const 
 Tensor answers_of(const Request& request, Dataset samples, const Notices& notices,
                   const StopRequest& stop = never_stop);
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -12,7 +12,7 @@
 #include "train/run_log.h"
 #include "train/trainer.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // What a job's door does for it, beside taking its words.
 struct JobServices {
@@ -36,4 +36,4 @@ struct JobServices {
       watch{};
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -93,7 +93,8 @@ Usage without(Usage all, const Usage& part) {
 
 }  // namespace
 
-std::string about_batch_norm(const Request& request, const Training& training, Batches batches) {
+std::string detail::about_batch_norm(const Request& request, const Training& training,
+                                     Batches batches) {
   if (batches.accumulation_steps() == 1 || !training.trains_batch_norm() ||
       request.batch_norm == BatchNormOver::window)
     return {};

@@ -11,6 +11,9 @@ namespace accrue {
 // kernels/pointwise.h whose slope follows from y. To add one, extend the lists below and that of
 // tests/support/activation.h; the kernels and their tests follow from these.
 enum class Activation { none, relu, tanh };
+
+namespace detail {
+
 inline constexpr Activation all_activations[]{Activation::none, Activation::relu, Activation::tanh};
 
 namespace formula {
@@ -76,12 +79,16 @@ inline std::string_view name(Activation activation) {
   return with_formula(activation, [](auto f) { return f.name; });
 }
 
+}  // namespace detail
+
 namespace cpu {
 
 // dz = dy * f'(z) over dy, where y = f(z); nothing for Activation::none.
-void activation_backward_over(View dy, View y, Activation activation);
+void activation_backward_over(detail::View dy, detail::View y, Activation activation);
 
 }  // namespace cpu
+
+namespace detail {
 
 template <>
 struct WorkOf<cpu::activation_backward_over> {
@@ -89,6 +96,8 @@ struct WorkOf<cpu::activation_backward_over> {
     return {.bytes = 2 * bytes_of(dy) + bytes_of(y)};
   }
 };
+
+}  // namespace detail
 
 namespace cuda {
 decltype(cpu::activation_backward_over) activation_backward_over;

@@ -129,7 +129,7 @@ Tensor scale(Tensor x, double factor) {
   return y;
 }
 
-Tensor scale_by(Tensor x, const Tensor& factor) {
+Tensor detail::scale_by(Tensor x, const Tensor& factor) {
   check_same("scale_by", {&x});
   check_same("scale_by", {&factor});
   const bool is_wide = wide(factor.dtype()) == factor.dtype();

@@ -19,6 +19,8 @@ Tensor mul(const Tensor& a, const Tensor& b);
 // when handed its last reference.
 Tensor scale(Tensor x, double factor);
 
+namespace detail {
+
 // y = factor[0] * x, for a factor of one element, f32 or f64 beside any x, on the device of x. Each
 // kernel reads the factor when it runs, so a recorded graph replays with the factor's current
 // value. Changing it between a forward and its backward makes the gradient wrong.
@@ -26,5 +28,7 @@ Tensor scale(Tensor x, double factor);
 // its last reference.
 // Throws Error unless factor is such a tensor, and if it wants a gradient: it is a constant here.
 Tensor scale_by(Tensor x, const Tensor& factor);
+
+}  // namespace detail
 
 }  // namespace accrue

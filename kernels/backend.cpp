@@ -33,7 +33,8 @@ void check_same(std::string_view op, std::initializer_list<const Tensor*> tensor
         name(first.dtype()), first.shape());
 }
 
-void check_weight(std::string_view op, const Tensor& x, const Tensor& w, const Tensor& parameter) {
+void detail::check_weight(std::string_view op, const Tensor& x, const Tensor& w,
+                          const Tensor& parameter) {
   if (!w.defined() || !is_stored_otherwise(w.shape(), w.dtype(), x.dtype()))
     return check_same(op, {&x, &w});
   check_same(op, {&x});

@@ -25,6 +25,7 @@ inline constexpr bool built_with_cuda = false;
 // sees it.
 template <auto CpuKernel, decltype(CpuKernel) CudaKernel, class... Args>
 void launch(Device device, Args&&... args) {
+  using namespace detail;
   if (KernelTrace::current()) [[unlikely]]
     KernelCall::note<CpuKernel>(kernel_name<CpuKernel>(), args...);
   Profile* const profile = Profile::current(device);
@@ -41,6 +42,7 @@ void launch(Device device, Args&&... args) {
 // for a tensor there, and for one on its meta device.
 template <auto CpuKernel, class... Args>
 void launch_on_cpu(Device device, Args&&... args) {
+  using namespace detail;
   check(!plans_for_cuda(device), "[{}] has a kernel for the cpu alone, and its operands are on {}",
         kernel_name<CpuKernel>(), name(device));
   launch<CpuKernel, CpuKernel>(device, std::forward<Args>(args)...);
@@ -60,16 +62,22 @@ Tensor empty_result(const Shape& shape, DType dtype, Device device);
 
 // The target of the gradient of an input whose value x a closure has kept to its end: in x's place
 // where the forward's tensors are gone and x is the closure's alone.
-std::optional<GradTarget> claim_grad_over_value(const Edge& edge, Tensor& x);
+std::optional<detail::GradTarget> claim_grad_over_value(const detail::Edge& edge, Tensor& x);
 // claim_grads() of two such inputs, whose kernel reads each element of both before it writes. A
 // value that is undefined is not written over.
-std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads_over_values(
-    const Edge& a_edge, const Tensor& a, const Edge& b_edge, const Tensor& b);
+std::pair<std::optional<detail::GradTarget>, std::optional<detail::GradTarget>>
+claim_grads_over_values(const detail::Edge& a_edge, const Tensor& a, const detail::Edge& b_edge,
+                        const Tensor& b);
 
 // Throws Error unless all tensors are on one device and of one floating dtype.
 void check_same(std::string_view op, std::initializer_list<const Tensor*> tensors);
+
+namespace detail {
+
 // Throws Error unless w, the operand that a parameter is, goes with x: as in check_same(), or
 // stored otherwise (is_stored_type()), in whole blocks, and of a parameter that wants no gradient.
 void check_weight(std::string_view op, const Tensor& x, const Tensor& w, const Tensor& parameter);
+
+}  // namespace detail
 
 }  // namespace accrue

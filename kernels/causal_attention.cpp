@@ -58,7 +58,7 @@ void causal_attention_backward(CausalTargets targets, View dy, View y, View L, C
 
 // Two products in the forward; up to five in backward, of which one is the forward's again.
 template <>
-struct WorkOf<cpu::causal_attention> {
+struct detail::WorkOf<cpu::causal_attention> {
   Work operator()(const View& y, const View& L, const CausalInputs& in, const View&) const {
     const CausalSizes s(in);
     Work work = work_of(4 * s.pairs() * double(s.D), y, L, in.positions);
@@ -68,7 +68,7 @@ struct WorkOf<cpu::causal_attention> {
 };
 
 template <>
-struct WorkOf<cpu::causal_attention_backward> {
+struct detail::WorkOf<cpu::causal_attention_backward> {
   Work operator()(const CausalTargets& to, const View& dy, const View& y, const View& L,
                   const CausalInputs& in, const View&) const {
     const CausalSizes s(in);

@@ -7,11 +7,15 @@
 
 namespace accrue {
 
+namespace detail {
+
 // H heads of queries, and G groups that have keys and values, with D channels each. H is a multiple
 // of G: query head h belongs to group h / (H / G).
 struct AttentionHeads {
   int64_t queries, groups, size;
 };
+
+}  // namespace detail
 
 // In each row n, for query head h of group g = h / (H / G):
 //   y[i, h, d] = sum_j a[h, i, j] * v[j, g, d]       a[h, i, j] = exp(s[h, i, j] - L[h, i])
@@ -36,12 +40,14 @@ struct AttentionHeads {
 // CUDA, where a kernel cannot throw, the query of a wrong one gives NaN. In 16 bits CUDA rounds a
 // and ds, because it multiplies them on tensor cores.
 Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                        const AttentionHeads& heads, const Tensor& positions = {});
+                        const detail::AttentionHeads& heads, const Tensor& positions = {});
 
 // The same of qkv [N, T, (H + 2 G) D], whose rows hold q, k and v side by side, as one linear layer
 // gives them. So Tq = T, and the gradient is one tensor, too.
-Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads,
+Tensor causal_attention(const Tensor& qkv, const detail::AttentionHeads& heads,
                         const Tensor& positions = {});
+
+namespace detail {
 
 // The keys and values of a row of T tokens, [1, T, G D] each, which the row's pieces fill one after
 // another, and their gradients, which the backwards of the pieces add up, the last piece first.
@@ -58,6 +64,8 @@ struct PieceOfRow {
   int64_t begin;
 };
 
+}  // namespace detail
+
 // The same for the next tokens of one row, N = 1: q, k and v [1, t, ...] are those of tokens begin,
 // ..., begin + t - 1, which also see the tokens before them. k and v are copied into the row.
 // Backward adds to the row's dk and dv by beta = 1 (beta = 0 in the last piece), and then hands
@@ -67,9 +75,9 @@ struct PieceOfRow {
 // from the last piece's backward to the first's. Throws Error also if the row has fewer tokens, and
 // in backward unless each piece ends where the one before it in backward began.
 Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                        const AttentionHeads& heads, const Tensor& positions,
-                        const PieceOfRow& piece);
-Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, const Tensor& positions,
-                        const PieceOfRow& piece);
+                        const detail::AttentionHeads& heads, const Tensor& positions,
+                        const detail::PieceOfRow& piece);
+Tensor causal_attention(const Tensor& qkv, const detail::AttentionHeads& heads,
+                        const Tensor& positions, const detail::PieceOfRow& piece);
 
 }  // namespace accrue

@@ -23,7 +23,7 @@ void copy_columns(GradTarget to, Columns to_columns, View from, Columns from_col
 }  // namespace cpu
 
 template <>
-struct WorkOf<cpu::copy_columns> {
+struct detail::WorkOf<cpu::copy_columns> {
   Work operator()(const GradTarget& to, Columns, const View& from, Columns, int64_t rows,
                   int64_t width) const {
     return {.bytes = (to.beta == 0 ? 2 : 3) * double(rows * width) * double(size_of(from.dtype))};

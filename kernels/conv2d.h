@@ -10,7 +10,7 @@ namespace accrue {
 
 struct Conv2dShape {
   int64_t stride = 1;
-  Padding padding = 0;
+  detail::Padding padding = 0;
   int64_t dilation = 1;
 };
 

@@ -7,7 +7,7 @@ namespace accrue {
 
 struct ConvTranspose2dShape {
   int64_t stride = 1;
-  Padding padding = 0;  // what the matching conv2d would pad, hence cut off here
+  detail::Padding padding = 0;  // what the matching conv2d would pad, hence cut off here
   int64_t output_padding = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/inside.h"
 #include "kernels/detail/conv_geometry.h"
 
 // Tells which convolutions a computation needs, and how cuDNN computes each on cuda.

@@ -50,7 +50,7 @@ Tensor shifted(std::string_view op, const Tensor& x, Shift from, int64_t H, int6
 
 }  // namespace
 
-Tensor crop_or_pad(const Tensor& x, int64_t H, int64_t W) {
+Tensor detail::crop_or_pad(const Tensor& x, int64_t H, int64_t W) {
   check_same("crop_or_pad", {&x});
   check(x.shape().rank() == 4 && H > 0 && W > 0,
         "[crop_or_pad] x {} to {}x{}: expected x [N, C, H, W] and a size above 0", x.shape(), H, W);

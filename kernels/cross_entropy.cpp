@@ -125,7 +125,7 @@ Tensor cross_entropy(const Tensor& x, const Tensor& labels) {
   return loss;
 }
 
-void add_score(const Tensor& score, const Tensor& x, const Tensor& labels) {
+void detail::add_score(const Tensor& score, const Tensor& x, const Tensor& labels) {
   check_labels("add_score", x, labels);
   check(score.defined() && score.shape() == Shape{2} && score.dtype() == DType::f64 &&
             score.device() == x.device(),

@@ -14,11 +14,15 @@ namespace accrue {
 // kernel can throw, a label out of range gives a NaN loss and NaN in its row of dx.
 Tensor cross_entropy(const Tensor& x, const Tensor& labels);
 
+namespace detail {
+
 // Adds this micro-batch's part of an evaluation to score, f64 [2] on x's device:
 //   score[0] += -sum_n log softmax(x[n, :])[label[n]]
 //   score[1] += the number of rows n whose largest entry, the first of equals, is at label[n]
 // x and labels as for cross_entropy. A row with a NaN is never right. Not differentiable.
 // Throws Error as cross_entropy does, and unless score is as above.
 void add_score(const Tensor& score, const Tensor& x, const Tensor& labels);
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -1,5 +1,6 @@
 #include "kernels/embedding.h"
 
+#include "core/inside.h"
 #include "kernels/backend.h"
 #include "kernels/quantized_blocks.h"
 
@@ -50,14 +51,14 @@ void embedding_backward(GradTarget dw, View dy, View index) {
 
 // Only the rows that the indices name are touched, but where all of dw is written.
 template <>
-struct WorkOf<cpu::embedding> {
+struct detail::WorkOf<cpu::embedding> {
   Work operator()(const View& y, const View&, const View& index) const {
     return {.bytes = 2 * bytes_of(y) + bytes_of(index)};
   }
 };
 
 template <>
-struct WorkOf<cpu::embedding_backward> {
+struct detail::WorkOf<cpu::embedding_backward> {
   Work operator()(const GradTarget& dw, const View& dy, const View& index) const {
     return {.bytes = (dw.beta == 0 ? bytes_of(dw) : 0) + 3 * bytes_of(dy) + bytes_of(index)};
   }

@@ -76,7 +76,7 @@ void gather_samples(std::span<const FieldViews> fields, View samples, View index
 
 // It reads as many rows of the data set as there are indices.
 template <>
-struct WorkOf<cpu::gather_samples> {
+struct detail::WorkOf<cpu::gather_samples> {
   Work operator()(std::span<const FieldViews> fields, const View& samples, const View&,
                   const View& position) const {
     const int64_t n = fields.front().out.shape[0];
@@ -119,8 +119,8 @@ void gather(std::span<const FieldViews> fields, View samples, View index, View p
 
 }  // namespace
 
-void check_normalization(const Normalization& normalization, const Shape& samples,
-                         std::string_view what) {
+void detail::check_normalization(const Normalization& normalization, const Shape& samples,
+                                 std::string_view what) {
   const auto& [mean, std] = normalization;
   const int64_t C = samples.rank() > 1 ? samples[1] : 1;
   const auto fits = [&](const std::vector<double>& values) {
@@ -137,12 +137,12 @@ void check_normalization(const Normalization& normalization, const Shape& sample
         fmt::join(std, ","));
 }
 
-void gather_samples(std::span<const FieldViews> fields, View samples, View index) {
+void detail::gather_samples(std::span<const FieldViews> fields, View samples, View index) {
   gather(fields, samples, index, {}, index.numel());
 }
 
-void gather_next_samples(std::span<const FieldViews> fields, View samples, View order,
-                         View position) {
+void detail::gather_next_samples(std::span<const FieldViews> fields, View samples, View order,
+                                 View position) {
   check(!fields.empty() && position.numel() == 2 && position.device == order.device,
         "[gather_next_samples] {} fields, position {} on {}: expected fields, and [2] on {}",
         fields.size(), position.shape, name(position.device), name(order.device));

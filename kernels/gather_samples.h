@@ -15,6 +15,9 @@ enum class Encoding {
   number,  // f32, to floating
   index    // i32, as it is: a class, say
 };
+
+namespace detail {
+
 // The type of the elements in the data set.
 constexpr DType stored_dtype(Encoding encoding) {
   switch (encoding) {
@@ -30,6 +33,8 @@ constexpr DType encoded_dtype(Encoding encoding, DType floating) {
   return encoding == Encoding::index ? DType::i32 : floating;
 }
 
+}  // namespace detail
+
 // The mean and standard deviation that pixels are normalized by: one number each, or one for each
 // channel c of [N, C, ...] if there are at most most_channels. By default pixels come to [-1, 1],
 // as in PyTorch's tutorials for gray images. The factor 1 / std is computed once.
@@ -37,6 +42,9 @@ struct Normalization {
   std::vector<double> mean{0.5}, std{0.5};
   bool operator==(const Normalization&) const = default;
 };
+
+namespace detail {
+
 inline constexpr int64_t most_channels = 4;
 // Throws Error, whose text begins with `what`, unless mean and std have one number each or one for
 // each channel of samples of this shape, all finite and those of std above 0.
@@ -65,5 +73,7 @@ void gather_samples(std::span<const FieldViews> fields, View samples, View index
 // [2], whose second element is 0 between two calls. The caller sees that n more are left.
 void gather_next_samples(std::span<const FieldViews> fields, View samples, View order,
                          View position);
+
+}  // namespace detail
 
 }  // namespace accrue

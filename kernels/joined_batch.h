@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "core/inside.h"
 #include "core/tensor.h"
 #include "kernels/norm.h"
 
@@ -12,7 +13,7 @@ namespace accrue {
 // parts may be the micro-batches of a window (train/interleaved_walk.h), or what ranks hold (known
 // as SyncBN). All run the same ops in the same order, and meet wherever they need what depends on
 // all.
-class JoinedBatch {
+class detail::JoinedBatch {
  public:
   virtual ~JoinedBatch() = default;
 

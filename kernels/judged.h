@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "core/inside.h"
 #include "core/tensor.h"
 
 namespace accrue {

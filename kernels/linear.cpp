@@ -71,7 +71,7 @@ void linear_backward(std::optional<GradTarget> dw, std::optional<GradTarget> db,
 }  // namespace cpu
 
 template <>
-struct WorkOf<cpu::matmul> {
+struct detail::WorkOf<cpu::matmul> {
   Work operator()(const GradTarget& c, const View& a, const View& b, Transpose a_op,
                   const auto&...) const {
     const int64_t K = a_op == Transpose::yes ? a.shape[0] : a.shape[1];
@@ -80,7 +80,7 @@ struct WorkOf<cpu::matmul> {
 };
 
 template <>
-struct WorkOf<cpu::linear_forward> {
+struct detail::WorkOf<cpu::linear_forward> {
   Work operator()(const View& y, const View& x, const View& w, const View& b,
                   const auto&...) const {
     return work_of(2 * double(x.shape[0]) * double(w.numel()), y, x, w, b);
@@ -88,7 +88,7 @@ struct WorkOf<cpu::linear_forward> {
 };
 
 template <>
-struct WorkOf<cpu::linear_backward> {
+struct detail::WorkOf<cpu::linear_backward> {
   Work operator()(const std::optional<GradTarget>& dw, const std::optional<GradTarget>& db,
                   const View& dy, const View& y, Activation, const View& x, const auto&...) const {
     const double N = double(x.shape[0]), dz = y.data ? 2 * bytes_of(dy) + bytes_of(y) : 0;
@@ -126,7 +126,7 @@ Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device, const Te
                        Category::workspace);
 }
 
-void multiply(GradTarget c, View a, View b, Transpose a_op, Transpose b_op) {
+void detail::multiply(GradTarget c, View a, View b, Transpose a_op, Transpose b_op) {
   const Device device = c.grad.device;
   const int64_t K = a_op == Transpose::yes ? a.shape[0] : a.shape[1];
   launch<cpu::matmul, cuda::matmul>(
@@ -180,7 +180,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   return y;
 }
 
-Tensor add_linear(Tensor a, const Tensor& x, const Tensor& weight) {
+Tensor detail::add_linear(Tensor a, const Tensor& x, const Tensor& weight) {
   const Tensor w = operand(weight, x.dtype());
   check_same("add_linear", {&a, &x, &w});
   check(a.shape().rank() == 2 && x.shape().rank() == 2 && w.shape().rank() == 2 &&

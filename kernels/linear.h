@@ -19,19 +19,27 @@ namespace accrue {
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b,
               Activation activation = Activation::none, Transpose w_op = Transpose::yes);
 
+namespace detail {
+
 // y[n, o] = a[n, o] + sum_i x[n, i] * w[o, i], a [N, O], x [N, I], w [O, I].
 // Backward: dx[n, i] = sum_o dy[n, o] * w[o, i], dw[o, i] = sum_n dy[n, o] * x[n, i], and da = dy,
 // over dy where it can. Keeps x. Writes y over a when handed its last reference.
 // Throws Error unless the shapes agree.
 Tensor add_linear(Tensor a, const Tensor& x, const Tensor& w);
 
+}  // namespace detail
+
 // c[m, n] = sum_k a[m, k] * b[k, n], a [M, K], b [K, N].
 // Backward: da = dc b^T, db = a^T dc. Keeps a and b.
 // Throws Error unless both have two dimensions and the inner sizes agree.
 Tensor matmul(const Tensor& a, const Tensor& b);
 
+namespace detail {
+
 // c = op(a) op(b) + beta * c for two-dimensional views that agree. All of the above is made of it.
 // Not differentiable.
 void multiply(GradTarget c, View a, View b, Transpose a_op, Transpose b_op);
+
+}  // namespace detail
 
 }  // namespace accrue

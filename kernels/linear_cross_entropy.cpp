@@ -256,7 +256,7 @@ Work forward_work(const LinearCrossEntropy& in) {
 }  // namespace
 
 template <>
-struct WorkOf<cpu::linear_cross_entropy> {
+struct detail::WorkOf<cpu::linear_cross_entropy> {
   Work operator()(const View&, const View&, const std::optional<GradTarget>& unit_dx,
                   const LinearCrossEntropy& in, const Counted&) const {
     Work work = forward_work(in);
@@ -271,7 +271,7 @@ struct WorkOf<cpu::linear_cross_entropy> {
 };
 
 template <>
-struct WorkOf<cpu::add_linear_score> {
+struct detail::WorkOf<cpu::add_linear_score> {
   Work operator()(const View&, const View&, const View&, const LinearCrossEntropy& in) const {
     return forward_work(in);
   }
@@ -280,7 +280,7 @@ struct WorkOf<cpu::add_linear_score> {
 // The logits of all chunks but one again, d in place of each, and the products that are wanted. dw
 // is written once and added to in the other chunks.
 template <>
-struct WorkOf<cpu::linear_cross_entropy_backward> {
+struct detail::WorkOf<cpu::linear_cross_entropy_backward> {
   Work operator()(const LinearCrossEntropyTargets& targets, const LossSeed&, const View& d,
                   const LinearCrossEntropy& in, const Counted&) const {
     const int64_t rows = computed_rows(in);
@@ -380,7 +380,7 @@ Tensor for_each_row_of(const HeadOperands& of, DType dtype) {
 
 }  // namespace
 
-int64_t chunk_rows_for(int64_t rows, int64_t V, DType dtype, bool is_frozen) {
+int64_t detail::chunk_rows_for(int64_t rows, int64_t V, DType dtype, bool is_frozen) {
   constexpr int64_t least = 64;
   const int64_t bytes = is_frozen ? 32 << 20 : 64 << 20;
   const auto element =
@@ -451,8 +451,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labe
   return loss;
 }
 
-void add_linear_score(const Tensor& score, const Tensor& x, const Tensor& w, const Tensor& labels,
-                      int64_t chunk_rows) {
+void detail::add_linear_score(const Tensor& score, const Tensor& x, const Tensor& w,
+                              const Tensor& labels, int64_t chunk_rows) {
   constexpr std::string_view op = "add_linear_score";
   const HeadOperands of(op, x, w, labels);
   check(score.defined() && score.shape() == Shape{3} && score.dtype() == DType::f64 &&

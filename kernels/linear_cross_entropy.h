@@ -6,6 +6,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 // The head of a language model and its loss, in chunks of rows, so that neither the logits
 // [rows, V] nor their gradient exist as a whole:
 //   loss = 1/n sum_r -log softmax(l_r)[label[r]],   l_r[v] = sum_e x[r, e] * w[v, e]
@@ -38,9 +40,15 @@ namespace accrue {
 // 16 bits, every label is in range, and x has as many rows as w where their own is left out; on
 // Device::cuda a label out of range gives a NaN loss and NaN in its row of dx and in all of dw.
 enum class OwnLogit { counts, left_out };
+
+}  // namespace detail
+
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labels,
                             const Tensor& judged = {}, int64_t chunk_rows = 0,
-                            int64_t row_labels = 0, OwnLogit own = OwnLogit::counts);
+                            int64_t row_labels = 0,
+                            detail::OwnLogit own = detail::OwnLogit::counts);
+
+namespace detail {
 
 // Adds this micro-batch's part of an evaluation to score, f64 [3] on x's device, chunk by chunk:
 //   score[0] += -sum_r log softmax(l_r)[label[r]]
@@ -56,5 +64,7 @@ void add_linear_score(const Tensor& score, const Tensor& x, const Tensor& w, con
 // no chunk is computed again. Chunks are nearly equal, and of multiples of 16 rows, as products
 // like them, unless the rows are fewer.
 int64_t chunk_rows_for(int64_t rows, int64_t V, DType dtype, bool is_frozen = false);
+
+}  // namespace detail
 
 }  // namespace accrue

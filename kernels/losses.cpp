@@ -126,7 +126,7 @@ Tensor bce_with_logits(const Tensor& x, double target) {
   return mean_loss("bce_with_logits", x, formula::ConstantLogisticLoss{target});
 }
 
-Tensor given_loss(const Tensor& x, const Tensor& loss, const Tensor& dx, double times) {
+Tensor detail::given_loss(const Tensor& x, const Tensor& loss, const Tensor& dx, double times) {
   check_same("given_loss", {&x, &dx});
   check(x.shape() == dx.shape() && loss.defined() && loss.shape() == Shape{} &&
             loss.dtype() == wide(x.dtype()) && loss.device() == x.device(),

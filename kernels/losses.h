@@ -23,9 +23,13 @@ Tensor bce_with_logits(const Tensor& x, const Tensor& target);
 // Throws Error unless x has an element and target is in [0, 1], on every device.
 Tensor bce_with_logits(const Tensor& x, double target);
 
+namespace detail {
+
 // y = loss, a scalar that was computed from x elsewhere, and of which dx, of x's shape, is the
 // gradient there. Backward: the gradient of x is dy * times * dx. Keeps dx.
 // Throws Error unless x and dx have one shape and dtype, and loss is a scalar of wide() of it.
 Tensor given_loss(const Tensor& x, const Tensor& loss, const Tensor& dx, double times = 1);
+
+}  // namespace detail
 
 }  // namespace accrue

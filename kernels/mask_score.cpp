@@ -56,7 +56,7 @@ namespace cuda {
 decltype(cpu::add_mask_score) add_mask_score;
 }  // namespace cuda
 
-void add_mask_score(const Tensor& score, const Tensor& x, const Tensor& masks) {
+void detail::add_mask_score(const Tensor& score, const Tensor& x, const Tensor& masks) {
   check_same("add_mask_score", {&x});
   const bool are_images = x.shape().rank() == 4 && x.numel() > 0;
   const bool classes = are_images && masks.dtype() == DType::i32 &&

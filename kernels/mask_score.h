@@ -2,7 +2,7 @@
 
 #include "core/tensor.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // Adds to score, f64 [3 K] on x's device, the counts that Dice and IoU of each class follow from. x
 // are logits [N, K, H, W]; A_k are the pixels of class k according to the logits, B_k those
@@ -16,4 +16,4 @@ namespace accrue {
 // masks and score are as above.
 void add_mask_score(const Tensor& score, const Tensor& x, const Tensor& masks);
 
-}  // namespace accrue
+}  // namespace accrue::detail

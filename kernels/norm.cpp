@@ -244,7 +244,7 @@ void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, Vi
 }  // namespace cpu
 
 template <>
-struct WorkOf<cpu::normalized_backward_over> {
+struct detail::WorkOf<cpu::normalized_backward_over> {
   Work operator()(const View& dy, const View& x, const Normalizer&, const View&, const View&,
                   Activation) const {
     return {.bytes = 2 * bytes_of(dy) + bytes_of(x)};
@@ -439,7 +439,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps) {
 }
 
 // rms_norm divides by sqrt(|x|^2 / D).
-Tensor unit_rows(const Tensor& x) {
+Tensor detail::unit_rows(const Tensor& x) {
   const double D = double(x.size(x.shape().rank() - 1));
   const Tensor gamma = Tensor::full({int64_t(D)}, 1 / std::sqrt(D), wide(x.dtype()), x.device());
   return rms_norm(x, gamma, 1e-24);
@@ -450,7 +450,7 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Te
   return norm_of_channels("group_norm", x, groups, gamma, beta, eps, activation);
 }
 
-GroupMoments group_moments(const Tensor& x, int64_t groups, double eps) {
+GroupMoments detail::group_moments(const Tensor& x, int64_t groups, double eps) {
   const Grouping at = groups_of_channels("group_moments", x, groups);
   check_same("group_moments", {&x});
   Moments moments = measure("group_moments", x, at, eps);
@@ -493,8 +493,8 @@ Grouping channels_of_batch(const Tensor& x, const Tensor& gamma, const Tensor& b
 
 }  // namespace
 
-Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                  const RunningStatistics& running, NormMode mode, double eps) {
+Tensor detail::batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                          const RunningStatistics& running, NormMode mode, double eps) {
   const Grouping at = channels_of_batch(x, gamma, beta, running);
   if (mode == NormMode::eval) {
     // Copies, because a later forward in train mode moves the running ones before backward.
@@ -510,9 +510,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
   return normalize("batch_norm", x, gamma, beta, at, measure("batch_norm", x, at, eps, moved));
 }
 
-Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                  const RunningStatistics& running, JoinedBatch& whole, const void* norm,
-                  double eps) {
+Tensor detail::batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                          const RunningStatistics& running, JoinedBatch& whole, const void* norm,
+                          double eps) {
   const Grouping at = channels_of_batch(x, gamma, beta, running);
   return normalize("batch_norm", x, gamma, beta, at,
                    measure_jointly(x, at, eps, running, whole, norm));

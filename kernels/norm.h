@@ -5,7 +5,9 @@
 
 namespace accrue {
 
+namespace detail {
 class JoinedBatch;
+}  // namespace detail
 
 // y[i] = act(z[i]), z[i] = (x[i] - mean) / sqrt(var + eps) * gamma[c] + beta[c], where mean and
 // variance (biased: divided by the number of elements) are those of the group that i is in, and c
@@ -28,23 +30,36 @@ class JoinedBatch;
 // Throws Error unless the shapes agree and every group has at least two elements.
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
 Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-6);
+
+namespace detail {
+
 // x[k] / |x[k]| of rows x [K, D], by rms_norm.
 Tensor unit_rows(const Tensor& x);
+
+}  // namespace detail
+
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Tensor& beta,
                   Activation activation = Activation::none, double eps = 1e-5);
+
+namespace detail {
 
 // The moments of group_norm's groups, [N * groups] each, in wide() of x's type.
 struct GroupMoments {
   Tensor mean, rstd;
 };
 GroupMoments group_moments(const Tensor& x, int64_t groups, double eps = 1e-5);
+
+}  // namespace detail
+
 // group_norm by given moments, such as those of images of which x is a part. They are constants:
 // dx[i] = rstd * gamma * dz[i].
-Tensor group_norm(const Tensor& x, const GroupMoments& moments, const Tensor& gamma,
+Tensor group_norm(const Tensor& x, const detail::GroupMoments& moments, const Tensor& gamma,
                   const Tensor& beta, Activation activation = Activation::none);
 
 Tensor instance_norm(const Tensor& x, const Tensor& gamma = {}, const Tensor& beta = {},
                      double eps = 1e-5);
+
+namespace detail {
 
 enum class NormMode { train, eval };
 
@@ -71,5 +86,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                   const RunningStatistics& running, JoinedBatch& whole, const void* norm,
                   double eps = 1e-5);
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -1,5 +1,6 @@
 #include "kernels/one_hot.h"
 
+#include "core/inside.h"
 #include "kernels/backend.h"
 
 namespace accrue {

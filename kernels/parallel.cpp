@@ -16,6 +16,7 @@
 
 #include "core/cpus.h"
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace {

@@ -1,5 +1,6 @@
 #include "kernels/pixel_shuffle.h"
 
+#include "core/inside.h"
 #include "kernels/backend.h"
 
 namespace accrue {

@@ -48,7 +48,7 @@ decltype(cpu::map) map;
 decltype(cpu::map_backward) map_backward;
 }  // namespace cuda
 
-Tensor pointwise(Tensor x, const formula::AnyPointwise& f) {
+Tensor detail::pointwise(Tensor x, const formula::AnyPointwise& f) {
   const auto [op, keeps] = std::visit([](auto f) { return std::pair{f.name, f.keeps}; }, f);
   const bool keeps_y = keeps == formula::Keeps::y;
   check_same(op, {&x});

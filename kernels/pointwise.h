@@ -10,6 +10,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 // Activations: y = f(x), element by element, for x of any shape.
 //
 // A formula is written once for every device. It has a name, says what its op keeps, and computes
@@ -150,16 +152,22 @@ using AnyPointwise = std::variant<Relu, LeakyRelu, Gelu, GeluTanh, Sigmoid, Tanh
 // formula that keeps y writes it over x when it is handed the last reference (relu(std::move(x))).
 Tensor pointwise(Tensor x, const formula::AnyPointwise& f);
 
-inline Tensor relu(Tensor x) { return pointwise(std::move(x), formula::Relu{}); }
-inline Tensor gelu(Tensor x) { return pointwise(std::move(x), formula::Gelu{}); }
-inline Tensor gelu_tanh(Tensor x) { return pointwise(std::move(x), formula::GeluTanh{}); }
-inline Tensor sigmoid(Tensor x) { return pointwise(std::move(x), formula::Sigmoid{}); }
-inline Tensor tanh(Tensor x) { return pointwise(std::move(x), formula::Tanh{}); }
-inline Tensor silu(Tensor x) { return pointwise(std::move(x), formula::Silu{}); }
+}  // namespace detail
+
+inline Tensor relu(Tensor x) { return detail::pointwise(std::move(x), detail::formula::Relu{}); }
+inline Tensor gelu(Tensor x) { return detail::pointwise(std::move(x), detail::formula::Gelu{}); }
+inline Tensor gelu_tanh(Tensor x) {
+  return detail::pointwise(std::move(x), detail::formula::GeluTanh{});
+}
+inline Tensor sigmoid(Tensor x) {
+  return detail::pointwise(std::move(x), detail::formula::Sigmoid{});
+}
+inline Tensor tanh(Tensor x) { return detail::pointwise(std::move(x), detail::formula::Tanh{}); }
+inline Tensor silu(Tensor x) { return detail::pointwise(std::move(x), detail::formula::Silu{}); }
 // Throws Error unless slope > 0, because backward reads the sign of x from y.
 inline Tensor leaky_relu(Tensor x, double slope = 0.01) {
-  check(slope > 0, "[leaky_relu] slope is {}, expected more than 0", slope);
-  return pointwise(std::move(x), formula::LeakyRelu{slope});
+  detail::check(slope > 0, "[leaky_relu] slope is {}, expected more than 0", slope);
+  return detail::pointwise(std::move(x), detail::formula::LeakyRelu{slope});
 }
 
 }  // namespace accrue

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/inside.h"
+
 namespace accrue {
 namespace {
 

@@ -8,7 +8,7 @@
 #include "core/dtype.h"
 #include "core/host_device.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The types of blocks in which llama.cpp's files store the elements of a matrix: a row is a
 // sequence of blocks, and a block holds neighbours in a row. Source: ggml-common.h and
@@ -232,4 +232,4 @@ HOST_DEVICE void widen(const Q6_K& block, T* __restrict__ out) {
   }
 }
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/host_device.h"
+#include "core/inside.h"
 #include "core/rule.h"
 #include "kernels/activation.h"
 #include "kernels/detail/transpose.h"

@@ -69,20 +69,21 @@ namespace cuda {
 decltype(cpu::rotary) rotary;
 }  // namespace cuda
 
-std::vector<double> rotary_frequencies(int64_t size, double base) {
+std::vector<double> detail::rotary_frequencies(int64_t size, double base) {
   std::vector<double> frequencies;
   for (int64_t i = 0; i < size / 2; ++i)
     frequencies.push_back(std::pow(base, -2 * double(i) / double(size)));
   return frequencies;
 }
 
-std::vector<double> scale_linearly(std::vector<double> frequencies, double factor) {
+std::vector<double> detail::scale_linearly(std::vector<double> frequencies, double factor) {
   check(factor > 0, "[rotary] linear scaling by {}, expected more than 0", factor);
   for (double& f : frequencies) f /= factor;
   return frequencies;
 }
 
-std::vector<double> scale_as_llama3(std::vector<double> frequencies, const Llama3Scaling& scaling) {
+std::vector<double> detail::scale_as_llama3(std::vector<double> frequencies,
+                                            const Llama3Scaling& scaling) {
   const auto [factor, low, high, context] = scaling;
   check(factor > 0 && low > 0 && high > low && context > 0,
         "[rotary] Llama 3's scaling with factor {}, low_freq_factor {}, high_freq_factor {} and "
@@ -96,7 +97,7 @@ std::vector<double> scale_as_llama3(std::vector<double> frequencies, const Llama
   return frequencies;
 }
 
-Tensor rotary(Tensor x, const Rotary& rotary, const Tensor& positions) {
+Tensor detail::rotary(Tensor x, const Rotary& rotary, const Tensor& positions) {
   check_same("rotary", {&x});
   const auto count = std::ssize(rotary.frequencies);
   check(rotary.size > 0 && rotary.size == 2 * count && count <= RotaryPairs::most,

@@ -5,7 +5,7 @@
 
 #include "core/tensor.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // Which elements of a head of `size` are a pair: i and i + size / 2, as in Hugging Face's Llama, or
 // 2 i and 2 i + 1, as in the paper and in GGUF files.
@@ -52,4 +52,4 @@ std::vector<double> scale_as_llama3(std::vector<double> frequencies, const Llama
 // frequencies.
 Tensor rotary(Tensor x, const Rotary& rotary, const Tensor& positions);
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 
+#include "core/inside.h"
 #include "kernels/backend.h"
 
 namespace accrue {

@@ -199,7 +199,7 @@ void self_attention_backward(AttentionTargets targets, View dy, View y, View L, 
 
 // Two products in the forward; five in backward, of which two are those of the forward again.
 template <>
-struct WorkOf<cpu::self_attention> {
+struct detail::WorkOf<cpu::self_attention> {
   Work operator()(const View& y, const View& L, const AttentionInputs& in, const View&) const {
     const AttentionSizes s(in);
     return work_of(2 * s.pairs() * double(s.C + s.D), y, L, in.q, in.k, in.v);
@@ -207,7 +207,7 @@ struct WorkOf<cpu::self_attention> {
 };
 
 template <>
-struct WorkOf<cpu::self_attention_backward> {
+struct detail::WorkOf<cpu::self_attention_backward> {
   Work operator()(const AttentionTargets& targets, const View& dy, const View& y, const View& L,
                   const AttentionInputs& in, const View&) const {
     const auto& [dq, dk, dv] = targets;

@@ -91,7 +91,7 @@ void power_iteration(View u, View v, View partials, View w, double eps) {
 }  // namespace cpu
 
 template <>
-struct WorkOf<cpu::spectral_normalize> {
+struct detail::WorkOf<cpu::spectral_normalize> {
   Work operator()(const View& y, const View&, const View&, const View& w, const View&,
                   const View&) const {
     return {.flops = 2 * double(w.numel()), .bytes = bytes_of(y) + 2 * bytes_of(w)};
@@ -99,7 +99,7 @@ struct WorkOf<cpu::spectral_normalize> {
 };
 
 template <>
-struct WorkOf<cpu::spectral_normalize_backward> {
+struct detail::WorkOf<cpu::spectral_normalize_backward> {
   Work operator()(const GradTarget& dw, const View&, const View& dy, const View& w, const View&,
                   const View&, const View&) const {
     return {.flops = 2 * double(w.numel()), .bytes = bytes_of(dw) + 2 * bytes_of(dy) + bytes_of(w)};
@@ -107,7 +107,7 @@ struct WorkOf<cpu::spectral_normalize_backward> {
 };
 
 template <>
-struct WorkOf<cpu::power_iteration> {
+struct detail::WorkOf<cpu::power_iteration> {
   Work operator()(const View&, const View&, const View&, const View& w, double) const {
     return {.flops = 4 * double(w.numel()), .bytes = 2 * bytes_of(w)};
   }
@@ -133,7 +133,7 @@ RowPieces check_vectors(std::string_view op, const Tensor& w, const Tensor& u, c
 
 }  // namespace
 
-Tensor spectral_normalize(const Tensor& w, const Tensor& u, const Tensor& v) {
+Tensor detail::spectral_normalize(const Tensor& w, const Tensor& u, const Tensor& v) {
   const RowPieces cut = check_vectors("spectral_normalize", w, u, v);
   const bool has_copy = w.variable() && w.variable()->copy.defined();
   const DType dtype = has_copy ? w.variable()->copy.dtype() : w.dtype();
@@ -158,7 +158,7 @@ Tensor spectral_normalize(const Tensor& w, const Tensor& u, const Tensor& v) {
   return y;
 }
 
-void power_iteration(const Tensor& u, const Tensor& v, const Tensor& w, double eps) {
+void detail::power_iteration(const Tensor& u, const Tensor& v, const Tensor& w, double eps) {
   const RowPieces cut = check_vectors("power_iteration", w, u, v);
   const Device device = w.device();
   launch<cpu::power_iteration, cuda::power_iteration>(

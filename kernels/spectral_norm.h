@@ -2,7 +2,7 @@
 
 #include "core/tensor.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // y[o, k] = w[o, k] / sigma, sigma = sum_(o, k) u[o] * w[o, k] * v[k]
 // w [O, ...] is float32 or float64 and taken as a matrix [O, K]; u [O] and v [K] are constants. If
@@ -25,4 +25,4 @@ Tensor spectral_normalize(const Tensor& w, const Tensor& u, const Tensor& v);
 // Throws Error unless the shapes and dtypes agree.
 void power_iteration(const Tensor& u, const Tensor& v, const Tensor& w, double eps = 1e-12);
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -1,5 +1,6 @@
 #include "kernels/swiglu.h"
 
+#include "core/inside.h"
 #include "kernels/backend.h"
 #include "kernels/pointwise.h"
 

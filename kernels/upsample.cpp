@@ -92,7 +92,7 @@ bool has_pixels(const Tensor& x) {
 
 }  // namespace
 
-Tensor resize_nearest(const Tensor& x, int64_t H, int64_t W) {
+Tensor detail::resize_nearest(const Tensor& x, int64_t H, int64_t W) {
   check_same("resize_nearest", {&x});
   check(has_pixels(x) && H >= 1 && W >= 1,
         "[resize_nearest] x {} to {} x {}: expected x [N, C, H, W], and at least 1 x 1 pixels of "

@@ -7,7 +7,7 @@
 #include "core/profile.h"
 
 // Computes for a Profile the work of the kernels that launch() calls (kernels/backend.h).
-namespace accrue {
+namespace accrue::detail {
 
 // A view that is absent has no bytes; on a meta device every view lacks data.
 inline double bytes_of(const View& x) {
@@ -47,4 +47,4 @@ constexpr std::string_view kernel_name() {
   return name.substr(name.rfind(':') + 1);
 }
 
-}  // namespace accrue
+}  // namespace accrue::detail

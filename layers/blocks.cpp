@@ -2,11 +2,12 @@
 
 #include <numeric>
 
+#include "core/inside.h"
 #include "kernels/arithmetic.h"
 
 namespace accrue {
 
-std::unique_ptr<Layer> make_norm(NormKind kind, int64_t channels, int64_t groups) {
+std::unique_ptr<Layer> detail::make_norm(NormKind kind, int64_t channels, int64_t groups) {
   check(kind != NormKind::none,
         "a norm of {} channels is a group, batch or instance norm, got none", channels);
   if (kind == NormKind::batch) return std::make_unique<BatchNorm>(channels);

@@ -8,6 +8,8 @@ namespace accrue {
 
 enum class NormKind { none, group, batch, instance };
 
+namespace detail {
+
 // GroupNorm, BatchNorm, or InstanceNorm. A GroupNorm has so many groups, or fewer that divide its
 // channels: the greatest common divisor. Throws Error for none.
 constexpr int64_t usual_groups = 8;
@@ -45,20 +47,24 @@ class ResidualBlock : public Layer {
   std::unique_ptr<Sequential> downsample_;  // null: the shortcut is x
 };
 
+}  // namespace detail
+
 // Two 3x3 convolutions, of which the first has the stride.
-class BasicBlock : public ResidualBlock {
+class BasicBlock : public detail::ResidualBlock {
  public:
   BasicBlock(int64_t in, int64_t out, int64_t stride, NormKind norm,
-             InitScheme init = InitScheme::kaiming, int64_t groups = usual_groups);
+             InitScheme init = InitScheme::kaiming, int64_t groups = detail::usual_groups);
 };
 
 // Three convolutions of 1x1, 3x3 and 1x1, with out / 4, out / 4 and out channels. The 3x3 has the
 // stride, as in torchvision; in He et al. the first has it.
-class Bottleneck : public ResidualBlock {
+class Bottleneck : public detail::ResidualBlock {
  public:
   Bottleneck(int64_t in, int64_t out, int64_t stride, NormKind norm,
-             InitScheme init = InitScheme::kaiming, int64_t groups = usual_groups);
+             InitScheme init = InitScheme::kaiming, int64_t groups = detail::usual_groups);
 };
+
+namespace detail {
 
 // A 3x3 convolution without bias, GroupNorm and relu, twice; [N, in, H, W] to [N, out, H, W].
 // Parameters are named as in the nn.Sequential of these six layers: 0, 1, 3, 4.
@@ -84,5 +90,7 @@ class DoubleConv : public Sequential {
   const Conv2d* first_ = nullptr;
   std::vector<const GroupNorm*> norms_;  // of each half
 };
+
+}  // namespace detail
 
 }  // namespace accrue

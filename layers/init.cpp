@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/inside.h"
 #include "core/random.h"
 
 namespace accrue {
@@ -29,7 +30,7 @@ void Init::fill(std::span<T> values, uint64_t seed, uint64_t stream) const {
 template void Init::fill(std::span<float>, uint64_t, uint64_t) const;
 template void Init::fill(std::span<double>, uint64_t, uint64_t) const;
 
-Init weight_init(InitScheme scheme, int64_t fan_in, int64_t fan_out) {
+Init detail::weight_init(InitScheme scheme, int64_t fan_in, int64_t fan_out) {
   switch (scheme) {
     case InitScheme::kaiming: return Init::kaiming_normal(fan_in);
     case InitScheme::kaiming_fan_out: return Init::kaiming_normal(fan_out);

@@ -35,8 +35,12 @@ struct Init {
 // rules.
 enum class InitScheme { kaiming, kaiming_fan_out, xavier, lecun, normal };
 
+namespace detail {
+
 // The Init of a weight with these fans: kaiming_normal of fan_in or fan_out, xavier_uniform,
 // lecun_uniform or N(0, 0.02).
 Init weight_init(InitScheme scheme, int64_t fan_in, int64_t fan_out);
+
+}  // namespace detail
 
 }  // namespace accrue

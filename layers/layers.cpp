@@ -1,5 +1,6 @@
 #include "layers/layers.h"
 
+#include "core/inside.h"
 #include "kernels/dropout.h"
 #include "kernels/spectral_norm.h"
 

@@ -24,6 +24,8 @@ enum class Bias { none, learned };
 // as it is, spectral divides it by its largest singular value (kernels/spectral_norm.h).
 enum class WeightNorm { none, spectral };
 
+namespace detail {
+
 // A layer with such a weight. With a spectral norm its names are those of
 // torch.nn.utils.spectral_norm: the parameter is weight_orig, and the buffers are weight_u and
 // weight_v. Only begin_window() changes these, by one power iteration, so that a forward is the
@@ -42,9 +44,11 @@ class Weighted : public Layer {
   Buffer u_, v_;
 };
 
+}  // namespace detail
+
 // y = act(x W^T + b), kernels/linear.h. weight [out, in], bias [out]. x [N, ...] is taken as rows
 // of `in` elements.
-class Linear : public Weighted {
+class Linear : public detail::Weighted {
  public:
   Linear(int64_t in, int64_t out, Activation activation = Activation::none,
          InitScheme scheme = InitScheme::kaiming, WeightNorm norm = WeightNorm::none);
@@ -58,7 +62,7 @@ class Linear : public Weighted {
 };
 
 // weight [out, in, kernel, kernel], bias [out] if there is one
-class Conv2d : public Weighted {
+class Conv2d : public detail::Weighted {
  public:
   Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dShape shape = {},
          InitScheme scheme = InitScheme::kaiming, Bias bias = Bias::learned,
@@ -97,6 +101,8 @@ class Embedding : public Layer {
   Parameter weight_;
 };
 
+namespace detail {
+
 // A norm with a learned scale (weight, initially 1) and shift (bias, initially 0) per channel.
 class Norm : public Layer {
  protected:
@@ -104,9 +110,11 @@ class Norm : public Layer {
   Parameter weight_, bias_;
 };
 
-class LayerNorm : public Norm {
+}  // namespace detail
+
+class LayerNorm : public detail::Norm {
  public:
-  explicit LayerNorm(int64_t features, double eps = 1e-5) : Norm(features), eps_(eps) {}
+  explicit LayerNorm(int64_t features, double eps = 1e-5) : detail::Norm(features), eps_(eps) {}
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
 
@@ -126,14 +134,14 @@ class RmsNorm : public Layer {
   Parameter weight_;
 };
 
-class GroupNorm : public Norm {
+class GroupNorm : public detail::Norm {
  public:
   GroupNorm(int64_t groups, int64_t channels, Activation activation = Activation::none)
-      : Norm(channels), groups_(groups), activation_(activation) {}
+      : detail::Norm(channels), groups_(groups), activation_(activation) {}
   Tensor forward(Tensor x, const Pass&) const override;
   // forward() in two parts: the moments of x, and the answer by moments of x or of other images.
-  GroupMoments moments(const Tensor& x) const { return group_moments(x, groups_); }
-  Tensor normalize(const Tensor& x, const GroupMoments& moments, const Pass& pass) const;
+  detail::GroupMoments moments(const Tensor& x) const { return detail::group_moments(x, groups_); }
+  Tensor normalize(const Tensor& x, const detail::GroupMoments& moments, const Pass& pass) const;
   std::string describe() const override;
   int places() const override { return activation_ == Activation::none ? 1 : 2; }
 
@@ -152,7 +160,7 @@ class InstanceNorm : public Layer {
 // The statistics are those of the micro-batch, so training depends on the split, unless the pass
 // says of which batch that is a part. A fixed BatchNorm (place()) uses the running ones and leaves
 // them as they are, as in evaluation.
-class BatchNorm : public Norm {
+class BatchNorm : public detail::Norm {
  public:
   explicit BatchNorm(int64_t channels);
   Tensor forward(Tensor x, const Pass& pass) const override;
@@ -237,6 +245,8 @@ class Flatten : public Layer {
   std::string describe() const override { return "flatten"; }
 };
 
+namespace detail {
+
 // An activation without parameters (kernels/pointwise.h).
 template <class Formula>
 class PointwiseLayer : public Layer {
@@ -247,12 +257,14 @@ class PointwiseLayer : public Layer {
   std::string describe() const override { return std::string(Formula::name); }
 };
 
-using Relu = PointwiseLayer<formula::Relu>;
-using Gelu = PointwiseLayer<formula::Gelu>;
-using GeluTanh = PointwiseLayer<formula::GeluTanh>;
-using Sigmoid = PointwiseLayer<formula::Sigmoid>;
-using Tanh = PointwiseLayer<formula::Tanh>;
-using Silu = PointwiseLayer<formula::Silu>;
+}  // namespace detail
+
+using Relu = detail::PointwiseLayer<detail::formula::Relu>;
+using Gelu = detail::PointwiseLayer<detail::formula::Gelu>;
+using GeluTanh = detail::PointwiseLayer<detail::formula::GeluTanh>;
+using Sigmoid = detail::PointwiseLayer<detail::formula::Sigmoid>;
+using Tanh = detail::PointwiseLayer<detail::formula::Tanh>;
+using Silu = detail::PointwiseLayer<detail::formula::Silu>;
 
 class LeakyRelu : public Layer {
  public:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "core/inside.h"
 #include "layers/unet.h"
 
 namespace accrue {
@@ -65,7 +66,7 @@ std::unique_ptr<UNet> make_unet(const ModelOptions& options) {
 
 }  // namespace
 
-const std::map<std::string, ModelKind>& model_names() {
+const std::map<std::string, ModelKind>& detail::model_names() {
   static const std::map<std::string, ModelKind> names{{"mlp", ModelKind::mlp},
                                                       {"mlp-small", ModelKind::mlp_small},
                                                       {"cnn", ModelKind::cnn},
@@ -83,13 +84,13 @@ const std::map<std::string, ModelKind>& model_names() {
   return names;
 }
 
-std::string name(ModelKind kind) {
+std::string detail::name(ModelKind kind) {
   for (const auto& [text, candidate] : model_names())
     if (candidate == kind) return text;
   return "?";
 }
 
-int64_t scaled(int64_t size, double width) {
+int64_t detail::scaled(int64_t size, double width) {
   check(0 < width && width <= 1024, "a model's width is {}: expected a factor, above 0 to 1024",
         width);
   return 8 * std::max<int64_t>(1, std::llround(double(size) * width / 8));
@@ -167,7 +168,7 @@ std::unique_ptr<Sequential> make_torchvision_resnet(const ModelOptions& options)
   return model;
 }
 
-ModelOptions default_model(ModelKind kind) {
+ModelOptions detail::default_model(ModelKind kind) {
   if (kind == ModelKind::unet) return {.kind = kind, .classes = 1};
   if (torchvision_resnet(kind)) return {.kind = kind, .image = {3, 224, 224}, .classes = 1000};
   return {.kind = kind};

@@ -45,9 +45,13 @@ enum class ModelKind {
   unet
 };
 
+namespace detail {
+
 // The models by their names on the command line.
 const std::map<std::string, ModelKind>& model_names();
 std::string name(ModelKind kind);
+
+}  // namespace detail
 
 struct ModelOptions {
   ModelKind kind = ModelKind::mlp;
@@ -59,12 +63,16 @@ struct ModelOptions {
   int64_t classes = 10;
 };
 
+namespace detail {
+
 // Options for the sizes above; unet has one class, and torchvision's models are for ImageNet: a
 // thousand classes of images [3, 224, 224].
 ModelOptions default_model(ModelKind kind);
 
 // A hidden layer's size or a convolution's channels at this width: a multiple of GroupNorm's 8.
 int64_t scaled(int64_t size, double width);
+
+}  // namespace detail
 
 // Throws Error for options out of range and for images that are too small for the model.
 std::unique_ptr<Layer> make_model(const ModelOptions& options);

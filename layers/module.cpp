@@ -8,6 +8,7 @@
 #include <set>
 #include <typeinfo>
 
+#include "core/inside.h"
 #include "kernels/step/round_copies.h"
 
 namespace accrue {
@@ -219,7 +220,7 @@ size_t segments_of(size_t n, Recompute recompute) {
 
 }  // namespace
 
-Tensor run_blocks(Tensor x, const Pass& pass, size_t n, const RunBlock& run) {
+Tensor detail::run_blocks(Tensor x, const Pass& pass, size_t n, const RunBlock& run) {
   const size_t segments = segments_of(n, pass.recompute);
   Pass inner = pass;
   inner.recompute = Recompute::none;

@@ -42,15 +42,21 @@ enum class Recompute {
   all    // the input of every block
 };
 
+namespace detail {
+
 // Whether adapters beside fixed weights (text/lora.h) add to what these compute.
 enum class Adapters { count, left_out };
 
 class JoinedBatch;
+
+}  // namespace detail
+
 class Module;
 
 // The purpose of one forward pass. It is explicit, so that a pass can be repeated with the same
 // result.
 struct Pass {
+  using Adapters = detail::Adapters;
   enum class Mode {
     train,
     eval,
@@ -68,7 +74,7 @@ struct Pass {
   int64_t begin = 0;
   Adapters adapters = Adapters::count;
   // If set, x is a part of this batch, whose statistics BatchNorm takes (kernels/joined_batch.h).
-  JoinedBatch* batch = nullptr;
+  detail::JoinedBatch* batch = nullptr;
   // If set, this is called for every module after it has run, and for a module's parts before it.
   std::function<void(const Module&, const Shape& x, const Shape& y)> observe{};
 
@@ -157,7 +163,7 @@ class Module {
   Declared<Parameter> parameters_;
   Declared<Buffer> buffers_;
   Declared<Module> children_;
-  Label label_;
+  detail::Label label_;
 };
 
 // A module that is a differentiable function of one tensor. So are whole networks.
@@ -183,17 +189,21 @@ using ModelFactory = std::function<std::unique_ptr<Layer>()>;
 // if the model is placed already, for a parameter or buffer that is declared twice or has another's
 // name, for a name in `freeze` that is none, and if all would be fixed; and OutOfMemory.
 Parameters place(Module& model, DType dtype, Device device, uint64_t seed,
-                 GradientStorage storage = GradientStorage::arena,
+                 detail::GradientStorage storage = detail::GradientStorage::arena,
                  const std::vector<std::string>& freeze = {});
 // The name in `freeze` for everything but the head, which is the layer of the last parameters.
 // Other names there are whole names, or all that comes before a dot: "layer1", "layer1.0.bn2",
 // "layer1.0.bn2.weight".
 inline constexpr std::string_view backbone = "backbone";
 
+namespace detail {
+
 // x after n blocks in a row: run(x, pass, block, ends_segment) runs one, which is the last of a
 // recompute()'s segment or not. Keeps what pass.recompute says of them.
 using RunBlock = std::function<Tensor(Tensor x, const Pass& pass, size_t block, bool ends_segment)>;
 Tensor run_blocks(Tensor x, const Pass& pass, size_t n, const RunBlock& run);
+
+}  // namespace detail
 
 // Layers one after the other, numbered as PyTorch's nn.Sequential numbers them unless they have
 // names of their own. A block, for Recompute, is a layer with weights together with the layers

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/inside.h"
 #include "kernels/scale_add.h"
 #include "kernels/self_attention.h"
 

@@ -1,6 +1,7 @@
 #include "layers/unet.h"
 
 #include "core/ceil_div.h"
+#include "core/inside.h"
 #include "kernels/crop_or_pad.h"
 
 namespace accrue {

@@ -37,8 +37,8 @@ class UNet : public Layer {
 
   // The parts, for those who run them in another way.
   size_t levels() const { return encoder_.size(); }
-  const DoubleConv& encoder(size_t level) const { return *encoder_.at(level); }
-  const DoubleConv& decoder(size_t level) const { return *decoder_.at(level); }
+  const detail::DoubleConv& encoder(size_t level) const { return *encoder_.at(level); }
+  const detail::DoubleConv& decoder(size_t level) const { return *decoder_.at(level); }
   const ConvTranspose2d& up(size_t level) const { return *up_.at(level); }
   const Conv2d& head() const { return head_; }
 
@@ -48,7 +48,7 @@ class UNet : public Layer {
   // Everything from the input of level i to its output, which has channels[i].
   Tensor level(size_t i, Tensor x, const Pass& pass, Position position) const;
 
-  std::vector<std::unique_ptr<DoubleConv>> encoder_, decoder_;
+  std::vector<std::unique_ptr<detail::DoubleConv>> encoder_, decoder_;
   std::vector<std::unique_ptr<ConvTranspose2d>> up_;
   std::optional<Dropout> dropout_;
   Conv2d head_;

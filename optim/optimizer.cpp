@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/inside.h"
 #include "kernels/step/step_outcome.h"
 
 namespace accrue {
@@ -194,7 +195,7 @@ View Optimizer::state_of(const Tensor& state, Parameters::Range range) const {
   return state.slice(range.begin - owned_.begin, range.end - owned_.begin).view();
 }
 
-double beta2_of_half_life(double half_life_samples, int64_t effective_batch_size) {
+double detail::beta2_of_half_life(double half_life_samples, int64_t effective_batch_size) {
   check(half_life_samples > 0 && std::isfinite(half_life_samples),
         "a half-life of beta2 of {} samples: expected more than 0", half_life_samples);
   return std::exp2(-double(effective_batch_size) / half_life_samples);

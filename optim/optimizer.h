@@ -11,15 +11,19 @@
 
 namespace accrue {
 
+namespace detail {
+
 // The elements of a flat arena that an optimizer owns; all, if they are not given.
 using Owned = std::optional<Parameters::Range>;
+
+}  // namespace detail
 
 // Updates the values of one Parameters arena from flat gradients, fused over whole ranges. It keeps
 // the arena alive. Where several ranks share its work, an optimizer owns some elements of the
 // arena: it has state for these, and steps no others.
 class Optimizer {
  public:
-  explicit Optimizer(const Parameters& parameters, Owned owned = {});
+  explicit Optimizer(const Parameters& parameters, detail::Owned owned = {});
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
@@ -28,14 +32,15 @@ class Optimizer {
   // the learning rate and the scale of the window's outcome (kernels/step/step_outcome.h), and do
   // nothing if that says that the window is skipped. `gradient` is that of the range, which is
   // within owned().
-  virtual void begin_step(const View& outcome);
-  void step(Parameters::Range range, const View& gradient, const View& outcome);
+  virtual void begin_step(const detail::View& outcome);
+  void step(Parameters::Range range, const detail::View& gradient, const detail::View& outcome);
 
   // True if the moments can be the accumulator (kernels/step/optimizer_step.h, adam_fold()). fold()
   // then adds each gradient to them as it comes, and step_folded() needs none.
   virtual bool folds() const { return false; }
-  void fold(Parameters::Range range, const View& gradient, const FoldScalars& scalars);
-  void step_folded(Parameters::Range range, const View& outcome);
+  void fold(Parameters::Range range, const detail::View& gradient,
+            const detail::FoldScalars& scalars);
+  void step_folded(Parameters::Range range, const detail::View& outcome);
 
   // The weights in these ranges, which ascend and do not meet, do not decay. By default all do.
   void exempt_from_decay(std::vector<Parameters::Range> ranges) { exempt_ = std::move(ranges); }
@@ -46,7 +51,7 @@ class Optimizer {
   Parameters::Range owned() const { return owned_; }
   bool owns_all() const { return owned_.end - owned_.begin == parameters_.values().numel(); }
   // The number of optimizer steps taken, Adam's t. Waits for the device.
-  int64_t steps() const { return is_meta(steps_.device()) ? 0 : int64_t(steps_.item()); }
+  int64_t steps() const { return detail::is_meta(steps_.device()) ? 0 : int64_t(steps_.item()); }
   // The flat state of what it owns by name ("m", "v", "momentum"), for tests and checkpoints.
   virtual std::vector<std::pair<std::string, Tensor>> state() const = 0;
   // Adds state() and the count of steps, each name after `prefix`.
@@ -55,16 +60,17 @@ class Optimizer {
  protected:
   enum class Decays { no, yes };
   // step(), fold() and step_folded() of a range that decays or does not.
-  virtual void step_part(Parameters::Range range, const View& gradient, const View& outcome,
-                         Decays decays) = 0;
-  virtual void fold_part(Parameters::Range range, const View& gradient, const FoldScalars& scalars,
-                         Decays decays);
-  virtual void step_folded_part(Parameters::Range range, const View& outcome, Decays decays);
+  virtual void step_part(Parameters::Range range, const detail::View& gradient,
+                         const detail::View& outcome, Decays decays) = 0;
+  virtual void fold_part(Parameters::Range range, const detail::View& gradient,
+                         const detail::FoldScalars& scalars, Decays decays);
+  virtual void step_folded_part(Parameters::Range range, const detail::View& outcome,
+                                Decays decays);
 
   // Returns zeros for what it owns; `name` labels their memory.
   Tensor new_state(std::string_view name) const;
   // The part of such state that belongs to a range of the parameters.
-  View state_of(const Tensor& state, Parameters::Range range) const;
+  detail::View state_of(const Tensor& state, Parameters::Range range) const;
 
   const Parameters parameters_;
   Parameters::Range owned_;
@@ -90,23 +96,28 @@ struct SgdOptions {
 struct LionOptions {
   double beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
 };
+
+namespace detail {
+
 // The beta2 with which half of v is forgotten after so many samples, whatever the effective batch:
 // 2^(-effective_batch_size / half_life) (Marek et al., arXiv 2507.07101, section 3). Throws Error
 // unless half_life is positive.
 double beta2_of_half_life(double half_life_samples, int64_t effective_batch_size);
 
+}  // namespace detail
+
 // Factories throw Error for hyper-parameters out of range and OutOfMemory for their state.
 std::unique_ptr<Optimizer> adam(const Parameters& parameters, const AdamOptions& options = {},
-                                Owned owned = {});
+                                detail::Owned owned = {});
 // Adam with weight decay decoupled from the gradient; PyTorch's default for the decay is 0.01.
 std::unique_ptr<Optimizer> adamw(const Parameters& parameters,
                                  const AdamOptions& options = {.weight_decay = 0.01},
-                                 Owned owned = {});
+                                 detail::Owned owned = {});
 std::unique_ptr<Optimizer> sgd(const Parameters& parameters, const SgdOptions& options = {},
-                               Owned owned = {});
+                               detail::Owned owned = {});
 // Lion's updates are larger than Adam's: it needs about a third to a tenth of Adam's lr (1e-4 is
 // usual) and correspondingly more weight decay, three to ten times as much.
 std::unique_ptr<Optimizer> lion(const Parameters& parameters, const LionOptions& options = {},
-                                Owned owned = {});
+                                detail::Owned owned = {});
 
 }  // namespace accrue

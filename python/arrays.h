@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "core/inside.h"
 #include "data/dataset.h"
 #include "data/safetensors.h"
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "core/inside.h"
 #include "train/domain.h"
 
 namespace accrue::python {

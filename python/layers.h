@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include "core/inside.h"
 #include "layers/module.h"
 
 namespace accrue::python {

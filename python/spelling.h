@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/inside.h"
 #include "core/ledger.h"
 #include "train/settings.h"
 #include "train/stop.h"

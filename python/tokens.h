@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "core/inside.h"
 #include "core/tensor.h"
 #include "text/corpus.h"
 #include "text/language_model.h"

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "core/inside.h"
 #include "train/settings.h"
 
 namespace accrue::python {

@@ -6,12 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "core/inside.h"
 #include "core/memory.h"
 #include "train/batches.h"
 
 namespace accrue {
 
+namespace detail {
 struct StrategyFacts;
+}  // namespace detail
 
 // A way to get from an effective batch to an optimizer step; a comparison has rows of each.
 struct Way {

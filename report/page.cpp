@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/inside.h"
 #include "report/report.h"
 #include "train/build.h"
 #include "train/process.h"

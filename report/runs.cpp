@@ -10,6 +10,7 @@
 #include <span>
 
 #include "core/error.h"
+#include "core/inside.h"
 #include "data/strict_json.h"
 #include "report/page.h"
 #include "report/report.h"

@@ -2,36 +2,101 @@
 """Count what a project sees that includes one of accrue's headers.
 
     scripts/count_names.py [HEADER ...] [--list]
+    scripts/count_names.py --check
 
 For each header (accrue/accrue.h without any): how many of the project's own headers it reaches, and how many different
-names these declare in the namespace accrue, those of accrue::detail apart. Needs Python's libclang.
+names these declare in the namespace accrue, those of accrue::detail apart.
+
+--check: fails if accrue.h shows more names than MOST, or one of TOO_GENERAL, or reaches core/inside.h. Declarations are
+found by their layout, which is clang-format's. Where Python's libclang is installed, it must find the same names.
 """
 
 import argparse
+import collections
 import pathlib
+import re
 import subprocess
 import sys
 
-import clang.cindex as clang
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-KINDS = {clang.CursorKind.CLASS_DECL, clang.CursorKind.STRUCT_DECL, clang.CursorKind.ENUM_DECL,
-         clang.CursorKind.FUNCTION_DECL, clang.CursorKind.VAR_DECL, clang.CursorKind.TYPE_ALIAS_DECL,
-         clang.CursorKind.CLASS_TEMPLATE, clang.CursorKind.FUNCTION_TEMPLATE, clang.CursorKind.TYPEDEF_DECL,
-         clang.CursorKind.TYPE_ALIAS_TEMPLATE_DECL, clang.CursorKind.CONCEPT_DECL
-         if hasattr(clang.CursorKind, "CONCEPT_DECL") else clang.CursorKind.CLASS_DECL}
+MOST = 250
+# Words that another project is likely to have, and that say nothing of what they are here.
+TOO_GENERAL = set("check fail name store wide positive record blend Own Look Count About Range Path Takes Edge Node Work "
+                  "reads writes describe counted survey Example".split())
+INSIDE = "core/inside.h"  # makes detail's names plain ones, for accrue's own sources
+INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.M)
+NAMESPACE = re.compile(r"^namespace ?([\w:]*) ?\{$")
+TYPE = re.compile(r"^(?:template <.*> )?(?:class|struct|enum class|enum|using) (\w+)(?: final)?(?: [:={]|;|$| \{)")
+FUNCTION = re.compile(r"^(?:\[\[\w+\]\] )?(?:[\w:]+(?:<[^()]*>)?[&*]* )*[&*]?(\w+)\(")
+VARIABLE = re.compile(r"^(?:extern |inline |constexpr |const )+[\w:<>, ]+[ &*](\w+)(?: =|\{|\[|;)")
+NO_NAME = ("static_assert(", "friend ", "using namespace", "namespace", "#", "//", "}", " ")
 
 
-def system_includes():
-    shown = subprocess.run(["g++", "-E", "-x", "c++", "-", "-v"], input="", capture_output=True, text=True, check=True).stderr
-    block = shown.split("#include <...> search starts here:")[1].split("End of search list.")[0]
-    return [argument for line in block.split("\n") if line.strip() for argument in ("-isystem", line.strip())]
+def reached(header, root=ROOT):
+    """The headers that this one reaches, itself included, in the order in which a compiler reads them."""
+    found = []
+
+    def visit(path):
+        if path not in found:
+            found.append(path)
+            for used in INCLUDE.findall((root / path).read_text(encoding="utf-8")):
+                visit(used)
+
+    visit(header)
+    return found
+
+
+def declarations(path, root=ROOT):
+    """Yields (name, first line of its comment, number) of each declaration in the namespace accrue itself.
+
+    A line of the namespace that is not indented begins a declaration, and the comment is that above it.
+    """
+    lines = (root / path).read_text(encoding="utf-8").split("\n")
+    inside, comment = [], None
+    for number, line in enumerate(lines):
+        opened = NAMESPACE.match(line)
+        if opened:
+            inside.append(opened.group(1))
+            comment = None
+        elif line.startswith("}  // namespace"):
+            inside.pop()
+            comment = None
+        elif inside != ["accrue"]:
+            continue
+        elif line.startswith("//"):
+            comment = number if comment is None or not lines[number - 1].startswith("//") else comment
+        elif not line:
+            comment = None
+        elif not line.startswith(NO_NAME):
+            if line.startswith("template <") and line.endswith(">"):
+                continue
+            found = TYPE.match(line) or VARIABLE.match(line) or FUNCTION.match(line)
+            if found:
+                yield found.group(1), comment, number
+
+
+def face(root=ROOT):
+    """The names that accrue.h shows, each with the headers that declare it."""
+    names = collections.defaultdict(list)
+    for header in reached("accrue/accrue.h", root):
+        for name, _, _ in declarations(header, root):
+            if header not in names[name]:
+                names[name].append(header)
+    return names
 
 
 def seen_from(header):
+    import clang.cindex as clang  # not on every machine
+    kind = clang.CursorKind
+    kinds = {kind.CLASS_DECL, kind.STRUCT_DECL, kind.ENUM_DECL, kind.FUNCTION_DECL, kind.VAR_DECL, kind.TYPE_ALIAS_DECL,
+             kind.CLASS_TEMPLATE, kind.FUNCTION_TEMPLATE, kind.TYPEDEF_DECL, kind.TYPE_ALIAS_TEMPLATE_DECL,
+             getattr(kind, "CONCEPT_DECL", kind.CLASS_DECL)}
+    shown = subprocess.run(["g++", "-E", "-x", "c++", "-", "-v"], input="", capture_output=True, text=True, check=True).stderr
+    block = shown.split("#include <...> search starts here:")[1].split("End of search list.")[0]
+    system = [argument for line in block.split("\n") if line.strip() for argument in ("-isystem", line.strip())]
     unit = clang.Index.create().parse(
-        "seen.cpp", args=["-std=c++20", f"-I{ROOT}", "-DFMT_HEADER_ONLY", *system_includes()],
-        unsaved_files=[("seen.cpp", f'#include "{header}"\n')])
+        "/nowhere/seen.cpp", args=["-std=c++20", f"-I{ROOT}", "-DFMT_HEADER_ONLY", *system],
+        unsaved_files=[("/nowhere/seen.cpp", f'#include "{header}"\n')])
     errors = [d for d in unit.diagnostics if d.severity >= clang.Diagnostic.Error]
     if errors:
         sys.exit(f"{header}: {errors[0]}")
@@ -43,22 +108,47 @@ def seen_from(header):
             place = child.location.file
             if not place or place.name not in own:
                 continue
-            if child.kind == clang.CursorKind.NAMESPACE:
+            if child.kind == kind.NAMESPACE:
                 visit(child, inner if child.spelling in ("detail", "cpu", "cuda") else into)
-            elif child.kind in KINDS and child.spelling and not child.spelling.startswith("("):
+            elif child.kind in kinds and child.spelling and not child.spelling.startswith("("):
                 into.add(child.spelling.split("<")[0])
 
     for cursor in unit.cursor.get_children():
-        if cursor.kind == clang.CursorKind.NAMESPACE and cursor.spelling == "accrue" and cursor.location.file.name in own:
+        if cursor.kind == kind.NAMESPACE and cursor.spelling == "accrue" and cursor.location.file.name in own:
             visit(cursor, names)
     return own, names, inner
+
+
+def errors():
+    names = face()
+    if len(names) > MOST:
+        yield (f"accrue.h shows {len(names)} names, and should show {MOST} at most: what a user need not know goes into "
+               "accrue::detail")
+    for name in sorted(TOO_GENERAL & set(names)):
+        yield f"{names[name][0]}: accrue::{name} is too general a name for users to see: it goes into accrue::detail"
+    for header in sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "accrue").glob("*.h")):
+        if INSIDE in reached(header):
+            yield f"{header} reaches {INSIDE}, which no public header may"
+    try:
+        compiled = seen_from("accrue/accrue.h")[1]
+    except ImportError:
+        print("SKIPPED: Python's libclang is not installed, so names are those that the layout shows")
+    else:
+        for name in sorted(compiled ^ set(names)):
+            yield f"{name}: {'libclang alone' if name in compiled else 'the layout alone'} shows it"
+    print(f"accrue.h: {len(names)} names")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("headers", nargs="*", default=["accrue/accrue.h"])
     parser.add_argument("--list", action="store_true", help="print the names")
+    parser.add_argument("--check", action="store_true", help="fail if accrue.h shows too much")
     options = parser.parse_args()
+    if options.check:
+        found = list(errors())
+        print("\n".join(found), file=sys.stderr, end="\n" if found else "")
+        sys.exit(bool(found))
     for header in options.headers:
         own, names, inner = seen_from(header)
         print(f"{header}: {len(own)} headers, {len(names)} names, {len(inner)} in detail, cpu and cuda")

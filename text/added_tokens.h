@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/inside.h"
 #include "text/tokenizer.h"
 
 namespace accrue {

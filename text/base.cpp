@@ -55,7 +55,7 @@ std::string Base::checksum() const {
   return checksum_;
 }
 
-void take_from(const BasePtr& base, Module& model) {
+void detail::take_from(const BasePtr& base, Module& model) {
   model.visit_parameters([&](const std::string& name, Parameter& p) {
     p.source = [base, name, shape = p.shape](DType compute, Device device) {
       return base->parameter(name, shape, compute, device);
@@ -138,7 +138,7 @@ std::string general_keys_of(const GgufFile& file) {
 
 }  // namespace
 
-PretrainedModel read_gguf_model(const GgufFile& file) {
+PretrainedModel detail::read_gguf_model(const GgufFile& file) {
   PretrainedModel model = read_gguf_config(file);
   find_known_name(model);
   model.title = plain_title(std::string(file.text("general.name").value_or("")));

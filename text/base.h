@@ -9,7 +9,7 @@
 #include "text/gguf_model.h"
 #include "text/pretrained.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The weights of a language model as the base of adapters: nobody changes them, and its matrices
 // stay in the types that a file has, or are quantized.
@@ -101,4 +101,4 @@ class GgufBase : public Base {
   std::shared_ptr<const GgufFile> file_;
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

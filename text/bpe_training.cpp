@@ -185,7 +185,7 @@ size_t WordCounts::add_beginning(std::string_view text) {
       [&](std::string_view word) { ++counts_[std::string(word)]; });
 }
 
-std::string train_bpe(const WordCounts& words, int64_t vocabulary_size) {
+std::string detail::train_bpe(const WordCounts& words, int64_t vocabulary_size) {
   check(vocabulary_size >= bytes_and_end && vocabulary_size < INT32_MAX,
         "a vocabulary of {} tokens: expected at least {}, for each byte and for the end of a text",
         vocabulary_size, bytes_and_end);

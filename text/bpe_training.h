@@ -7,7 +7,7 @@
 
 #include "text/tokenizer.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // How often each word occurs in texts, as GPT-2 splits them into words.
 class WordCounts {
@@ -31,4 +31,4 @@ class WordCounts {
 // the different words. Throws Error for a size below 257.
 std::string train_bpe(const WordCounts& words, int64_t vocabulary_size);
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/inside.h"
 #include "text/documents.h"
 
 namespace accrue {
@@ -16,7 +17,7 @@ namespace accrue {
 // The template by which a model's makers wrote chats, rendered by Jinja2 in a process of python3,
 // as apply_chat_template() of transformers renders it: in a sandbox, and with tools, documents and
 // chat_template_kwargs where a record has them.
-class ChatTemplate {
+class detail::ChatTemplate {
  public:
   // The chat_template.jinja among the files of a tokenizer, or the chat_template of its
   // tokenizer_config.json, with the special tokens that these files name; nothing if they have

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/inside.h"
 #include "text/documents.h"
 #include "text/tokenizers.h"
 

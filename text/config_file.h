@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/inside.h"
+
 namespace accrue {
 
 // What is done here with a key of another library's configuration.

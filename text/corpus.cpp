@@ -156,7 +156,7 @@ bool is_directory_of_corpus(const fs::path& path) {
 
 }  // namespace
 
-CorpusPtr open_llmc_files(const std::vector<fs::path>& files) {
+CorpusPtr detail::open_llmc_files(const std::vector<fs::path>& files) {
   check(!files.empty(), "no files of llm.c's tokens: expected at least one");
   const auto maps = std::make_shared<Maps>();
   Corpus::Parts parts{.keeps = maps};
@@ -175,7 +175,7 @@ CorpusPtr open_llmc_files(const std::vector<fs::path>& files) {
       std::move(parts));
 }
 
-CorpusPtr corpus_in_memory(CorpusFacts facts, Corpus::Parts parts) {
+CorpusPtr detail::corpus_in_memory(CorpusFacts facts, Corpus::Parts parts) {
   const auto ends = std::make_shared<std::vector<uint64_t>>();
   for (const auto& piece : parts.tokens) {
     check(!piece.empty(), "document {} has no tokens: expected at least one", ends->size());
@@ -191,7 +191,7 @@ CorpusPtr corpus_in_memory(CorpusFacts facts, Corpus::Parts parts) {
   return std::make_shared<const Corpus>(std::move(facts), std::move(parts));
 }
 
-void check_tokens(const Corpus& corpus, int64_t vocabulary) {
+void detail::check_tokens(const Corpus& corpus, int64_t vocabulary) {
   if (corpus.facts().vocabulary <= vocabulary) return;
   const auto ends = corpus.documents().ends;
   int64_t begin = 0;
@@ -220,7 +220,7 @@ Corpora open_corpora(const fs::path& path) {
   return {open_llmc_files({path}), nullptr};
 }
 
-bool holds_corpus(const fs::path& path) {
+bool detail::holds_corpus(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored))
     return is_directory_of_corpus(path) || is_directory_of_llmc(path);

@@ -15,6 +15,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 // What a corpus is, apart from its documents.
 struct CorpusFacts {
   std::string name{};       // "grammar", or that of its directory or file
@@ -42,6 +44,8 @@ struct CorpusFacts {
 // Documents are held out by sections of so many tokens, of which most documents are one.
 inline constexpr int64_t section_tokens = 16'384;
 
+}  // namespace detail
+
 // Documents as tokens, one document after the other, each of which usually ends with the
 // end-of-text token. Where they lie in files these are mapped, and take no memory.
 class Corpus {
@@ -64,9 +68,9 @@ class Corpus {
     std::function<uint32_t()> checksum{};
     std::shared_ptr<const void> keeps{};
   };
-  Corpus(CorpusFacts facts, Parts parts);
+  Corpus(detail::CorpusFacts facts, Parts parts);
 
-  const CorpusFacts& facts() const { return facts_; }
+  const detail::CorpusFacts& facts() const { return facts_; }
   int64_t size() const { return begins_.back(); }  // in tokens
   // Fills `out` with tokens from `begin` on. Throws Error if they are not there, or out of range.
   void read(std::span<int32_t> out, int64_t begin) const;
@@ -79,17 +83,19 @@ class Corpus {
   bool is_all_learned() const { return parts_.learned.empty(); }
   const Documents& documents() const;
   // Throws Error if no tokenizer is known.
-  TokenizerPtr tokenizer() const;
+  detail::TokenizerPtr tokenizer() const;
   // Identifies the tokens, the documents and what is to be learned.
   uint32_t checksum() const { return parts_.checksum(); }
 
  private:
-  CorpusFacts facts_;
+  detail::CorpusFacts facts_;
   Parts parts_;
   std::vector<int64_t> begins_;  // of the pieces, and the end of the last
   mutable std::once_flag asked_;
   mutable Documents documents_;
 };
+
+namespace detail {
 
 using CorpusPtr = std::shared_ptr<const Corpus>;
 
@@ -107,6 +113,8 @@ class SectionHash {
  private:
   uint64_t hash_ = 0xcbf29ce484222325;  // FNV-1a's, by tokens
 };
+
+}  // namespace detail
 
 // Collects documents, in memory or, in memory that does not depend on their number, as a directory
 // of files, which appears complete or not at all:
@@ -128,7 +136,7 @@ class CorpusWriter {
 
   // In memory, without a directory. Throws Error if the directory exists with something in it, and
   // unless 0 < facts.hold_out < 1.
-  explicit CorpusWriter(CorpusFacts facts, const std::string& directory = {},
+  explicit CorpusWriter(detail::CorpusFacts facts, const std::string& directory = {},
                         const TokenizerFiles& tokenizer = {});
   ~CorpusWriter();
   CorpusWriter(const CorpusWriter&) = delete;
@@ -152,12 +160,14 @@ class CorpusWriter {
   int64_t learned() const;  // tokens that are to be
   // Throws Error if there is no document, or not all texts of a sample; also, with the reason, if
   // it cannot be written.
-  CorpusPtr finish();
+  detail::CorpusPtr finish();
 
  private:
   struct Files;
   std::unique_ptr<Files> files_;
 };
+
+namespace detail {
 
 inline constexpr const char* corpus_facts_file = "corpus.json";
 // Opens what CorpusWriter wrote. Throws Error for what is not such a directory, naming the file
@@ -177,10 +187,17 @@ CorpusPtr corpus_in_memory(CorpusFacts facts, Corpus::Parts parts);
 // one.
 void check_tokens(const Corpus& corpus, int64_t vocabulary);
 
+}  // namespace detail
+
 // Opens a directory of CorpusWriter, a file of llm.c, or a directory with such files, *train*.bin
 // and *val*.bin. Throws Error, with what was expected, for anything else.
-Corpora open_corpora(const std::filesystem::path& path);
+detail::Corpora open_corpora(const std::filesystem::path& path);
+
+namespace detail {
+
 // True if open_corpora() would try.
 bool holds_corpus(const std::filesystem::path& path);
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -346,7 +346,7 @@ std::span<const uint64_t> numbers_in(const MappedFile& file) {
 
 }  // namespace
 
-CorpusPtr open_corpus(const fs::path& directory) {
+CorpusPtr detail::open_corpus(const fs::path& directory) {
   FactsSaid said = read_facts(directory / corpus_facts_file);
   const fs::path path = fs::absolute(directory).lexically_normal();
   said.facts.name = (path.has_filename() ? path : path.parent_path()).filename().string();

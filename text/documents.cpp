@@ -155,13 +155,13 @@ bool take_names(Json& object, const FieldNames& names, std::map<std::string, int
 
 }  // namespace
 
-const std::map<std::string, ChatForm>& chat_form_names() {
+const std::map<std::string, ChatForm>& detail::chat_form_names() {
   static const std::map<std::string, ChatForm> names{
       {"template", ChatForm::own}, {"chatml", ChatForm::chatml}, {"llama3", ChatForm::llama3}};
   return names;
 }
 
-FieldNames field_names(const std::vector<std::string>& words) {
+FieldNames detail::field_names(const std::vector<std::string>& words) {
   static const std::set<std::string> known{"text",          "prompt",      "completion", "messages",
                                            "conversations", "instruction", "input",      "output",
                                            "anchor",        "positive",    "negative",   "tools"};
@@ -176,9 +176,10 @@ FieldNames field_names(const std::vector<std::string>& words) {
   return names;
 }
 
-TextDocument document_of_json(const std::string& line, ChatForm form, const std::string& where,
-                              std::map<std::string, int64_t>& unused,
-                              const FieldNames& names_there) {
+TextDocument detail::document_of_json(const std::string& line, ChatForm form,
+                                      const std::string& where,
+                                      std::map<std::string, int64_t>& unused,
+                                      const FieldNames& names_there) {
   constexpr int most_levels = 32;
   constexpr int64_t most_elements = int64_t{1} << 20;
   check(
@@ -249,19 +250,19 @@ TextDocument document_of_json(const std::string& line, ChatForm form, const std:
   return kind.read();
 }
 
-std::string shown(const json& value) {
+std::string detail::shown(const json& value) {
   constexpr size_t most = 60;
   const std::string text = value.dump(-1, ' ', true);
   return text.size() <= most ? text : text.substr(0, most) + "...";
 }
 
-std::string text_in(const json& object, const char* name, const std::string& where) {
+std::string detail::text_in(const json& object, const char* name, const std::string& where) {
   const json value = object.value(name, json());
   check(value.is_string(), "{}: {} is {}, expected text", where, name, shown(value));
   return value.get<std::string>();
 }
 
-std::string trimmed(const std::string& text) {
+std::string detail::trimmed(const std::string& text) {
   constexpr const char* space = " \t\r\n\v\f";
   const size_t begin = text.find_first_not_of(space);
   return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(space) + 1 - begin);

@@ -9,7 +9,7 @@
 
 #include "text/tokenizer.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // How the messages of a chat become a text:
 enum class ChatForm {
@@ -108,4 +108,4 @@ std::string shown(const nlohmann::json& value);
 std::string text_in(const nlohmann::json& object, const char* name, const std::string& where);
 std::string trimmed(const std::string& text);
 
-}  // namespace accrue
+}  // namespace accrue::detail

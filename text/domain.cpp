@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "core/inside.h"
 #include "data/safetensors.h"
 #include "job/request.h"
 #include "kernels/linear.h"
@@ -371,7 +372,7 @@ Descriptions Text::descriptions() const {
       {"sample", "What the model writes after a prompt."}};
 }
 
-const Text& text_of(const Request& request) {
+const Text& detail::text_of(const Request& request) {
   const Text* const text = request.domains.of_model_as<Text>(request.model_name);
   check(text != nullptr,
         "{} holds weights of a network {}: expected a language model's, as accrue train --save "

@@ -17,6 +17,8 @@ namespace accrue {
 
 struct Request;
 
+namespace detail {
+
 // Text: language models (text/models.h), corpora of tokens (text/corpus.h) and the built-in grammar
 // (text/grammar.h), as rows of tokens.
 class Text : public Domain {
@@ -142,5 +144,7 @@ Settings settings_of_sizes(TextModelSizes& sizes);
 // The domain of a request for a language model, with the sizes that the file of its weights says.
 // Throws Error for weights of another network.
 const Text& text_of(const Request& request);
+
+}  // namespace detail
 
 }  // namespace accrue

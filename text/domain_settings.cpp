@@ -162,7 +162,7 @@ Settings settings_of_lora(LoraOptions& o) {
 
 }  // namespace
 
-Settings settings_of_sizes(TextModelSizes& o) {
+Settings detail::settings_of_sizes(TextModelSizes& o) {
   // A base says its own sizes.
   const ActsWith::Condition no_base{"base", {""}};
   const ActsWith with_text{{"model", text_model_names()}, no_base},

@@ -193,7 +193,7 @@ void check_tensors(const GgufFile& file, int64_t layers, bool has_bias) {
 
 }  // namespace
 
-std::string gguf_name(std::string_view parameter) {
+std::string detail::gguf_name(std::string_view parameter) {
   const size_t last = std::min(parameter.rfind('.'), parameter.size());
   const std::string_view of = parameter.substr(0, last), end = parameter.substr(last);
   if (const auto there = name_there(whole_names, of); !there.empty())
@@ -211,7 +211,7 @@ std::string gguf_name(std::string_view parameter) {
   fail("'{}' is no parameter of a GPT-2 or a Llama", parameter);
 }
 
-PretrainedModel read_gguf_config(const GgufFile& file) {
+PretrainedModel detail::read_gguf_config(const GgufFile& file) {
   const GgufConfig config(file);
   const int64_t parts = file.integer("split.count").value_or(1);
   check(parts <= 1, "'{}' is one of {} files of a model: expected one file", config.path(), parts);
@@ -242,8 +242,8 @@ PretrainedModel read_gguf_config(const GgufFile& file) {
           .warnings = std::move(warnings)};
 }
 
-GgufParameter find_gguf_parameter(const GgufFile& file, const std::string& name,
-                                  const Shape& shape) {
+GgufParameter detail::find_gguf_parameter(const GgufFile& file, const std::string& name,
+                                          const Shape& shape) {
   const GgufTensor& tensor = file.tensor(gguf_name(name));
   check(tensor.shape == shape, "'{}': the tensor '{}' is {}, expected {} as {} is",
         file.path().string(), tensor.name, tensor.shape, shape, name);

@@ -6,7 +6,7 @@
 #include "data/gguf.h"
 #include "text/pretrained.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // Language models in GGUF files: Llama's architecture ("llama") and Qwen2's ("qwen2"), as
 // llama.cpp's convert_hf_to_gguf.py writes them.
@@ -34,4 +34,4 @@ struct GgufParameter {
 GgufParameter find_gguf_parameter(const GgufFile& file, const std::string& name,
                                   const Shape& shape);
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "core/inside.h"
 #include "data/gguf.h"
 #include "text/tokenizers.h"
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/inside.h"
 #include "kernels/arithmetic.h"
 #include "kernels/causal_attention.h"
 #include "kernels/embedding.h"

@@ -4,7 +4,9 @@
 
 namespace accrue {
 
+namespace detail {
 inline constexpr double gpt2_norm_eps = 1e-5;
+}  // namespace detail
 
 struct Gpt2Options {
   int64_t vocabulary = 50257;  // V
@@ -14,6 +16,8 @@ struct Gpt2Options {
   double dropout = 0;
   bool is_tied = true;  // the head is the embedding
 };
+
+namespace detail {
 
 // GPT-2 (Radford et al., "Language models are unsupervised multitask learners", 2019), as
 // transformers' GPT2LMHeadModel computes it:
@@ -43,5 +47,7 @@ class Gpt2 : public LanguageModel {
   std::vector<std::unique_ptr<Block>> blocks_;
   LayerNorm ln_f_;
 };
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/inside.h"
 #include "core/random.h"
 
 namespace accrue {
@@ -218,7 +219,7 @@ CorpusPtr grammar_corpus(Split split, const BuiltInOptions& options) {
 
 }  // namespace
 
-std::string grammar_document(Split split, int64_t i, uint64_t seed) {
+std::string detail::grammar_document(Split split, int64_t i, uint64_t seed) {
   const uint64_t first = split == Split::train ? 0 : uint64_t{1} << 40;
   return Speaker(seed, first + static_cast<uint64_t>(i)).document();
 }

@@ -7,6 +7,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 // The built-in corpus: short English-like documents of 50 to 300 bytes, of a small grammar in which
 // what is right to write next was often decided far back:
 //   - a verb agrees in number with its subject, whatever stands between them: "The dogs near the
@@ -19,7 +21,10 @@ namespace accrue {
 std::string grammar_document(Split split, int64_t i, uint64_t seed);
 
 inline constexpr BuiltInOptions grammar_sizes{.train_size = 10'000, .test_size = 1'000};
+
+}  // namespace detail
+
 // Throws Error unless both sizes are at least 1.
-Corpora grammar_corpora(const BuiltInOptions& options = grammar_sizes);
+detail::Corpora grammar_corpora(const BuiltInOptions& options = detail::grammar_sizes);
 
 }  // namespace accrue

@@ -1,5 +1,6 @@
 #include "text/language_model.h"
 
+#include "core/inside.h"
 #include "kernels/arithmetic.h"
 #include "text/lora.h"
 
@@ -20,7 +21,7 @@ Tensor LanguageModel::forward(Tensor tokens, const Pass& pass) const {
   return linear(x.reshape({tokens.numel(), x.size(2)}), head(), {});
 }
 
-Tensor positions_of(const Tensor& tokens) {
+Tensor detail::positions_of(const Tensor& tokens) {
   const int64_t N = tokens.size(0), T = tokens.size(1);
   std::vector<int32_t> positions(static_cast<size_t>(N * T));
   if (!is_meta(tokens.device()))

@@ -16,6 +16,8 @@ struct TokenRows {
   Tensor tokens, positions;
 };
 
+namespace detail {
+
 // The keys and values of a row's tokens in every layer. A piece of the row reads those of the
 // pieces before it, whose other activations are then of no more use.
 class KeyValueCache {
@@ -35,6 +37,8 @@ class KeyValueCache {
 };
 using KeyValueCachePtr = std::shared_ptr<KeyValueCache>;
 
+}  // namespace detail
+
 // A network that tells the next token from those before.
 class LanguageModel : public Layer {
  public:
@@ -48,7 +52,7 @@ class LanguageModel : public Layer {
   // is a piece of one row, its tokens from pass.begin on; those before it are in the cache, and it
   // joins them.
   virtual Tensor states(const TokenRows& rows, const Pass& pass,
-                        const KeyValueCachePtr& cache = nullptr) const = 0;
+                        const detail::KeyValueCachePtr& cache = nullptr) const = 0;
   // The weight [V, E] by which states become logits.
   virtual const Tensor& head() const = 0;
   // The most tokens that a document may have; 0: any number.
@@ -57,6 +61,8 @@ class LanguageModel : public Layer {
   // The logits [N * T, V] of rows [N, T] that are a document each.
   Tensor forward(Tensor tokens, const Pass& pass) const override;
 };
+
+namespace detail {
 
 // i32 [N, T], 0, 1, ... in each row.
 Tensor positions_of(const Tensor& tokens);
@@ -86,5 +92,7 @@ class Projection : public Layer {
   Parameter weight_, bias_;
   std::unique_ptr<Adapter> adapter_;
 };
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -86,8 +86,8 @@ class LanguageModeling : public Objective {
 
 }  // namespace
 
-Tensor loss_of_tokens(const LanguageModel& network, const TokenRows& rows, const Tensor& labels,
-                      const Tensor& judged, const Pass& pass) {
+Tensor detail::loss_of_tokens(const LanguageModel& network, const TokenRows& rows,
+                              const Tensor& labels, const Tensor& judged, const Pass& pass) {
   if (pass.piece > 0 && pass.piece < rows.tokens.size(1))
     return loss_in_pieces(network, rows, labels, judged, pass);
   return linear_cross_entropy(network.states(rows, pass), network.head(), labels, judged);

@@ -12,10 +12,14 @@ namespace accrue {
 // (kernels/linear_cross_entropy.h).
 ObjectivePtr language_modeling();
 
+namespace detail {
+
 // That loss of rows: the sum over the labels that are judged, divided by `judged` times T, so that
 // judged_weight(labels) makes it their mean, and 1 all of T. In pieces of pass.piece tokens, if
 // that is less than a row's.
 Tensor loss_of_tokens(const LanguageModel& network, const TokenRows& rows, const Tensor& labels,
                       const Tensor& judged, const Pass& pass);
+
+}  // namespace detail
 
 }  // namespace accrue

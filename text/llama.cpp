@@ -1,5 +1,6 @@
 #include "text/llama.h"
 
+#include "core/inside.h"
 #include "kernels/arithmetic.h"
 #include "kernels/causal_attention.h"
 #include "kernels/embedding.h"

@@ -8,12 +8,16 @@
 
 namespace accrue {
 
+namespace detail {
+
 // The frequencies of rotations: rotary_frequencies() of this base, scaled.
 struct RotaryBase {
   double base = 10000;
   double linear_factor = 1;  // scale_linearly()
   std::optional<Llama3Scaling> llama3{};
 };
+
+}  // namespace detail
 
 struct LlamaOptions {
   int64_t vocabulary = 32000;  // V
@@ -23,10 +27,12 @@ struct LlamaOptions {
   int64_t layers = 22, heads = 32, groups = 4;
   int64_t head_size = 0;  // 0: width / heads
   double norm_eps = 1e-5;
-  RotaryBase rotary{};
+  detail::RotaryBase rotary{};
   bool has_bias = false;  // of queries, keys and values, as in Qwen2
   bool is_tied = false;   // the head is the embedding
 };
+
+namespace detail {
 
 // Llama (Touvron et al., "LLaMA: Open and efficient foundation language models", 2023), as
 // transformers' LlamaForCausalLM computes it:
@@ -54,5 +60,7 @@ class Llama : public LanguageModel {
   std::vector<std::unique_ptr<Block>> blocks_;
   RmsNorm norm_;
 };
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/inside.h"
 #include "text/language_model.h"
 
 namespace accrue {
@@ -48,7 +49,7 @@ double LoraOptions::scale() const {
   return chosen_alpha() / (rank_stabilized.value_or(false) ? std::sqrt(r) : r);
 }
 
-std::vector<std::string> lora_targets(Module& model, const LoraOptions& options) {
+std::vector<std::string> detail::lora_targets(Module& model, const LoraOptions& options) {
   const Projections all = projections_of(model);
   std::vector<std::string> targets;
   for (const std::string& target : options.targets.empty() ? usual_targets : options.targets) {

@@ -28,8 +28,13 @@ struct LoraOptions {
   double scale() const;
 };
 
+namespace detail {
+
 // The targets for this model by names or their ends, without all.
 std::vector<std::string> lora_targets(Module& model, const LoraOptions& options);
+
+}  // namespace detail
+
 // Gives the projections that are targets adapters, and fixes all other parameters. For a model that
 // is not placed yet. Throws Error for options out of range, and for a target that names nothing.
 void add_lora(Module& model, const LoraOptions& options);

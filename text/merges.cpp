@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace {

@@ -7,6 +7,7 @@
 #include <ranges>
 #include <sstream>
 
+#include "core/inside.h"
 #include "text/base.h"
 
 namespace accrue {
@@ -78,7 +79,7 @@ void read_scaling(const std::string& text, RotaryBase& rotary) {
 
 }  // namespace
 
-std::vector<std::string> text_model_names() {
+std::vector<std::string> detail::text_model_names() {
   const auto names = published_models() | std::views::keys;
   return {names.begin(), names.end()};
 }
@@ -111,8 +112,8 @@ TextModelOptions text_model(const std::string& name, const TextModelSizes& sizes
   return options;
 }
 
-TextModelOptions text_model_for(TextModelOptions options, int64_t vocabulary, int64_t context,
-                                double dropout) {
+TextModelOptions detail::text_model_for(TextModelOptions options, int64_t vocabulary,
+                                        int64_t context, double dropout) {
   std::visit(
       [&](auto& o) {
         o.vocabulary = vocabulary;

@@ -11,6 +11,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 class Base;
 using BasePtr = std::shared_ptr<const Base>;
 
@@ -32,15 +34,24 @@ struct TextModelSizes {
   std::optional<bool> is_tied;
   std::optional<bool> has_bias;  // of Llamas
 };
+
+}  // namespace detail
+
 // Throws Error for a name that is none of them.
-TextModelOptions text_model(const std::string& name, const TextModelSizes& sizes = {});
+detail::TextModelOptions text_model(const std::string& name,
+                                    const detail::TextModelSizes& sizes = {});
+
+namespace detail {
 
 // For rows of this many tokens of a vocabulary, which it is then made for at least.
 TextModelOptions text_model_for(TextModelOptions options, int64_t vocabulary, int64_t context,
                                 double dropout = 0);
+
+}  // namespace detail
+
 // With a base its parameters are the base's; with adapters if LoRA has a rank.
-std::unique_ptr<LanguageModel> make_text_model(const TextModelOptions& options,
+std::unique_ptr<LanguageModel> make_text_model(const detail::TextModelOptions& options,
                                                const LoraOptions& lora = {},
-                                               const BasePtr& base = nullptr);
+                                               const detail::BasePtr& base = nullptr);
 
 }  // namespace accrue

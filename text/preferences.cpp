@@ -111,7 +111,7 @@ class Preferences : public Objective {
 
 }  // namespace
 
-ObjectivePtr preferences(const PreferenceOptions& options) {
+ObjectivePtr detail::preferences(const PreferenceOptions& options) {
   return std::make_shared<Preferences>(options);
 }
 

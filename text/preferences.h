@@ -2,7 +2,7 @@
 
 #include "train/objective.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The answer to a prompt that somebody has chosen is to become likelier than the one that was
 // rejected: DPO (Rafailov et al., "Direct Preference Optimization", 2023),
@@ -24,4 +24,4 @@ struct PreferenceOptions {
 };
 ObjectivePtr preferences(const PreferenceOptions& options = {});
 
-}  // namespace accrue
+}  // namespace accrue::detail

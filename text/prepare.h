@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/inside.h"
 #include "text/corpus.h"
 #include "text/documents.h"
 #include "train/settings.h"

@@ -202,7 +202,7 @@ std::set<std::filesystem::path> weights_in(const std::filesystem::path& director
 
 }  // namespace
 
-PretrainedModel read_pretrained_config(const std::filesystem::path& directory) {
+PretrainedModel detail::read_pretrained_config(const std::filesystem::path& directory) {
   const auto file = directory / config_name, generation = directory / generation_name;
   std::error_code ignored;
   check(std::filesystem::exists(file, ignored),
@@ -248,8 +248,8 @@ void take_tied_head(const std::filesystem::path& directory, NamedTensors& all) {
 
 }  // namespace
 
-NamedTensors read_pretrained_weights(const std::filesystem::path& directory,
-                                     const PretrainedModel& model) {
+NamedTensors detail::read_pretrained_weights(const std::filesystem::path& directory,
+                                             const PretrainedModel& model) {
   const bool is_gpt2 = std::holds_alternative<Gpt2Options>(text_model(model.name));
   const auto wanted = [&](const std::string& name) {
     return !name.ends_with(".rotary_emb.inv_freq") && is_weight(name);
@@ -276,7 +276,8 @@ OrderedJson id_or_null(std::optional<int64_t> id) {
 
 }  // namespace
 
-std::string pretrained_config(const TextModelOptions& model, DType dtype, const TextEnds& ends) {
+std::string detail::pretrained_config(const TextModelOptions& model, DType dtype,
+                                      const TextEnds& ends) {
   OrderedJson json;
   if (const auto* gpt2 = std::get_if<Gpt2Options>(&model)) {
     json = {{"architectures", {"GPT2LMHeadModel"}},
@@ -322,7 +323,7 @@ std::string pretrained_config(const TextModelOptions& model, DType dtype, const 
   return json.dump(2) + "\n";
 }
 
-std::string plain_title(const std::string& words) {
+std::string detail::plain_title(const std::string& words) {
   std::string title;
   for (const char c : words) {
     const auto byte = static_cast<unsigned char>(c);
@@ -333,7 +334,7 @@ std::string plain_title(const std::string& words) {
   return title;
 }
 
-bool have_same_sizes(TextModelOptions a, TextModelOptions b) {
+bool detail::have_same_sizes(TextModelOptions a, TextModelOptions b) {
   for (TextModelOptions* model : {&a, &b})
     std::visit(
         [](auto& o) {
@@ -344,7 +345,7 @@ bool have_same_sizes(TextModelOptions a, TextModelOptions b) {
   return pretrained_config(a, DType::f32) == pretrained_config(b, DType::f32);
 }
 
-void find_known_name(PretrainedModel& model) {
+void detail::find_known_name(PretrainedModel& model) {
   const TextModelOptions here = text_model(model.name, model.sizes);
   for (const std::string& name : text_model_names())
     if (have_same_sizes(text_model(name), here)) model.name = name;
@@ -363,8 +364,8 @@ bool describes(const PretrainedModel& imported, TextModelOptions model) {
 
 }  // namespace
 
-Metadata pretrained_files(const TextModelOptions& model, DType dtype, const TextEnds& ends,
-                          const Metadata& imported) {
+Metadata detail::pretrained_files(const TextModelOptions& model, DType dtype, const TextEnds& ends,
+                                  const Metadata& imported) {
   Metadata files = imported;
   files.erase(gguf_general_name);
   const auto config = files.find(config_name);
@@ -380,7 +381,7 @@ Metadata pretrained_files(const TextModelOptions& model, DType dtype, const Text
   return files;
 }
 
-PretrainedAdapters read_pretrained_adapters(const std::filesystem::path& directory) {
+PretrainedAdapters detail::read_pretrained_adapters(const std::filesystem::path& directory) {
   const auto config = directory / "adapter_config.json";
   PretrainedAdapters found{
       .options = lora_of(ConfigFile(config.string(), read_json(config), lora_keys()))};
@@ -394,8 +395,8 @@ PretrainedAdapters read_pretrained_adapters(const std::filesystem::path& directo
   return found;
 }
 
-std::string pretrained_adapter_config(const TextModelOptions& model, const LoraOptions& lora,
-                                      const std::string& base) {
+std::string detail::pretrained_adapter_config(const TextModelOptions& model,
+                                              const LoraOptions& lora, const std::string& base) {
   OrderedJson json{{"peft_type", "LORA"},
                    {"task_type", "CAUSAL_LM"},
                    {"base_model_name_or_path", nullptr},
@@ -411,7 +412,7 @@ std::string pretrained_adapter_config(const TextModelOptions& model, const LoraO
   return json.dump(2) + "\n";
 }
 
-NamedTensors as_pretrained_adapters(const NamedTensors& weights) {
+NamedTensors detail::as_pretrained_adapters(const NamedTensors& weights) {
   NamedTensors adapters;
   for (const auto& [name, tensor] : weights)
     if (is_of_adapter(name)) adapters.emplace_back(std::string(peft_prefix) + name, tensor);

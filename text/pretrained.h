@@ -8,7 +8,7 @@
 #include "data/safetensors.h"
 #include "text/models.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // A language model as Hugging Face's transformers keep it: a directory of config.json and of
 // model.safetensors, or several files that model.safetensors.index.json names.
@@ -77,4 +77,4 @@ std::string pretrained_adapter_config(const TextModelOptions& model, const LoraO
 // The adapters among the tensors of a model, by PEFT's names.
 NamedTensors as_pretrained_adapters(const NamedTensors& weights);
 
-}  // namespace accrue
+}  // namespace accrue::detail

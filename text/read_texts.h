@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/inside.h"
 #include "text/documents.h"
 
 namespace accrue {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/inside.h"
 #include "text/rows.h"
 
 namespace accrue {

@@ -218,20 +218,20 @@ Datasets samples_of(const CorpusPtr& corpus, const RowOptions& options) {
 
 }  // namespace
 
-const std::map<std::string, DocumentRows>& document_rows_names() {
+const std::map<std::string, DocumentRows>& detail::document_rows_names() {
   static const std::map<std::string, DocumentRows> names{{"packed", DocumentRows::packed},
                                                          {"padded", DocumentRows::padded},
                                                          {"stream", DocumentRows::stream}};
   return names;
 }
 
-const std::map<std::string, LongAnswers>& long_answers_names() {
+const std::map<std::string, LongAnswers>& detail::long_answers_names() {
   static const std::map<std::string, LongAnswers> names{{"leave-out", LongAnswers::leave_out},
                                                         {"cut", LongAnswers::cut}};
   return names;
 }
 
-AnswerCounts count_answers(const Corpora& corpora, const RowOptions& options) {
+AnswerCounts detail::count_answers(const Corpora& corpora, const RowOptions& options) {
   AnswerCounts counts;
   if (options.documents == DocumentRows::stream) return counts;
   for (const CorpusPtr& corpus : {corpora.train, corpora.test}) {
@@ -250,7 +250,7 @@ AnswerCounts count_answers(const Corpora& corpora, const RowOptions& options) {
   return counts;
 }
 
-int64_t samples_with_equal_positives(const Dataset& data) {
+int64_t detail::samples_with_equal_positives(const Dataset& data) {
   if (!data.has("texts")) return 0;
   const Field& texts = data.field("texts");
   using Number = std::array<int32_t, 2>;

@@ -21,6 +21,9 @@ enum class DocumentRows {
   // predecessors.
   stream
 };
+
+namespace detail {
+
 const std::map<std::string, DocumentRows>& document_rows_names();
 
 inline constexpr int64_t open_rows = 64;
@@ -33,7 +36,10 @@ enum class LongAnswers {
 };
 const std::map<std::string, LongAnswers>& long_answers_names();
 
+}  // namespace detail
+
 struct RowOptions {
+  using LongAnswers = detail::LongAnswers;
   int64_t context = 1024;  // T
   DocumentRows documents = DocumentRows::packed;
   LongAnswers long_answers = LongAnswers::leave_out;  // but of a stream
@@ -64,7 +70,9 @@ struct RowOptions {
 // A sample with a longer text is left out. The prompt says whether it is held out.
 // Throws Error unless 1 <= T < 2^24 and P <= T, and where there are no rows for the training or for
 // the test.
-Datasets rows_of(const Corpora& corpora, const RowOptions& options);
+Datasets rows_of(const detail::Corpora& corpora, const RowOptions& options);
+
+namespace detail {
 
 // How many answers there are, for training and the test, and how many are longer than a row; none
 // of a stream, whose rows cut all.
@@ -76,5 +84,7 @@ AnswerCounts count_answers(const Corpora& corpora, const RowOptions& options);
 inline constexpr int32_t text_digit = 4096;
 // How many samples of texts have a positive that is the positive of another, or a negative, too.
 int64_t samples_with_equal_positives(const Dataset& data);
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/inside.h"
 #include "data/safetensors.h"
 #include "text/language_model.h"
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/inside.h"
 #include "text/tokenizer.h"
 
 namespace accrue {

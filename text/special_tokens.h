@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/inside.h"
+
 namespace accrue {
 
 // The contents of the files that lie beside a tokenizer.json; empty objects for those that do not.

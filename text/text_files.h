@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "core/inside.h"
+
 namespace accrue {
 
 // The files of texts that were found, and in words what was left alone.

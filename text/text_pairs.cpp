@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/inside.h"
 #include "data/samples.h"
 #include "kernels/arithmetic.h"
 #include "kernels/concat.h"

@@ -5,6 +5,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 // Texts that belong together are to be nearer to each other than to those of all other samples of
 // the window: MultipleNegativesRankingLoss of sentence-transformers. With a[i], p[i] and, where a
 // sample has three texts, q[i] the embeddings of anchor, positive and negative of sample i, and s
@@ -22,7 +24,11 @@ namespace accrue {
 // [n, P + 1, E], for any duplicates: the last row of a sample says which texts they are. recall@1
 // always ignores duplicates.
 enum class Duplicates { negatives, ignore };
+
+}  // namespace detail
+
 struct TextPairOptions {
+  using Duplicates = detail::Duplicates;
   double scale = 20;
   Duplicates duplicates = Duplicates::negatives;
   bool some_are_equal = false;  // the data have `texts`

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace {
@@ -39,12 +40,13 @@ class Bytes : public Tokenizer {
 
 }  // namespace
 
-bool is_within(Letters letters, size_t at) {
+bool detail::is_within(Letters letters, size_t at) {
   const auto next = std::ranges::upper_bound(letters, at, {}, &ByteRange::begin);
   return next != letters.begin() && at < std::prev(next)->end;
 }
 
-std::vector<int32_t> encode_with_beginning(const Tokenizer& tokenizer, std::string_view text) {
+std::vector<int32_t> detail::encode_with_beginning(const Tokenizer& tokenizer,
+                                                   std::string_view text) {
   std::vector<int32_t> tokens = tokenizer.before_text();
   const std::vector<int32_t> own = tokenizer.encode(text);
   tokens.insert(tokens.end(), own.begin(), own.end());

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/inside.h"
 #include "text/tokenizer.h"
 
 namespace accrue {

@@ -31,14 +31,14 @@ bool is_gguf(const std::string& name) { return name.ends_with(".gguf"); }
 
 }  // namespace
 
-std::span<const char* const> names_of_tokenizer_files() { return all_files; }
+std::span<const char* const> detail::names_of_tokenizer_files() { return all_files; }
 
-TokenizerPtr tokenizer_at(const std::string& name) {
+TokenizerPtr detail::tokenizer_at(const std::string& name) {
   if (is_gguf(name)) return read_gguf_tokenizer(GgufFile(name)).tokenizer;
   return name == "bytes" ? bytes_tokenizer() : read_tokenizer(name);
 }
 
-TokenizerFiles tokenizer_with_files(const std::string& name) {
+TokenizerFiles detail::tokenizer_with_files(const std::string& name) {
   namespace fs = std::filesystem;
   if (is_gguf(name)) return read_gguf_tokenizer(GgufFile(name));
   TokenizerFiles result{tokenizer_at(name)};
@@ -67,7 +67,7 @@ TokenizerFiles tokenizer_with_files(const std::string& name) {
   return result;
 }
 
-TokenizerFiles trained_tokenizer(const WordCounts& words, int64_t vocabulary_size) {
+TokenizerFiles detail::trained_tokenizer(const WordCounts& words, int64_t vocabulary_size) {
   const std::string content = train_bpe(words, vocabulary_size);
   return {parse_tokenizer(content, "the tokenizer that was learned"),
           {{"tokenizer.json", content}}};
@@ -102,7 +102,7 @@ bool is_padding(const Tokenizer& tokenizer, int64_t token) {
 
 }  // namespace
 
-std::string tokenizer_checksum(const Tokenizer& tokenizer) {
+std::string detail::tokenizer_checksum(const Tokenizer& tokenizer) {
   int64_t size = tokenizer.size();
   while (size > 0 && is_padding(tokenizer, size - 1)) --size;
   uLong crc = crc32_z(0, nullptr, 0);
@@ -114,12 +114,12 @@ std::string tokenizer_checksum(const Tokenizer& tokenizer) {
   return fmt::format("{:08x}", crc);
 }
 
-KnownTokenizer known_tokenizer(const std::string& place) {
+KnownTokenizer detail::known_tokenizer(const std::string& place) {
   const TokenizerPtr tokenizer = tokenizer_at(place);
   return {place, tokenizer_checksum(*tokenizer), tokenizer->size()};
 }
 
-KnownTokenizer tokenizer_in_gguf(const std::string& path) {
+KnownTokenizer detail::tokenizer_in_gguf(const std::string& path) {
   const GgufFile file(path);
   if (!file.text("tokenizer.ggml.model")) return {};
   try {
@@ -130,19 +130,19 @@ KnownTokenizer tokenizer_in_gguf(const std::string& path) {
   }
 }
 
-KnownTokenizer tokenizer_said_in(const Metadata& said) {
+KnownTokenizer detail::tokenizer_said_in(const Metadata& said) {
   const auto place = said.find(place_name), checksum = said.find(checksum_name);
   if (place == said.end() || checksum == said.end()) return {};
   return {place->second, checksum->second};
 }
 
-void add_tokenizer(const KnownTokenizer& known, Metadata& metadata) {
+void detail::add_tokenizer(const KnownTokenizer& known, Metadata& metadata) {
   if (!known.is_known()) return;
   metadata[place_name] = known.place;
   metadata[checksum_name] = known.checksum;
 }
 
-KnownTokenizer tokenizer_beside(const std::string& weights) {
+KnownTokenizer detail::tokenizer_beside(const std::string& weights) {
   const std::filesystem::path file = weights, folder = file.parent_path();
   if (file.filename() != "model.safetensors") return {};
   try {
@@ -152,11 +152,11 @@ KnownTokenizer tokenizer_beside(const std::string& weights) {
   }
 }
 
-std::string tokenizer_folder_of(const std::string& weights) {
+std::string detail::tokenizer_folder_of(const std::string& weights) {
   return std::filesystem::path(weights).replace_extension(".tokenizer").string();
 }
 
-void keep_tokenizer(const TokenizerFiles& tokenizer, const std::string& folder) {
+void detail::keep_tokenizer(const TokenizerFiles& tokenizer, const std::string& folder) {
   namespace fs = std::filesystem;
   make_directory(folder);
   for (const char* const file : names_of_tokenizer_files()) {
@@ -166,8 +166,8 @@ void keep_tokenizer(const TokenizerFiles& tokenizer, const std::string& folder) 
   }
 }
 
-std::string find_tokenizer(const KnownTokenizer& known, const std::string& weights,
-                           const std::string& base) {
+std::string detail::find_tokenizer(const KnownTokenizer& known, const std::string& weights,
+                                   const std::string& base) {
   namespace fs = std::filesystem;
   if (!known.is_known() || known.place == "bytes") return known.place;
   const fs::path there = known.place, folder = fs::path(weights).parent_path();
@@ -193,7 +193,7 @@ std::string find_tokenizer(const KnownTokenizer& known, const std::string& weigh
       weights, known.place, known.checksum, others);
 }
 
-bool may_be_padded(int64_t vocabulary, int64_t tokens) {
+bool detail::may_be_padded(int64_t vocabulary, int64_t tokens) {
   constexpr int64_t most = 1024, few = 127, most_of = 32;
   const int64_t unused = vocabulary - tokens;
   return 0 <= unused && unused <= std::clamp(vocabulary / most_of, few, most);

@@ -9,7 +9,7 @@
 #include "text/bpe_training.h"
 #include "text/tokenizer.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The tokenizer of this name: "bytes", that of a file FILE.gguf, or a path as read_tokenizer()
 // takes it.
@@ -76,4 +76,4 @@ std::string find_tokenizer(const KnownTokenizer& known, const std::string& weigh
 // to a round number, as llm.c's to 50,304 for 50,257.
 bool may_be_padded(int64_t vocabulary, int64_t tokens);
 
-}  // namespace accrue
+}  // namespace accrue::detail

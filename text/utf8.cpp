@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue {
 

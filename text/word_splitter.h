@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/inside.h"
 #include "text/regex.h"
 #include "text/tokenizer.h"
 

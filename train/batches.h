@@ -14,7 +14,7 @@ struct Batches {
   // Within a micro-batch at most so many tokens of a row are computed at a time, where the
   // objective can (Objective::divisible_length()); 0: all.
   int64_t piece = 0;
-  int64_t accumulation_steps() const { return ceil_div(effective, micro); }
+  int64_t accumulation_steps() const { return detail::ceil_div(effective, micro); }
   // "64 (16 x 4)", with the remainder where there is one: "70 (16 x 4 + 6)"; "4 (1 x 4, in pieces
   // of 512)"
   std::string describe() const;
@@ -28,10 +28,15 @@ enum class BatchNormOver { micro_batch, window };
 // meanwhile (train/interleaved_walk.h). walk: nothing is kept, and the window is walked several
 // times (train/repeated_walk.h).
 enum class BatchNormBy { keep, offload, walk };
+
+namespace detail {
+
 constexpr bool keeps_window(BatchNormOver over, BatchNormBy by) {
   return over == BatchNormOver::window && by != BatchNormBy::walk;
 }
 // As many passes more as two norms take.
 constexpr int64_t few_window_passes = 4;
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -6,7 +6,7 @@
 #include "train/observer.h"
 #include "train/training.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The checkpoints of a run: this class decides what is in them and when they are written, and
 // resumes from them. Without a directory there are none, and no function here does anything.
@@ -66,4 +66,4 @@ class Checkpoints {
   int64_t saved_ = 0;  // the step of the latest checkpoint
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/inside.h"
 #include "train/training.h"
 
 namespace accrue {

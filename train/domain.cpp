@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/inside.h"
+
 namespace accrue {
 
 std::vector<PlayerOptions> Domain::players(const NetworkOptions&, const SampleSpec&,

@@ -14,7 +14,7 @@
 #include "train/onnx/onnx.h"
 #include "train/training_options.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // A network that a domain offers by its name.
 struct DomainModel {
@@ -222,4 +222,4 @@ class Domains {
   std::vector<std::unique_ptr<Domain>> all_;
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "core/inside.h"
 #include "core/memory_scope.h"
 
 namespace accrue {

@@ -41,7 +41,7 @@ struct Player {
   std::function<Tensor(const Samples&)> weight{};
   // How the player goes through each window; null: micro-batch by micro-batch. Other walks take no
   // graphs on cuda.
-  MakeWalk walk{};
+  detail::MakeWalk walk{};
 
   // The player's name before one of its tensors or counters: "generator.0.weight". A name alone
   // if the player has none.
@@ -78,7 +78,7 @@ class Game {
   // Plays one window: every player whose turn it is accumulates it and steps, as enqueue_step()
   // does; its window's reports() say what the step did. If this throws anything, call abandon()
   // before going on.
-  void play(const MicroBatches& micro_batches, const Pass& pass = {});
+  void play(const detail::MicroBatches& micro_batches, const Pass& pass = {});
 
   // The parts of play(): accumulate() and step() for each of these turns, then end_window().
   std::vector<Turn> turns() const;
@@ -87,7 +87,7 @@ class Game {
   // Adds the gradients of a window's micro-batches to the windows of the players: the one loop over
   // micro-batches. With a `variant`, Window::micro_step() runs each, and the samples must be in the
   // same tensors every time; without one they are not recorded. `pass` need not have samples.
-  void accumulate(const Turn& turn, const MicroBatches& micro_batches, const Pass& pass,
+  void accumulate(const Turn& turn, const detail::MicroBatches& micro_batches, const Pass& pass,
                   std::optional<int64_t> variant = {});
   // Ends a turn with the steps of its players. If they are skipped, the module buffers of all
   // players return to their values before the turn.
@@ -111,7 +111,7 @@ class Game {
 
  private:
   struct UnderWay;
-  void look_ahead(UnderWay& way, const MicroBatches& micro_batches, const Pass& pass) const;
+  void look_ahead(UnderWay& way, const detail::MicroBatches& micro_batches, const Pass& pass) const;
   void begin(UnderWay& way, const MicroBatch& micro_batch) const;
   void add(UnderWay& way, const MicroBatch& micro_batch, const Pass& pass,
            std::optional<int64_t> variant) const;
@@ -125,7 +125,7 @@ class Game {
 
 // The micro-batches of a window of a data set, or those that are there already. They must outlive
 // the result, as must the loader.
-MicroBatches window_of(Loader& loader, int64_t epoch, int64_t window);
-MicroBatches window_of(std::span<const MicroBatch> parts);
+detail::MicroBatches window_of(Loader& loader, int64_t epoch, int64_t window);
+detail::MicroBatches window_of(std::span<const MicroBatch> parts);
 
 }  // namespace accrue

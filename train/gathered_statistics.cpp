@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/inside.h"
+
 namespace accrue {
 namespace {
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue {
 

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/inside.h"
 #include "core/usage.h"
 #include "train/score.h"
 

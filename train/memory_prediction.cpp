@@ -7,6 +7,7 @@
 
 #include "core/ceil_div.h"
 #include "core/cuda.h"
+#include "core/inside.h"
 #include "core/limit_scope.h"
 #include "data/safetensors.h"
 #include "train/score.h"
@@ -28,14 +29,14 @@ Datasets place_data(Datasets data, Device device) {
   return {data.train.to(device), data.test.to(device)};
 }
 
-Datasets plan_data(const Datasets& data, Device device) {
+Datasets detail::plan_data(const Datasets& data, Device device) {
   const auto planned = [&](const Dataset& set) {
     return set.to(set.device() == device ? meta_of(device) : Device::meta);
   };
   return {planned(data.train), planned(data.test)};
 }
 
-Datasets plan_data(const Datasets& data, Device device, size_t memory) {
+Datasets detail::plan_data(const Datasets& data, Device device, size_t memory) {
   const Device there = lies_on_device(data, memory) ? meta_of(device) : Device::meta;
   return {data.train.to(there), data.test.to(there)};
 }
@@ -109,9 +110,9 @@ WindowRange WindowRange::of(const TrainingOptions& options, int64_t samples) {
   return {0, options.total_steps(samples)};
 }
 
-Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device,
-                      const Dataset* scored, PlannedRank planned,
-                      const std::optional<WindowRange>& part) {
+Usage detail::peak_of_windows(const TrainingOptions& options, const Dataset& data, Device device,
+                              const Dataset* scored, PlannedRank planned,
+                              const std::optional<WindowRange>& part) {
   TrainingOptions once = options;
   once.on_oom = OnOom::fail;
   Training training(once, data, device);
@@ -136,15 +137,15 @@ Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device 
                          part);
 }
 
-Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device,
-                   const Dataset* scored) {
+Usage detail::planned_peak(const TrainingOptions& options, const Dataset& planned, Device device,
+                           const Dataset* scored) {
   check_options(options);
   return peak_of_windows(options, planned, meta_of(device), scored, PlannedRank::any);
 }
 
 // The run again, in a byte less than it needs: it fails where it would have had its peak.
-MemoryShortage deciding_allocation(const TrainingOptions& options, const Dataset& planned,
-                                   Device device, const Dataset* scored) {
+MemoryShortage detail::deciding_allocation(const TrainingOptions& options, const Dataset& planned,
+                                           Device device, const Dataset* scored) {
   const size_t peak = planned_peak(options, planned, device, scored).total();
   const LimitScope limit(meta_of(device), peak - 1);
   try {

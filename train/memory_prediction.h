@@ -14,6 +14,9 @@ namespace accrue {
 // a quarter of the device's memory (or of the ledger's limit). Then it stays on the cpu and is fed
 // from there.
 Datasets place_data(Datasets data, Device device);
+
+namespace detail {
+
 // The data for plans: on the meta device that stands for its place, or for its place in a run on
 // `device` in `memory` bytes.
 Datasets plan_data(const Datasets& data, Device device);
@@ -39,10 +42,15 @@ Usage peak_of_windows(const TrainingOptions& options, const Dataset& data, Devic
                       const Dataset* scored = nullptr, PlannedRank planned = PlannedRank::first,
                       const std::optional<WindowRange>& part = {});
 
+}  // namespace detail
+
 // The peak of a run on `device`, or of a part of it, of several ranks that of the first, including
 // the data that lies there.
 Usage predict_peak(const TrainingOptions& options, const Datasets& data, Device device,
-                   const std::optional<WindowRange>& part = {});
+                   const std::optional<detail::WindowRange>& part = {});
+
+namespace detail {
+
 // The memory in which any rank can run, for data that is on the meta devices already
 // (plan_data()).
 Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Device device,
@@ -52,5 +60,7 @@ Usage planned_peak(const TrainingOptions& options, const Dataset& planned, Devic
 // it.
 MemoryShortage deciding_allocation(const TrainingOptions& options, const Dataset& planned,
                                    Device device, const Dataset* scored = nullptr);
+
+}  // namespace detail
 
 }  // namespace accrue

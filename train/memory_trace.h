@@ -4,7 +4,7 @@
 
 #include "core/timeline.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // A recording of the device's memory until the end of the first windows, as Chrome's trace events
 // (docs/memory.md has the format).
@@ -22,4 +22,4 @@ class MemoryTrace {
   Timeline timeline_;
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -131,7 +131,7 @@ ObjectivePtr regression(std::string input, std::string targets) {
   return std::make_shared<Regression>(std::move(input), std::move(targets));
 }
 
-ObjectivePtr objective_of(const Dataset& data) {
+ObjectivePtr detail::objective_of(const Dataset& data) {
   check(data.has("labels"),
         "data set '{}' has no labels: expected an objective that says what is to be learnt",
         data.name);

@@ -32,8 +32,12 @@ struct Score {
   std::string describe() const;
 };
 
+namespace detail {
+
 // The meaning of numbers that a run logs, by their names.
 using Descriptions = std::map<std::string, std::string, std::less<>>;
+
+}  // namespace detail
 
 // The purpose of a training: the fields of a sample that a model sees, those that it is to answer,
 // the cost of its answer, and its score. Everything else, from the data set to the predicted
@@ -104,8 +108,13 @@ using ObjectivePtr = std::shared_ptr<const Objective>;
 ObjectivePtr classification(std::string input = {}, std::string labels = "labels");
 // For numbers [N, ...]: the mean squared error of answers of their shape, and its root.
 ObjectivePtr regression(std::string input = "features", std::string targets = "targets");
+
+namespace detail {
+
 // Classification, for a data set with labels. Throws Error for any other, whose objective must be
 // said.
 ObjectivePtr objective_of(const Dataset& data);
+
+}  // namespace detail
 
 }  // namespace accrue

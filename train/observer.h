@@ -10,12 +10,16 @@
 
 namespace accrue {
 
+namespace detail {
+
 // OnOom::split at work: window `window` of an epoch, and all that follow, run with smaller
 // micro-batches.
 struct Halving {
   int64_t epoch, window;
   Batches before, after;
 };
+
+}  // namespace detail
 
 // The outcome of a window for one of the networks that play. Its noise scale is in terms of the
 // loss (Objective::terms_in()).
@@ -40,7 +44,7 @@ class Observer {
   // There is no checkpoint to go on from, so the run starts from the beginning.
   virtual void on_no_checkpoint(const std::filesystem::path& /*directory*/) {}
 
-  virtual void on_halving(const Halving&) {}
+  virtual void on_halving(const detail::Halving&) {}
   // CUDA does not launch some work as one graph, so the run takes longer. One line, once each.
   virtual void on_refused_graph(const std::string& /*line*/) {}
   // The step of a player's window is enqueued. Its gradients are there until its next window.
@@ -56,6 +60,8 @@ class Observer {
   // The memory that it takes, beside the run's own.
   virtual Usage held_on(Device) const { return {}; }
 };
+
+namespace detail {
 
 // Tells several observers, in this order.
 class Observers : public Observer {
@@ -99,5 +105,7 @@ class Observers : public Observer {
  private:
   std::vector<Observer*> observers_;
 };
+
+}  // namespace detail
 
 }  // namespace accrue

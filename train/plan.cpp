@@ -10,6 +10,7 @@
 
 #include "accumulate/ranks.h"
 #include "core/ceil_div.h"
+#include "core/inside.h"
 #include "train/relative_cost.h"
 #include "train/training.h"
 
@@ -182,7 +183,7 @@ bool better(const Alternative& a, const Alternative& b) {
 
 }  // namespace
 
-TrainingOptions in_this_way(TrainingOptions options, const Alternative& a) {
+TrainingOptions detail::in_this_way(TrainingOptions options, const Alternative& a) {
   options.batches = a.batches;
   options.strategy = a.strategy;
   options.recompute = a.recompute;
@@ -198,7 +199,7 @@ bool Alternative::is_as(const Alternative& other) const {
   return way(*this) == way(other);
 }
 
-SearchSpace only_choice(const TrainingOptions& options) {
+SearchSpace detail::only_choice(const TrainingOptions& options) {
   return {{options.strategy}, {options.recompute}, {options.batch_norm_by}};
 }
 
@@ -275,8 +276,8 @@ Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Devic
   return plan;
 }
 
-Alternative as_asked(const TrainingOptions& options, const Datasets& planned, Device device,
-                     size_t memory) {
+Alternative detail::as_asked(const TrainingOptions& options, const Datasets& planned, Device device,
+                             size_t memory) {
   return Candidate(options, planned, device, memory).alternative(options.batches.micro);
 }
 

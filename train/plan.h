@@ -7,6 +7,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 // One way to run the windows of a training.
 struct Alternative {
   Batches batches;
@@ -33,7 +35,10 @@ struct SearchSpace {
   std::vector<BatchNormBy> batch_norm_by;
 };
 SearchSpace only_choice(const TrainingOptions& options);
-SearchSpace all_choices(const TrainingOptions& options, Device device);
+
+}  // namespace detail
+
+detail::SearchSpace all_choices(const TrainingOptions& options, Device device);
 
 // The result of planning. It has at least one alternative; if all are refused there is no plan.
 struct Plan {
@@ -43,9 +48,9 @@ struct Plan {
   // does, what needs the least memory. Also the whole batch at once, by the reference strategy and
   // without recomputing. All that fit come first, cheapest first, by hundredths of the cost; of
   // equals first those whose step is that of one big batch.
-  std::vector<Alternative> alternatives;
+  std::vector<detail::Alternative> alternatives;
   // For each strategy and recompute, the cut that needs the least memory.
-  std::vector<Alternative> least_memory;
+  std::vector<detail::Alternative> least_memory;
   // Strategies that cannot be combined with the other options, and why: "strategy moments: ...".
   std::vector<std::string> refused;
   // Why BatchNorms over the window take more passes than the options allow; empty if they do not.
@@ -54,13 +59,14 @@ struct Plan {
   // The cheapest alternative that fits, of equals the one with the largest micro-batch; null if
   // none fits. A strategy whose step differs from that of one big batch is recommended only if
   // nothing else may be chosen.
-  const Alternative* recommended() const;
+  const detail::Alternative* recommended() const;
   // The alternative that needs the least memory; of equals the cheapest.
-  const Alternative& smallest() const;
+  const detail::Alternative& smallest() const;
 
  private:
   // The alternatives that may be recommended.
-  static std::vector<const Alternative*> candidates(const std::vector<Alternative>& all);
+  static std::vector<const detail::Alternative*> candidates(
+      const std::vector<detail::Alternative>& all);
 };
 
 // Plans the windows of options.batches.effective samples in `memory` bytes of `device` by running
@@ -68,9 +74,14 @@ struct Plan {
 // such a run: the micro-batch fits, and one with a sample more does not. The device itself is not
 // needed. Throws Error for options that contradict themselves or the data.
 Plan plan_windows(const TrainingOptions& options, const Datasets& planned, Device device,
-                  size_t memory, const SearchSpace& space);
+                  size_t memory, const detail::SearchSpace& space);
+
+namespace detail {
+
 // The windows as the options have them, whether they fit or not. Throws Error as above.
 Alternative as_asked(const TrainingOptions& options, const Datasets& planned, Device device,
                      size_t memory);
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/inside.h"
+
 namespace accrue {
 
 const Layer& Networks::operator[](std::string_view name) const {

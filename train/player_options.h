@@ -43,6 +43,8 @@ struct PlayerOptions {
   std::function<Tensor(const Samples&)> weight{};  // of Player
 };
 
+namespace detail {
+
 // What is trained, and for what: one network with the objective's loss, or several that train each
 // other, each with a loss and StepOptions of its own. The objective scores the answers of the one,
 // or of the last.
@@ -51,5 +53,7 @@ struct Task {
   ObjectivePtr objective{};  // if null, the data set's (objective_of()) is used
   std::vector<PlayerOptions> players{};
 };
+
+}  // namespace detail
 
 }  // namespace accrue

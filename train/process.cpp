@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/inside.h"
 #include "core/profile.h"
 
 namespace accrue {

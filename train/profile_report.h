@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/inside.h"
 #include "core/profile.h"
 
 namespace accrue {

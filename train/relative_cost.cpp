@@ -1,5 +1,6 @@
 #include "train/relative_cost.h"
 
+#include "core/inside.h"
 #include "core/profile.h"
 #include "kernels/losses.h"
 #include "train/training.h"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/inside.h"
 #include "data/dataset.h"
 #include "train/training_options.h"
 

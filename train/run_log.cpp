@@ -312,7 +312,7 @@ void RunLog::finish(const std::string& summary) {
   files_->directory->finish(all);
 }
 
-int64_t keep_logged_windows(const std::string& path, int64_t windows) {
+int64_t detail::keep_logged_windows(const std::string& path, int64_t windows) {
   std::ifstream before(path);
   if (!before) return 0;
   AtomicFile after(path);

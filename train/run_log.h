@@ -32,7 +32,7 @@ struct RunLogOptions {
   // Empty: none.
   std::vector<std::pair<std::string, std::string>> hyperparameters{};
   // What its scores and its players' terms mean, beside what every run has.
-  Descriptions descriptions{};
+  detail::Descriptions descriptions{};
   int64_t histograms_every = 0;  // optimizer steps between the gradients' histograms; 0: none
   bool continued = false;        // the run goes on, and its files are continued
   // The process's memory before the run's data was there; the growth is counted from it.
@@ -47,7 +47,8 @@ class RunLog : public Observer {
   // Throws Error for files that cannot be opened, a directory that cannot be made or written to or
   // that has another run in it, histograms for a strategy that keeps no gradients, and for a
   // directory without protobuf.
-  RunLog(const RunLogOptions& options, const TrainingOptions& training_options, Training& training);
+  RunLog(const RunLogOptions& options, const TrainingOptions& training_options,
+         detail::Training& training);
   ~RunLog() override;
 
   void on_window(const Player& player) override;
@@ -57,7 +58,7 @@ class RunLog : public Observer {
   void on_checkpoint() override;
 
   // Adds a picture of the run after `window` windows, for TensorBoard.
-  void picture(int64_t window, const std::string& tag, const GrayImage& drawn);
+  void picture(int64_t window, const std::string& tag, const detail::GrayImage& drawn);
   // Writes down a text of the run after `window` windows: a line {"window", "sample"}, and for
   // TensorBoard. Bytes that are not UTF-8 become U+FFFD.
   void sample(int64_t window, const std::string& tag, const std::string& text);
@@ -71,9 +72,13 @@ class RunLog : public Observer {
   std::unique_ptr<Files> files_;
 };
 
+namespace detail {
+
 // Cuts a file of JSON lines back to those of a run's first `windows` windows, for a run that goes
 // on from there. It leaves out scores, and a last line that was cut short when the run ended.
 // Returns the number of the last window that has a line: less than asked for if lines are missing.
 int64_t keep_logged_windows(const std::string& path, int64_t windows);
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/inside.h"
 #include "data/loader.h"
 #include "kernels/concat.h"
 #include "train/joined_answers.h"
@@ -40,7 +41,7 @@ void for_each_part(const Layer& model, const Objective& objective, const Dataset
 
 }  // namespace
 
-void for_each_answer(
+void detail::for_each_answer(
     const Layer& model, const Objective& objective, const Dataset& data, int64_t micro_batch,
     DType dtype, Device device,
     const std::function<void(const Tensor& answer, const Samples& part, int64_t begin)>& visit,
@@ -53,9 +54,9 @@ void for_each_answer(
                 });
 }
 
-Tensor sum_scores(const Layer& model, const Objective& objective, const Dataset& data,
-                  int64_t micro_batch, DType dtype, Device device, Ranks* ranks, int64_t piece,
-                  const StopRequest& stop) {
+Tensor detail::sum_scores(const Layer& model, const Objective& objective, const Dataset& data,
+                          int64_t micro_batch, DType dtype, Device device, Ranks* ranks,
+                          int64_t piece, const StopRequest& stop) {
   const MemoryScope scope(Phase::evaluate, "evaluation");
   objective.check_data(data);
   const Tensor sums = Tensor::full({objective.sums()}, 0, DType::f64, device, Category::workspace);

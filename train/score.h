@@ -20,9 +20,11 @@ Tensor predict(const Layer& model, Tensor x);
 // other ranks are not told.
 Score evaluate(const Layer& model, const Objective& objective, const Dataset& data,
                int64_t micro_batch, DType dtype, Device device, Ranks* ranks = nullptr,
-               int64_t piece = 0, const StopRequest& stop = never_stop);
+               int64_t piece = 0, const StopRequest& stop = detail::never_stop);
 Score evaluate(const Layer& model, const Dataset& data, int64_t micro_batch, DType dtype,
                Device device);
+
+namespace detail {
 
 // The sums that the score is computed from, on the device: those of this rank's samples, and of
 // what is scored all at once, on the first rank.
@@ -38,5 +40,7 @@ void for_each_answer(
     DType dtype, Device device,
     const std::function<void(const Tensor& answer, const Samples& part, int64_t begin)>& visit,
     const StopRequest& stop = never_stop);
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace {
@@ -388,8 +389,8 @@ Settings& Settings::push(Setting setting) {
   return *this;
 }
 
-std::optional<std::string> nearest_word(const std::string& word,
-                                        const std::vector<std::string>& words) {
+std::optional<std::string> detail::nearest_word(const std::string& word,
+                                                const std::vector<std::string>& words) {
   const auto nearest = std::ranges::min_element(
       words, {}, [&](const std::string& known) { return edit_distance(word, known); });
   if (nearest == words.end() || edit_distance(word, *nearest) > 1 + word.size() / 3)

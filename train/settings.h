@@ -15,6 +15,8 @@ namespace accrue {
 // of them (settings_of(TrainingOptions&), train/training_options.h) is all that a program needs to
 // read its options, to explain them, to pass them on and to write them down.
 
+namespace detail {
+
 // The numbers that a setting takes.
 struct Interval {
   double low = -std::numeric_limits<double>::infinity();
@@ -135,10 +137,12 @@ struct SettingFacts {
 // words, or a number.
 enum class Holds { text, choice, whole_number, number };
 
+}  // namespace detail
+
 struct Setting {
-  SettingFacts about;
+  detail::SettingFacts about;
   std::string group;  // the heading that it stands under
-  Holds holds = Holds::text;
+  detail::Holds holds = detail::Holds::text;
   bool is_flag = false, is_list = false;
   // The value as text that set() takes; empty if it is not set; "yes" or "no" for a flag.
   std::function<std::string()> text{};
@@ -147,17 +151,17 @@ struct Setting {
 
   // True if weights are saved with its value whenever it has an effect.
   bool is_saved() const {
-    return about.saved == Saved::with_weights || about.saved == Saved::with_scores;
+    return about.saved == detail::Saved::with_weights || about.saved == detail::Saved::with_scores;
   }
   // Several with commas between them.
   bool takes_several() const { return is_list || about.takes.find(",...") != std::string::npos; }
-  bool is_output() const { return accrue::is_output(about.takes.path); }
-  ActsIn acts_in() const {
-    return about.saved == Saved::with_weights ? ActsIn::answers : about.acts_in;
+  bool is_output() const { return accrue::detail::is_output(about.takes.path); }
+  detail::ActsIn acts_in() const {
+    return about.saved == detail::Saved::with_weights ? detail::ActsIn::answers : about.acts_in;
   }
   // Whether that depends on a setting of this name.
   bool acts_with(const std::string& name) const;
-  bool has_cost() const { return about.costs == Costs::some && !is_output(); }
+  bool has_cost() const { return about.costs == detail::Costs::some && !is_output(); }
   // The words that a choice is made of.
   std::vector<std::string> choices() const;
   // As set(), for what somebody gives by name: an empty text, which says nothing, is an error, too.
@@ -172,10 +176,10 @@ class Settings {
   // Adds a number (double, int64_t, uint64_t) or a string, one that may be absent (std::optional),
   // or a list of them (std::vector), written with commas.
   template <class T>
-  Settings& add(T& field, SettingFacts about);
+  Settings& add(T& field, detail::SettingFacts about);
   // Adds a choice of several values by their names, in letters of either case.
   template <class Enum>
-  Settings& add(Enum& field, const std::map<std::string, Enum>& names, SettingFacts about) {
+  Settings& add(Enum& field, const std::map<std::string, Enum>& names, detail::SettingFacts about) {
     std::map<std::string, int> values;
     for (const auto& [name, value] : names) values[name] = static_cast<int>(value);
     return add_choice([&field] { return static_cast<int>(field); },
@@ -185,7 +189,7 @@ class Settings {
   // As above, for a choice that may be absent; SettingFacts::unset is then its name.
   template <class Enum>
   Settings& add(std::optional<Enum>& field, const std::map<std::string, Enum>& names,
-                SettingFacts about) {
+                detail::SettingFacts about) {
     std::map<std::string, int> values;
     for (const auto& [name, value] : names) values[name] = static_cast<int>(value);
     constexpr int absent = -1;
@@ -198,12 +202,13 @@ class Settings {
                       std::move(values), std::move(about));
   }
   // Adds a choice of one of these texts.
-  Settings& add(std::string& field, const std::vector<std::string>& choices, SettingFacts about);
+  Settings& add(std::string& field, const std::vector<std::string>& choices,
+                detail::SettingFacts about);
   // Adds a flag: the field becomes `on` if the flag is given.
-  Settings& add_flag(bool& field, bool on, SettingFacts about);
+  Settings& add_flag(bool& field, bool on, detail::SettingFacts about);
   Settings& append(const Settings& others);
   // Adds another table's setting under the heading here, with other facts.
-  Settings& add_again(Setting other, SettingFacts about);
+  Settings& add_again(Setting other, detail::SettingFacts about);
 
   // Throws Error, with the name that may be meant, if there is no setting of this name.
   const Setting& at(const std::string& name) const;
@@ -212,7 +217,7 @@ class Settings {
   bool has_effect(const Setting& setting) const { return lacking(setting).empty(); }
   // What would let this one do something: of each case the conditions that are not met. Nothing if
   // it has an effect.
-  std::vector<ActsWith::Case> lacking(const Setting& setting) const;
+  std::vector<detail::ActsWith::Case> lacking(const Setting& setting) const;
   // Gives each setting that is named here, and is in the table, an effect only where `other` has
   // one of the values beside it, as well.
   void act_with(const std::string& other,
@@ -239,15 +244,19 @@ class Settings {
 
  private:
   Settings& add_choice(std::function<int()> get, std::function<void(int)> set,
-                       std::map<std::string, int> values, SettingFacts about);
+                       std::map<std::string, int> values, detail::SettingFacts about);
   Settings& push(Setting setting);
 
   std::string group_;
   std::vector<Setting> all_;
 };
 
+namespace detail {
+
 // The word among `words` that a mistyped one is likely to mean, or nothing.
 std::optional<std::string> nearest_word(const std::string& word,
                                         const std::vector<std::string>& words);
+
+}  // namespace detail
 
 }  // namespace accrue

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/inside.h"
 #include "train/score.h"
 
 namespace accrue {

@@ -7,7 +7,7 @@
 #include "train/stop.h"
 #include "train/training.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // Ends a run that has stopped making progress: after `max_skipped` windows in a row were skipped
 // that no smaller loss scale would have saved, or while the scale did not fall to half, with
@@ -48,4 +48,4 @@ class SkippedWindows {
   double from_scale_ = std::numeric_limits<double>::infinity();
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -1,8 +1,10 @@
 #include "train/step_options.h"
 
+#include "core/inside.h"
+
 namespace accrue {
 
-const std::map<std::string, OptimizerKind>& optimizer_names() {
+const std::map<std::string, OptimizerKind>& detail::optimizer_names() {
   static const std::map<std::string, OptimizerKind> names{{"adam", OptimizerKind::adam},
                                                           {"adamw", OptimizerKind::adamw},
                                                           {"sgd", OptimizerKind::sgd},
@@ -10,7 +12,7 @@ const std::map<std::string, OptimizerKind>& optimizer_names() {
   return names;
 }
 
-const std::map<std::string, ScheduleOptions::Kind>& schedule_names() {
+const std::map<std::string, ScheduleOptions::Kind>& detail::schedule_names() {
   using Kind = ScheduleOptions::Kind;
   static const std::map<std::string, Kind> names{{"constant", Kind::constant},
                                                  {"step", Kind::step},

@@ -24,6 +24,8 @@ enum class Precision { fp32, tf32, bf16, fp16 };
 // A value of StepOptions::loss_scale.
 inline constexpr double dynamic_loss_scale = -std::numeric_limits<double>::infinity();
 
+namespace detail {
+
 // The names of the choices, in messages and files.
 const std::map<std::string, OptimizerKind>& optimizer_names();
 const std::map<std::string, ScheduleOptions::Kind>& schedule_names();
@@ -33,6 +35,8 @@ std::string name_in(const std::map<std::string, Enum>& names, Enum value) {
     if (candidate == value) return name;
   return "?";
 }
+
+}  // namespace detail
 
 // How the weights of a network step: its optimizer, learning rate and loss scale. Its fields have
 // rows in settings_of(), below.
@@ -64,6 +68,7 @@ struct StepOptions {
 // The settings of a step by name. Their table stands beside the fields, so that one place has
 // everything about a setting except its effect.
 inline Settings settings_of(StepOptions& o) {
+  using namespace detail;
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
   const std::string dynamic = "dynamic: ";
   using Has = ActsWith::Has;

@@ -14,15 +14,22 @@ enum class Stop {
 // A run calls this before every micro-batch and after every window, and so does what goes through
 // data in pieces. The answer may come from a flag that a signal handler sets.
 using StopRequest = std::function<Stop()>;
+namespace detail {
 inline Stop never_stop() { return Stop::no; }
+}  // namespace detail
 
 // Thrown when Stop::now stops a run within a window, or what goes through data.
 struct Stopped : Error {
   using Error::Error;
 };
+
+namespace detail {
+
 inline void throw_if_stopped(const StopRequest& stop) {
   if (stop() == Stop::now) throw Stopped("stopped before all samples had their turn");
 }
+
+}  // namespace detail
 
 // Thrown when a run has stopped making progress, because losses, gradients or weights are not
 // finite.

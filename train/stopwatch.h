@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-namespace accrue {
+namespace accrue::detail {
 
 // Adds up the time of a run but for that of others who have their turn in it, such as a score.
 class Stopwatch {
@@ -51,4 +51,4 @@ class Stopwatch {
   bool is_running_ = false;
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

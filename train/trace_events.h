@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue {
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "accumulate/ranks.h"
+#include "core/inside.h"
 #include "core/refused_graphs.h"
 
 namespace accrue {

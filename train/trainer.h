@@ -41,28 +41,29 @@ class Trainer {
   // Replaces the initial weights; with several networks, those of the last. A network that trains
   // alone keeps its head if that has another number of classes in the file, or always, and this
   // returns the head (load_pretrained()).
-  std::optional<OtherHead> load_weights(const std::string& path,
-                                        NewHead new_head = NewHead::of_other_size);
+  std::optional<detail::OtherHead> load_weights(const std::string& path,
+                                                NewHead new_head = NewHead::of_other_size);
 
   // Trains to the end of the last epoch or until total_steps() are taken. Returns earlier, after a
   // checkpoint, if `stop` says so on any rank. Throws Divergence if the run has stopped making
   // progress, Stopped for Stop::now, OutOfMemory, and Error for a checkpoint that cannot be
   // written. After any of these, alternating players may be a window apart; resume() brings them
   // together.
-  void run(Observer& observer, const StopRequest& stop = never_stop);
+  void run(Observer& observer, const StopRequest& stop = detail::never_stop);
 
   // Returns the score of the weights on other data, in micro-batches as small as memory needs. With
   // several networks, this and the functions below use the last one. Throws Stopped as
   // accrue::evaluate() does.
-  Score evaluate(const Dataset& data, const StopRequest& stop = never_stop);
+  Score evaluate(const Dataset& data, const StopRequest& stop = detail::never_stop);
   // Returns the score of the weights' moving average, or nothing if there is none.
-  std::optional<Score> evaluate_average(const Dataset& data, const StopRequest& stop = never_stop);
+  std::optional<Score> evaluate_average(const Dataset& data,
+                                        const StopRequest& stop = detail::never_stop);
   // Write the weights or their average (train/weights.h), with TrainingOptions::about_weights; of
   // several ranks the first writes.
   void save_weights(const std::string& path);
   void save_average(const std::string& path);
 
-  Training& training() { return training_; }
+  detail::Training& training() { return training_; }
   const TrainingOptions& options() const { return options_; }
   // The number of steps of a player that plays once in every window.
   int64_t total_steps() const { return total_steps_; }
@@ -82,7 +83,7 @@ class Trainer {
   // The reports of a player's windows; `skipped` checks that they still make progress.
   struct PlayerReports {
     const Player& player;
-    SkippedWindows skipped;
+    detail::SkippedWindows skipped;
     std::deque<StepReport> waiting{};  // that the observer has not seen
     int64_t seen = 0;
     double epoch_loss_sum = 0;  // over the epoch's samples so far
@@ -103,17 +104,17 @@ class Trainer {
 
   const TrainingOptions options_;
   const Dataset data_;
-  Training training_;
+  detail::Training training_;
   const int64_t total_steps_;
   const double terms_of_sample_;  // of the loss
-  Stopwatch watch_;
+  detail::Stopwatch watch_;
   int64_t epoch_ = 0, window_in_epoch_ = 0;
   std::deque<PlayerReports> reports_;  // in the order of the players
   const std::optional<Dataset> scored_;
   bool has_resumed_ = false;  // or has found nothing to resume from
   double best_loss_ = std::numeric_limits<double>::infinity();
   int64_t without_better_ = 0;  // scores since the best
-  Checkpoints checkpoints_;
+  detail::Checkpoints checkpoints_;
 };
 
 }  // namespace accrue

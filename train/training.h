@@ -10,7 +10,7 @@
 #include "train/stop.h"
 #include "train/training_options.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The networks of a training, usually one, each with its parameters, optimizer and window, and the
 // loader that feeds them, on one device. It plays windows in memory that may turn out too small. On
@@ -115,4 +115,4 @@ auto with_fewer_samples(int64_t samples, Work&& work) {
     }
 }
 
-}  // namespace accrue
+}  // namespace accrue::detail

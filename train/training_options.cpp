@@ -6,11 +6,12 @@
 
 #include "accumulate/ranks.h"
 #include "core/ceil_div.h"
+#include "core/inside.h"
 #include "train/build.h"
 
 namespace accrue {
 
-const std::map<std::string, Precision>& precision_names() {
+const std::map<std::string, Precision>& detail::precision_names() {
   static const std::map<std::string, Precision> names{{"fp32", Precision::fp32},
                                                       {"tf32", Precision::tf32},
                                                       {"bf16", Precision::bf16},
@@ -18,7 +19,7 @@ const std::map<std::string, Precision>& precision_names() {
   return names;
 }
 
-const std::map<std::string, Strategy>& strategy_names() {
+const std::map<std::string, Strategy>& detail::strategy_names() {
   static const std::map<std::string, Strategy> names = [] {
     std::map<std::string, Strategy> all;
     for (size_t i = 0; i < all_strategies.size(); ++i)
@@ -28,31 +29,31 @@ const std::map<std::string, Strategy>& strategy_names() {
   return names;
 }
 
-std::string help_of_strategies() {
+std::string detail::help_of_strategies() {
   std::string help;
   for (const StrategyFacts* strategy : all_strategies)
     help += fmt::format("{}{}: {}", help.empty() ? "" : "; ", strategy->name, strategy->help);
   return help;
 }
 
-const std::map<std::string, Pack>& pack_names() {
+const std::map<std::string, Pack>& detail::pack_names() {
   static const std::map<std::string, Pack> names{
       {"auto", Pack::where_it_pays}, {"on", Pack::on}, {"off", Pack::off}};
   return names;
 }
 
-const std::map<std::string, Recompute>& recompute_names() {
+const std::map<std::string, Recompute>& detail::recompute_names() {
   static const std::map<std::string, Recompute> names{
       {"none", Recompute::none}, {"sqrt", Recompute::sqrt}, {"all", Recompute::all}};
   return names;
 }
 
-const std::map<std::string, OnOom>& on_oom_names() {
+const std::map<std::string, OnOom>& detail::on_oom_names() {
   static const std::map<std::string, OnOom> names{{"fail", OnOom::fail}, {"split", OnOom::split}};
   return names;
 }
 
-const std::map<std::string, OnOverflow>& on_overflow_names() {
+const std::map<std::string, OnOverflow>& detail::on_overflow_names() {
   static const std::map<std::string, OnOverflow> names{
       {"skip-window", OnOverflow::skip_window},
       {"drop-micro-batch", OnOverflow::drop_micro_batch},
@@ -60,30 +61,30 @@ const std::map<std::string, OnOverflow>& on_overflow_names() {
   return names;
 }
 
-const std::map<std::string, Overlap>& rank_overlap_names() {
+const std::map<std::string, Overlap>& detail::rank_overlap_names() {
   static const std::map<std::string, Overlap> names{
       {"auto", Overlap::automatic}, {"on", Overlap::on}, {"off", Overlap::off}};
   return names;
 }
 
-const std::map<std::string, Graphs>& graphs_names() {
+const std::map<std::string, Graphs>& detail::graphs_names() {
   static const std::map<std::string, Graphs> names{{"on", Graphs::on}, {"off", Graphs::off}};
   return names;
 }
 
-const std::map<std::string, Order>& order_names() {
+const std::map<std::string, Order>& detail::order_names() {
   static const std::map<std::string, Order> names{{"alternating", Order::alternating},
                                                   {"simultaneous", Order::simultaneous}};
   return names;
 }
 
-const std::map<std::string, BatchNormOver>& batch_norm_names() {
+const std::map<std::string, BatchNormOver>& detail::batch_norm_names() {
   static const std::map<std::string, BatchNormOver> names{{"micro", BatchNormOver::micro_batch},
                                                           {"window", BatchNormOver::window}};
   return names;
 }
 
-const std::map<std::string, BatchNormBy>& batch_norm_by_names() {
+const std::map<std::string, BatchNormBy>& detail::batch_norm_by_names() {
   static const std::map<std::string, BatchNormBy> names{
       {"keep", BatchNormBy::keep}, {"offload", BatchNormBy::offload}, {"walk", BatchNormBy::walk}};
   return names;
@@ -170,7 +171,7 @@ void check_players(const TrainingOptions& o) {
 
 }  // namespace
 
-void check_options(const TrainingOptions& o) {
+void detail::check_options(const TrainingOptions& o) {
   if (!o.players.empty()) check_players(o);
   else
     check(o.model != nullptr,

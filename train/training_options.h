@@ -15,6 +15,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 constexpr DType compute_dtype(Precision precision) {
   switch (precision) {
     case Precision::bf16: return DType::bf16;
@@ -25,9 +27,13 @@ constexpr DType compute_dtype(Precision precision) {
   return DType::f32;
 }
 
+}  // namespace detail
+
 // The fate of a window for which there is not enough memory: the run fails, or the micro-batch is
 // halved and the window runs again (train/training.h).
 enum class OnOom { fail, split };
+
+namespace detail {
 
 // The names of the choices, in messages and files.
 const std::map<std::string, Precision>& precision_names();
@@ -43,6 +49,8 @@ const std::map<std::string, Order>& order_names();
 const std::map<std::string, BatchNormOver>& batch_norm_names();
 const std::map<std::string, BatchNormBy>& batch_norm_by_names();
 
+}  // namespace detail
+
 // A value of TrainingOptions::eval_every.
 inline constexpr int64_t each_epoch = 0;
 
@@ -55,6 +63,8 @@ struct CheckpointOptions {
   Metadata origin{};      // for people: how the run was started, for example
 };
 
+namespace detail {
+
 // What two runs must agree in to be the same, as text by name ("none" for what is not set). Of some
 // names a checkpoint may say something else, or nothing.
 struct RunIdentity {
@@ -65,18 +75,21 @@ struct RunIdentity {
   std::set<std::string> usual{};
 };
 
+}  // namespace detail
+
 // Everything that decides what a training run computes, beside its data. A field that a user can
 // set by name has a row in settings_of(), below.
-struct TrainingOptions : StepOptions, Task {
+struct TrainingOptions : StepOptions, detail::Task {
   Order order = Order::alternating;
   Batches batches;
   Precision precision = Precision::fp32;
-  Strategy strategy = reference_strategy();
+  Strategy strategy = detail::reference_strategy();
   Recompute recompute = Recompute::none;
   BatchNormOver batch_norm = BatchNormOver::micro_batch;
   BatchNormBy batch_norm_by = BatchNormBy::keep;
-  bool keeps_window() const { return accrue::keeps_window(batch_norm, batch_norm_by); }
-  int64_t window_passes = few_window_passes;  // with walk, at most so many more (RepeatedWalk)
+  bool keeps_window() const { return accrue::detail::keeps_window(batch_norm, batch_norm_by); }
+  int64_t window_passes =
+      detail::few_window_passes;    // with walk, at most so many more (RepeatedWalk)
   Pack pack = Pack::where_it_pays;  // where_it_pays: only windows of several micro-batches
   OnOom on_oom = OnOom::fail;
   int64_t epochs = 1;
@@ -116,7 +129,7 @@ struct TrainingOptions : StepOptions, Task {
   CheckpointOptions checkpoints;
   // Further settings in which two runs must agree to be the same, such as the sizes of the model: a
   // run does not go on from a checkpoint that differs in them (train/run_identity.h).
-  RunIdentity identity;
+  detail::RunIdentity identity;
   // The metadata of saved weights, such as the model that they are of.
   Metadata about_weights;
   // about_weights and accrue's version.
@@ -136,6 +149,7 @@ struct TrainingOptions : StepOptions, Task {
 // The settings of a training by name. Their table stands beside the fields, so that one place has
 // everything about a setting except its effect.
 inline Settings settings_of(TrainingOptions& o) {
+  using namespace detail;
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
   Settings s;
   s.group("Model and data")
@@ -300,8 +314,12 @@ inline Settings settings_of(const TrainingOptions& o) {
   return settings_of(const_cast<TrainingOptions&>(o)).read_only();
 }
 
+namespace detail {
+
 // Throws Error unless 1 <= micro <= effective, for a strategy that does not go with the split or a
 // sharded optimizer, without a model, and for players that do not go together.
 void check_options(const TrainingOptions& options);
+
+}  // namespace detail
 
 }  // namespace accrue

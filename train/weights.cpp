@@ -5,12 +5,13 @@
 #include <map>
 #include <set>
 
+#include "core/inside.h"
 #include "data/safetensors.h"
 #include "kernels/step/round_copies.h"
 
 namespace accrue {
 
-NamedTensors named_tensors(const Parameters& parameters) {
+NamedTensors detail::named_tensors(const Parameters& parameters) {
   NamedTensors tensors;
   for (const auto& entry : parameters.all_entries())
     tensors.emplace_back(entry.name, entry.tensor.detach());
@@ -19,13 +20,13 @@ NamedTensors named_tensors(const Parameters& parameters) {
   return tensors;
 }
 
-NamedTensors on_cpu(NamedTensors tensors) {
+NamedTensors detail::on_cpu(NamedTensors tensors) {
   for (auto& [name, tensor] : tensors)
     if (tensor.device() == Device::cuda) tensor = tensor.to(Device::cpu);
   return tensors;
 }
 
-double largest_difference(const NamedTensors& a, const NamedTensors& b) {
+double detail::largest_difference(const NamedTensors& a, const NamedTensors& b) {
   check(a.size() == b.size(), "{} tensors are compared with {}", a.size(), b.size());
   double largest = 0;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -40,7 +41,7 @@ double largest_difference(const NamedTensors& a, const NamedTensors& b) {
   return largest;
 }
 
-std::string first_not_finite(const NamedTensors& tensors) {
+std::string detail::first_not_finite(const NamedTensors& tensors) {
   std::string found;
   for (const auto& [name, tensor] : tensors) {
     if (!found.empty() || tensor.dtype() == DType::u8 || tensor.dtype() == DType::i32) continue;
@@ -64,12 +65,12 @@ void save_weights(const std::string& path, const Parameters& parameters, const M
   write_safetensors(path, tensors, all);
 }
 
-bool is_weight(const std::string& name) {
+bool detail::is_weight(const std::string& name) {
   return !(name.ends_with("num_batches_tracked") || name.ends_with(".attn.bias") ||
            name.ends_with(".attn.masked_bias"));
 }
 
-bool is_of_adapter(const std::string& name) {
+bool detail::is_of_adapter(const std::string& name) {
   return name.ends_with(".lora_A.weight") || name.ends_with(".lora_B.weight");
 }
 
@@ -211,13 +212,13 @@ std::optional<OtherHead> read_weights(const std::string& path, Parameters& param
 
 }  // namespace
 
-bool holds_float64(const std::string& path) {
+bool detail::holds_float64(const std::string& path) {
   const SafetensorsHeader header = read_safetensors_header(path, is_weight);
   return std::ranges::any_of(header.entries, [](const auto& e) { return e.dtype == DType::f64; });
 }
 
-void check_weights_fit(const std::string& path, const NamedTensors& tensors,
-                       const Parameters& parameters) {
+void detail::check_weights_fit(const std::string& path, const NamedTensors& tensors,
+                               const Parameters& parameters) {
   SafetensorsHeader header;
   for (const auto& [name, tensor] : tensors)
     header.entries.push_back({name, tensor.dtype(), tensor.shape()});
@@ -234,7 +235,7 @@ std::optional<OtherHead> load_pretrained(const std::string& path, Parameters& pa
   return read_weights(path, parameters, new_head);
 }
 
-int64_t classes_of_head(const std::string& path, const Parameters& parameters) {
+int64_t detail::classes_of_head(const std::string& path, const Parameters& parameters) {
   const NamedTensors all = named_tensors(parameters);
   const std::string name = head_of(parameters);
   const auto head =

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "accumulate/ranks.h"
+#include "core/inside.h"
 #include "data/safetensors.h"
 #include "optim/state_dict.h"
 

@@ -5,6 +5,7 @@
 
 #include "accumulate/ranks.h"
 #include "accumulate/weighted_loss.h"
+#include "core/inside.h"
 #include "train/window_walk.h"
 
 namespace accrue {

@@ -9,7 +9,7 @@
 #include "layers/module.h"
 #include "train/batches.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The i-th micro-batch of a window, counted from 0. The last one says so (ends_window), or null
 // follows it. Whoever walks a window again asks for the same ones.
@@ -57,4 +57,4 @@ using MakeWalk = std::function<std::unique_ptr<WindowWalk>()>;
 // InterleavedWalk, or a RepeatedWalk of at most so many passes. No ranks: this process alone.
 MakeWalk batch_norm_walk(BatchNormOver over, BatchNormBy by, int64_t passes, Ranks* ranks);
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/inside.h"
 #include "core/parameters.h"
 #include "kernels/parallel.h"
 

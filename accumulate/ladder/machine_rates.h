@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/inside.h"
 #include "core/profile.h"
 #include "core/tensor.h"
 

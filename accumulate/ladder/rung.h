@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/device.h"
+#include "core/inside.h"
 
 namespace accrue::ladder {
 

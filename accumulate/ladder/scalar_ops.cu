@@ -1,3 +1,4 @@
+#include "core/inside.h"
 #include "core/launch.cuh"
 #include "core/view.h"
 

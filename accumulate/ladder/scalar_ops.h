@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/inside.h"
 #include "core/view.h"
 
 namespace accrue::ladder {

@@ -41,7 +41,7 @@ class Bf16Sum : public Accumulator {
 
 }  // namespace
 
-const StrategyFacts bf16_sum_strategy{
+const StrategyFacts detail::bf16_sum_strategy{
     .name = "bf16-sum",
     .help = "gradients are added up in bfloat16, in half the memory, with stochastic rounding",
     .storage = GradientStorage::on_demand,

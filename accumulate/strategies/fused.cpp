@@ -4,6 +4,7 @@
 // kernels' own. 4 P bytes of gradients in float32.
 
 #include "accumulate/accumulator.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace {
@@ -34,11 +35,11 @@ class Fused : public Accumulator {
 
 }  // namespace
 
-const StrategyFacts fused_strategy{.name = "fused",
-                                   .help = "backward accumulates",
-                                   .has_final_gradients = true,
-                                   .takes_joint_gradients = true,
-                                   .is_reference = true,
-                                   .make = Accumulator::make<Fused>};
+const StrategyFacts detail::fused_strategy{.name = "fused",
+                                           .help = "backward accumulates",
+                                           .has_final_gradients = true,
+                                           .takes_joint_gradients = true,
+                                           .is_reference = true,
+                                           .make = Accumulator::make<Fused>};
 
 }  // namespace accrue

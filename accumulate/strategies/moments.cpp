@@ -5,6 +5,7 @@
 // that must be known before.
 
 #include "accumulate/accumulator.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace {
@@ -79,7 +80,7 @@ class IntoMoments : public Accumulator {
 
 }  // namespace
 
-const StrategyFacts moments_strategy{
+const StrategyFacts detail::moments_strategy{
     .name = "moments",
     .help = "gradients go into Adam's moments one by one (AdamA, another optimizer)",
     .storage = GradientStorage::on_demand,

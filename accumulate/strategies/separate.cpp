@@ -59,9 +59,9 @@ class Separate : public Accumulator {
 
 }  // namespace
 
-const StrategyFacts separate_strategy{.name = "separate",
-                                      .help = "a second buffer and an adding pass",
-                                      .judges_micro_batches = true,
-                                      .make = Accumulator::make<Separate>};
+const StrategyFacts detail::separate_strategy{.name = "separate",
+                                              .help = "a second buffer and an adding pass",
+                                              .judges_micro_batches = true,
+                                              .make = Accumulator::make<Separate>};
 
 }  // namespace accrue

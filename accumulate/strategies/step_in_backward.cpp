@@ -4,6 +4,7 @@
 // decided before backward, by the loss alone.
 
 #include "accumulate/accumulator.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace {
@@ -45,7 +46,7 @@ class InBackward : public Accumulator {
 
 }  // namespace
 
-const StrategyFacts step_in_backward_strategy{
+const StrategyFacts detail::step_in_backward_strategy{
     .name = "step-in-backward",
     .help = "parameters are stepped one by one, without accumulation",
     .storage = GradientStorage::on_demand,

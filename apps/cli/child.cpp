@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue::app {
 

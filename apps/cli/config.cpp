@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "core/inside.h"
 #include "job/config.h"
 
 namespace accrue::app {

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue::app {
 namespace {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "apps/cli/messages.h"
+#include "core/inside.h"
 
 namespace accrue::app {
 namespace {

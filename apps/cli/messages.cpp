@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/inside.h"
 
 namespace accrue::app {
 namespace {

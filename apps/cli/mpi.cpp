@@ -18,6 +18,7 @@
 #include "apps/cli/messages.h"
 #include "apps/cli/nccl.h"
 #include "apps/cli/ranks.h"
+#include "core/inside.h"
 
 namespace accrue::app {
 namespace {

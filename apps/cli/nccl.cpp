@@ -6,6 +6,7 @@
 
 #include "core/cuda.h"
 #include "core/cuda_context.h"
+#include "core/inside.h"
 
 namespace accrue::app {
 namespace {

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/inside.h"
+
 namespace accrue::app {
 
 // Where a command writes what programs read: a file, or "-", standard output.

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/inside.h"
 #include "kernels/compiled_isa.h"
 
 namespace accrue::app {

@@ -12,6 +12,7 @@
 #include "apps/cli/nccl.h"
 #include "core/cpus.h"
 #include "core/cuda.h"
+#include "core/inside.h"
 #include "job/machine.h"
 
 namespace accrue::app {

@@ -1,4 +1,5 @@
 #include "apps/cli/ranks.h"
+#include "core/inside.h"
 
 namespace accrue::app {
 

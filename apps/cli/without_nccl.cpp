@@ -1,4 +1,5 @@
 #include "apps/cli/nccl.h"
+#include "core/inside.h"
 
 namespace accrue::app {
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/inside.h"
 #include "job/request.h"
 #include "train/stop.h"
 

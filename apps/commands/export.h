@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/inside.h"
 #include "job/request.h"
 
 namespace accrue::app {

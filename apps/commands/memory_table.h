@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/inside.h"
 #include "job/run_memory.h"
 
 namespace accrue::app {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "core/inside.h"
 #include "job/training_run.h"
 
 namespace accrue::app {

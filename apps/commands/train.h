@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/inside.h"
 #include "job/job.h"
 
 namespace accrue::app {

@@ -3,7 +3,7 @@
 
 #include "scale_features.h"
 
-#include <accrue/kernels/backend.h>
+#include <accrue/own_op.h>
 
 using namespace accrue;
 

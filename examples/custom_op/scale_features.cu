@@ -1,7 +1,7 @@
 // The kernels for CUDA, with the same arguments. They are enqueued on accrue's stream; nothing
 // here waits or allocates.
 
-#include <accrue/kernels/backend.h>
+#include <accrue/own_op.h>
 
 #include <accrue/core/launch.cuh>
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/ceil_div.h"
+#include "core/inside.h"
 #include "core/ledger.h"
 
 namespace accrue::cpu {

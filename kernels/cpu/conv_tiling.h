@@ -6,6 +6,7 @@
 
 #include "core/ceil_div.h"
 #include "core/error.h"
+#include "core/inside.h"
 #include "kernels/detail/conv_geometry.h"
 
 namespace accrue::cpu {

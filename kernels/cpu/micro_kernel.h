@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/ceil_div.h"
+#include "core/inside.h"
 
 namespace accrue::cpu {
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 
+#include "core/inside.h"
 #include "kernels/backend.h"
 #include "kernels/causal_attention.h"
 

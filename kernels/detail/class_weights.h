@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "core/inside.h"
 #include "kernels/backend.h"
 
 namespace accrue {

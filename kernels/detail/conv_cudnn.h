@@ -5,6 +5,7 @@
 #include "core/cuda.h"
 #include "core/dtype.h"
 #include "core/error.h"
+#include "core/inside.h"
 #include "kernels/detail/conv_geometry.h"
 
 // Which convolution cuDNN computes in place of another, and in how much memory. Known from shapes

@@ -3,7 +3,7 @@
 #include <compare>
 #include <cstdint>
 
-namespace accrue {
+namespace accrue::detail {
 
 // Zeros around an image, the same for rows and columns. TensorFlow's SAME with a 5x5 kernel and
 // stride 2 is {1, 2}.
@@ -40,4 +40,4 @@ struct ConvGeometry {
   auto operator<=>(const ConvGeometry&) const = default;
 };
 
-}  // namespace accrue
+}  // namespace accrue::detail

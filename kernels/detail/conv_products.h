@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/autograd.h"
+#include "core/inside.h"
 #include "kernels/activation.h"
 #include "kernels/detail/conv_geometry.h"
 #include "kernels/work.h"
@@ -70,7 +71,7 @@ inline Work by_winograd(Work work, bool is_used) {
 bool correlates_by_winograd(const ConvGeometry& geometry, const View& grid);
 
 template <>
-struct WorkOf<cpu::conv_gather> {
+struct detail::WorkOf<cpu::conv_gather> {
   Work operator()(const GradTarget& grid, const View& image, const ConvWeights& w, const View& b,
                   Activation, const ConvGeometry& geometry, const View&) const {
     return by_winograd(work_of(flops_of(geometry, grid.grad), grid, image, w.w, b), w.are_packed());
@@ -78,7 +79,7 @@ struct WorkOf<cpu::conv_gather> {
 };
 
 template <>
-struct WorkOf<cpu::conv_scatter> {
+struct detail::WorkOf<cpu::conv_scatter> {
   Work operator()(const GradTarget& image, const View& grid, const ConvWeights& w, const View& b,
                   const ConvGeometry& geometry, const View&) const {
     return by_winograd(work_of(flops_of(geometry, grid), image, grid, w.w, b), w.are_packed());
@@ -86,7 +87,7 @@ struct WorkOf<cpu::conv_scatter> {
 };
 
 template <>
-struct WorkOf<cpu::conv_correlate> {
+struct detail::WorkOf<cpu::conv_correlate> {
   Work operator()(const GradTarget& w, const View& grid, const View& image,
                   const ConvGeometry& geometry, const View&) const {
     return by_winograd(work_of(flops_of(geometry, grid), w, grid, image),

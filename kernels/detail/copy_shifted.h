@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/inside.h"
 #include "kernels/backend.h"
 
 namespace accrue {
@@ -19,7 +20,7 @@ void copy_shifted(GradTarget target, View source, Shift shift);
 }  // namespace cpu
 
 template <>
-struct WorkOf<cpu::copy_shifted> {
+struct detail::WorkOf<cpu::copy_shifted> {
   Work operator()(const GradTarget& target, const View& source, const Shift&) const {
     const double read = std::min(bytes_of(source), bytes_of(target.grad));
     return {.bytes = bytes_of(target) + read};

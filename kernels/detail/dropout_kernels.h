@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/inside.h"
 #include "core/random.h"
 #include "kernels/backend.h"
 #include "kernels/dropout.h"

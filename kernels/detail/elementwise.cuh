@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <type_traits>
 
+#include "core/inside.h"
 #include "core/launch.cuh"
 #include "kernels/backend.h"
 

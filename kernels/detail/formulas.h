@@ -3,10 +3,11 @@
 #include <cmath>
 #include <limits>
 
+#include "core/inside.h"
 #include "kernels/backend.h"
 #include "kernels/pointwise.h"
 
-namespace accrue::formula {
+namespace accrue::detail::formula {
 
 // Formulas of one element, written once for every device. Those of activations are in
 // kernels/pointwise.h.
@@ -94,4 +95,4 @@ struct ConstantLogisticLoss {
   }
 };
 
-}  // namespace accrue::formula
+}  // namespace accrue::detail::formula

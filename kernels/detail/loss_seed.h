@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/inside.h"
 #include "kernels/backend.h"
 
 namespace accrue {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/inside.h"
 #include "core/tensor.h"
 #include "kernels/backend.h"
 #include "kernels/detail/transpose.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "core/inside.h"
 #include "kernels/backend.h"
 
 namespace accrue {

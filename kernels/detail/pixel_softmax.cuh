@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/inside.h"
 #include "core/launch.cuh"
 #include "kernels/detail/cross_entropy_kernels.h"
 

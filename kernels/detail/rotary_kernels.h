@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "core/host_device.h"
+#include "core/inside.h"
 #include "kernels/detail/vector_sin_cos.h"
 #include "kernels/rotary.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/ceil_div.h"
+#include "core/inside.h"
 #include "kernels/backend.h"
 #include "kernels/detail/reduce.h"
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/autograd.h"
+#include "core/inside.h"
 
 namespace accrue {
 namespace cpu {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/inside.h"
 #include "kernels/backend.h"
 
 namespace accrue {

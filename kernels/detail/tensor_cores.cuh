@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/half.h"
+#include "core/inside.h"
 
 // Tensor cores multiply matrices of 16-bit elements that the lanes of a warp hold together, two
 // elements in each register, and add up in float ("Matrix fragments for mma.m16n8k16" in NVIDIA's

@@ -4,6 +4,7 @@
 
 #include "core/ceil_div.h"
 #include "core/host_device.h"
+#include "core/inside.h"
 
 namespace accrue {
 

@@ -6,7 +6,7 @@
 
 #include "core/host_device.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // exp(x) for x <= 88, of operations that the compiler makes vectors of, which it does not of
 // std::exp. In float within 2 units of the last place, and 0 below -87, where the result would be
@@ -30,4 +30,4 @@ namespace accrue {
 }
 HOST_DEVICE inline double vector_exp(double x) { return std::exp(x); }
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/inside.h"
 #include "kernels/quantized_blocks.h"
 
 namespace accrue::cuda {

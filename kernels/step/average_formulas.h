@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "core/inside.h"
 #include "kernels/backend.h"
 #include "kernels/step/step_outcome.h"
 
-namespace accrue::formula {
+namespace accrue::detail::formula {
 
 // average_weights() of one weight, for both devices.
 template <class T>
@@ -30,4 +31,4 @@ struct Exchange {
   }
 };
 
-}  // namespace accrue::formula
+}  // namespace accrue::detail::formula

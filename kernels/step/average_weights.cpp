@@ -27,7 +27,7 @@ void exchange(View a, View b) {
 }  // namespace cpu
 
 template <>
-struct WorkOf<cpu::average_weights> {
+struct detail::WorkOf<cpu::average_weights> {
   Work operator()(const View& average, const View& w, const View&, double) const {
     return {.bytes = 2 * bytes_of(average) + bytes_of(w)};
   }

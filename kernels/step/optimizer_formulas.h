@@ -3,11 +3,12 @@
 #include <cmath>
 #include <limits>
 
+#include "core/inside.h"
 #include "kernels/backend.h"
 #include "kernels/step/optimizer_step.h"
 #include "kernels/step/step_outcome.h"
 
-namespace accrue::formula {
+namespace accrue::detail::formula {
 
 // The updates of one parameter, for both devices: update(w, moments..., gradient). Constructors
 // compute in double what is the same for all parameters. The update_of() after each rule finds it
@@ -176,4 +177,4 @@ void with_moments(const Moments& moments, Body&& body) {
   throw Error(fmt::format("an optimizer's rule does not work on {} moments", count));
 }
 
-}  // namespace accrue::formula
+}  // namespace accrue::detail::formula

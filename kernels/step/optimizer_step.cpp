@@ -89,7 +89,7 @@ void adam_folded_step(Weights w, View m, View v, View progress, View outcome,
 
 // Tensors updated in place are read and written; a copy is only written.
 template <>
-struct WorkOf<cpu::optimizer_step> {
+struct detail::WorkOf<cpu::optimizer_step> {
   Work operator()(const Weights& w, const Moments& moments, const View& gradient,
                   const auto&...) const {
     return {.bytes = 2 * (bytes_of(w.values) + bytes_of(moments[0]) + bytes_of(moments[1])) +
@@ -98,7 +98,7 @@ struct WorkOf<cpu::optimizer_step> {
 };
 
 template <>
-struct WorkOf<cpu::adam_fold> {
+struct detail::WorkOf<cpu::adam_fold> {
   Work operator()(const View& m, const View& v, const View&, const View& gradient,
                   const auto&...) const {
     return {.bytes = 2 * (bytes_of(m) + bytes_of(v)) + bytes_of(gradient)};
@@ -106,7 +106,7 @@ struct WorkOf<cpu::adam_fold> {
 };
 
 template <>
-struct WorkOf<cpu::adam_folded_step> {
+struct detail::WorkOf<cpu::adam_folded_step> {
   Work operator()(const Weights& w, const View& m, const View& v, const auto&...) const {
     return {.bytes = 2 * bytes_of(w.values) + bytes_of(w.copy) + bytes_of(m) + bytes_of(v)};
   }
@@ -120,27 +120,27 @@ decltype(cpu::adam_fold) adam_fold;
 decltype(cpu::adam_folded_step) adam_folded_step;
 }  // namespace cuda
 
-void optimizer_step(Weights w, const Moments& moments, View gradient, View progress, View outcome,
-                    const StepRule& rule) {
+void detail::optimizer_step(Weights w, const Moments& moments, View gradient, View progress,
+                            View outcome, const StepRule& rule) {
   launch<cpu::optimizer_step, cuda::optimizer_step>(gradient.device, w, moments, gradient, progress,
                                                     outcome, rule);
 }
 
-void count_step(View steps, View outcome) {
+void detail::count_step(View steps, View outcome) {
   launch<cpu::count_step, cuda::count_step>(outcome.device, steps, outcome);
 }
 
-void adam_begin(View progress, View outcome, const AdamScalars& scalars) {
+void detail::adam_begin(View progress, View outcome, const AdamScalars& scalars) {
   launch<cpu::adam_begin, cuda::adam_begin>(outcome.device, progress, outcome, scalars);
 }
 
-void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
-               const AdamScalars& scalars) {
+void detail::adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
+                       const AdamScalars& scalars) {
   launch<cpu::adam_fold, cuda::adam_fold>(w.device, m, v, w, gradient, fold, scalars);
 }
 
-void adam_folded_step(Weights w, View m, View v, View progress, View outcome,
-                      const AdamScalars& scalars) {
+void detail::adam_folded_step(Weights w, View m, View v, View progress, View outcome,
+                              const AdamScalars& scalars) {
   launch<cpu::adam_folded_step, cuda::adam_folded_step>(m.device, w, m, v, progress, outcome,
                                                         scalars);
 }

@@ -5,7 +5,7 @@
 
 #include "core/view.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // One fused pass over the flat parameters, all views [P]. lr, grad_scale and whether the step is
 // skipped (then nothing changes) are read from the window's outcome (kernels/step/step_outcome.h),
@@ -110,4 +110,4 @@ void adam_fold(View m, View v, View w, View gradient, const FoldScalars& fold,
 void adam_folded_step(Weights w, View m, View v, View progress, View outcome,
                       const AdamScalars& scalars);
 
-}  // namespace accrue
+}  // namespace accrue::detail

@@ -1,5 +1,6 @@
 #include "kernels/step/round_copies.h"
 
+#include "core/inside.h"
 #include "kernels/backend.h"
 
 namespace accrue {

@@ -6,7 +6,7 @@
 
 #include "core/view.h"
 
-namespace accrue {
+namespace accrue::detail {
 
 // The number of terms beside a loss that a report can have (accumulate/window.h, Loss).
 inline constexpr size_t max_loss_terms = 8;
@@ -36,4 +36,4 @@ inline const StepOutcome* step_outcome(const View& outcome) {
   return reinterpret_cast<const StepOutcome*>(outcome.as<const uint8_t>());
 }
 
-}  // namespace accrue
+}  // namespace accrue::detail

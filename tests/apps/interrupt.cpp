@@ -8,6 +8,7 @@
 #include <csignal>
 #include <thread>
 
+#include "core/inside.h"
 #include "data/loader.h"
 #include "images/digits.h"
 #include "tests/support/catch.h"

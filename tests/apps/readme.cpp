@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/inside.h"
 #include "tests/support/catch.h"
 #include "tests/support/paths.h"
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/inside.h"
 #include "train/domain.h"
 
 namespace accrue::test {

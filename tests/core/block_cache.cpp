@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "core/inside.h"
 #include "core/random.h"
 #include "tests/support/catch.h"
 

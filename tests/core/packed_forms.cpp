@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "core/autograd.h"
+#include "core/inside.h"
 #include "tests/support/catch.h"
 
 namespace accrue::test {

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "core/inside.h"
 #include "tests/support/catch.h"
 
 namespace accrue::test {

@@ -2,6 +2,7 @@
 
 #include "fonts/glyph_score.h"
 
+#include "core/inside.h"
 #include "tests/support/catch.h"
 #include "tests/support/thread_scope.h"
 

@@ -1,3 +1,4 @@
+#include "core/inside.h"
 #include "fonts/glyph_drawings.h"
 #include "tests/support/catch.h"
 

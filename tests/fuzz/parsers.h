@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/inside.h"
+
 namespace accrue::fuzz {
 
 using Bytes = std::vector<std::byte>;

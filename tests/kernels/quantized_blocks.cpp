@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 
+#include "core/inside.h"
 #include "data/safetensors.h"
 #include "kernels/quantize.h"
 #include "tests/support/catch.h"

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/inside.h"
 #include "optim/optimizer.h"
 #include "tests/support/catch.h"
 

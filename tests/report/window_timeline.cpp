@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/inside.h"
 #include "tests/support/catch.h"
 
 namespace accrue::test {

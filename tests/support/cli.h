@@ -200,7 +200,7 @@ inline std::string file_bytes(const std::string& path) {
 
 // The largest difference of two weight files.
 inline double largest_difference(const std::string& a, const std::string& b) {
-  return largest_difference(read_safetensors(a), read_safetensors(b));
+  return detail::largest_difference(read_safetensors(a), read_safetensors(b));
 }
 
 }  // namespace accrue::test

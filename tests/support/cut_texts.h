@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/inside.h"
 #include "tests/support/catch.h"
 #include "text/tokenizer.h"
 

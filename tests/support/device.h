@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "core/inside.h"
 #include "core/tensor.h"
 
 namespace accrue::test {

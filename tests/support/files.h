@@ -8,6 +8,8 @@
 #include <iterator>
 #include <string>
 
+#include "core/inside.h"
+
 namespace accrue::test {
 
 // A directory of its own, removed at the end by the process that made it: a forked child that ends

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/inside.h"
+
 namespace accrue::test {
 
 // A GGUF file, written byte by byte from the format's description alone.

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "core/inside.h"
 #include "images/image_file.h"
 
 namespace accrue::test {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/inside.h"
 #include "fonts/zi2zi_game.h"
 #include "images/segmentation.h"
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/inside.h"
 #include "core/tensor.h"
 
 namespace accrue::test {

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include "core/inside.h"
+
 namespace accrue::test {
 namespace {
 

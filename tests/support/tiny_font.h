@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/inside.h"
+
 namespace accrue::test {
 
 // A TrueType font of rectangles, written by hand

@@ -3,6 +3,7 @@
 #include <set>
 #include <sstream>
 
+#include "core/inside.h"
 #include "tests/support/catch.h"
 
 namespace accrue::test {

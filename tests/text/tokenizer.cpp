@@ -1,5 +1,6 @@
 #include "text/tokenizer.h"
 
+#include "core/inside.h"
 #include "tests/support/catch.h"
 
 namespace accrue::test {

@@ -11,6 +11,8 @@
 
 namespace accrue {
 
+namespace detail {
+
 // A network's answer to some inputs, as an example of what it computes from any.
 struct Example {
   struct Input {
@@ -32,6 +34,8 @@ struct Example {
   int64_t most_positions = 0;
 };
 
+}  // namespace detail
+
 // The ONNX file of such a network (https://onnx.ai, opset 17), for any free sizes: a graph of the
 // kernels that the answer launches. A tensor that none of these has written is a constant in it:
 // parameters and buffers by their names, and what else the answer reads. With `bytes` the first
@@ -39,7 +43,7 @@ struct Example {
 // Throws Error for a kernel that has no counterpart in ONNX, by its name, for constants that are
 // neither f32 nor i32, for 2 GiB or more, which a protobuf message does not hold, and if the
 // program was built without protobuf.
-std::string onnx_of(const Example& example, const Parameters& parameters,
+std::string onnx_of(const detail::Example& example, const Parameters& parameters,
                     const Metadata& metadata = {}, const std::optional<Normalization>& bytes = {});
 
 }  // namespace accrue

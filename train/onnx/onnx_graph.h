@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/inside.h"
 #include "core/view.h"
 #include "data/safetensors.h"
 

@@ -1,4 +1,5 @@
 #include "core/error.h"
+#include "core/inside.h"
 #include "train/onnx/onnx.h"
 
 namespace accrue {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/inside.h"
 #include "data/append_file.h"
 #include "data/png.h"
 #include "train/histogram.h"
