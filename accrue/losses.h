@@ -1,6 +1,9 @@
 #pragma once
 
-// Losses, and sums of scores.
+// Losses.
+//
+//     const Tensor loss = cross_entropy(x, labels);  // a mean over the samples
+//     backward(loss);
 
 #include "kernels/cross_entropy.h"
 #include "kernels/linear_cross_entropy.h"

@@ -1,6 +1,11 @@
 #pragma once
 
 // Modules and where their parameters lie.
+//
+//     auto net = std::make_unique<Sequential>();
+//     net->add<Linear>(4, 32, Activation::relu);
+//     net->add<Linear>(32, 3);
+//     const Parameters placed = place(*net, DType::f32, Device::cpu, /*seed=*/1);
 
 #include "core/parameters.h"
 #include "layers/module.h"

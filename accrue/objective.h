@@ -1,6 +1,10 @@
 #pragma once
 
 // What a training is for, and its score.
+//
+//     options.objective = classification("features", "kinds");
+//     const Score score = evaluate(model, data.test, /*micro_batch=*/16, DType::f32, Device::cpu);
+//     fmt::print("{}\n", score.describe());
 
 #include "train/objective.h"
 #include "train/score.h"

@@ -1,6 +1,9 @@
 #pragma once
 
 // Differentiable ops.
+//
+//     const Tensor h = linear(x, parameters.entries()[0].tensor, {}, Activation::relu);
+//     const Tensor y = layer_norm(add(h, scale(h, 0.5)), {}, {});
 
 #include "kernels/arithmetic.h"
 #include "kernels/causal_attention.h"

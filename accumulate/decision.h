@@ -10,6 +10,9 @@
 
 namespace accrue {
 
+// Whether a window estimates the gradient noise scale (detail::decide_step()).
+enum class NoiseScale { off, estimate };
+
 namespace detail {
 
 // The number of windows that the host may be ahead of the device.
@@ -106,8 +109,6 @@ void take_first_norm(View state, View partials);
 // and what follows does not.
 void plan_step(View state, const StepPlan& plan);
 
-}  // namespace detail
-
 // From the partial sums of squares of the accumulated gradient (accumulate/squared_norm.h):
 //   norm = sqrt(sum of partials) * N / W / loss_scale        loss = loss_sum / W
 //   grad_scale = N / W / loss_scale * min(1, clip_norm / norm)
@@ -126,10 +127,6 @@ void plan_step(View state, const StepPlan& plan);
 // moves 1 % of its way to the new one a step, and noise_scale is B_simple = tr(Sigma) / |G|^2 of
 // what has gathered, in the unit of the weights: where these count tokens as parts of a row, Sigma
 // is the covariance of so many tokens as a row has, and B_simple a number of rows.
-enum class NoiseScale { off, estimate };
-
-namespace detail {
-
 void decide_step(View state, View partials, NoiseScale noise_scale = NoiseScale::off);
 
 // Between decide_step() and what depends on it: skips the step if the other window skips its own.

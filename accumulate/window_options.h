@@ -25,6 +25,7 @@ enum class OnOverflow {
   stop               // the window is skipped, and a training ends
 };
 
+// How the micro-batches of a window add up, and when one is skipped.
 struct WindowOptions {
   int64_t effective_batch_size = 1;  // N
   Strategy strategy = Strategy::fused;

@@ -10,6 +10,7 @@
 
 namespace accrue {
 
+// Whether work on cuda is recorded as a graph and replayed.
 enum class Graphs { off, on };
 
 namespace detail {

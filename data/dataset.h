@@ -13,6 +13,7 @@
 
 namespace accrue {
 
+// The part of the data that is trained on, or that is only scored.
 enum class Split { train, test };
 
 namespace detail {
@@ -123,6 +124,7 @@ struct BuiltInOptions {
   uint64_t seed = 1;
 };
 
+// The two parts of a data set.
 struct Datasets {
   Dataset train, test;
 };

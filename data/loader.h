@@ -13,6 +13,7 @@ namespace accrue {
 // Says if samples are augmented as the data set says. For training; scores are taken without.
 enum class Augment { no, yes };
 
+// How a data set is cut into windows and micro-batches, and in which order.
 struct LoaderOptions {
   int64_t effective_batch_size = 64;
   int64_t micro_batch_size = 64;

@@ -11,6 +11,7 @@
 
 namespace accrue {
 
+// Tensors in the order in which they lie in a file, and what else a file says.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 using Metadata = std::map<std::string, std::string>;
 

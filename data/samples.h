@@ -10,6 +10,7 @@
 
 namespace accrue {
 
+// Whether an epoch has an order of its own.
 enum class Shuffle { off, on };
 
 namespace detail {
@@ -35,6 +36,7 @@ struct Samples {
   Samples slice(int64_t begin, int64_t end) const;
 };
 
+// The samples that a window takes at a time.
 struct MicroBatch : Samples {
   Tensor indices;           // i32 [n]: the numbers of these samples in the data set
   int64_t window_size = 0;  // samples in the window that this is a part of, of all ranks

@@ -4,6 +4,7 @@
 
 namespace accrue {
 
+// The sizes and the seed of the built-in strokes.
 struct StrokesOptions {
   int64_t train_size = 10'000;
   int64_t test_size = 2'000;

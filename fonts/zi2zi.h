@@ -27,6 +27,7 @@ enum class Features { coarsest, two_levels };
 
 }  // namespace detail
 
+// The networks of zi2zi: their sizes and parts.
 struct Zi2ziOptions {
   using Skip = detail::Skip;
   using Upsampling = detail::Upsampling;

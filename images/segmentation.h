@@ -16,6 +16,7 @@ namespace detail {
 const std::map<std::string, MaskLoss>& mask_loss_names();
 }  // namespace detail
 
+// The losses of masks, and the weights of classes.
 struct SegmentationOptions {
   std::vector<MaskLoss> losses{};       // summed; if none, bce or cross_entropy, as fits the masks
   std::vector<double> class_weights{};  // of cross_entropy and dice: one for each class, or none

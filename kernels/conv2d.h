@@ -8,6 +8,7 @@
 
 namespace accrue {
 
+// How a convolution walks over an image.
 struct Conv2dShape {
   int64_t stride = 1;
   detail::Padding padding = 0;

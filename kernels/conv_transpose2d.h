@@ -5,6 +5,7 @@
 
 namespace accrue {
 
+// How a transposed convolution walks over its result.
 struct ConvTranspose2dShape {
   int64_t stride = 1;
   detail::Padding padding = 0;  // what the matching conv2d would pad, hence cut off here

@@ -7,6 +7,8 @@
 namespace accrue {
 
 namespace detail {
+enum class OwnLogit { counts, left_out };
+}  // namespace detail
 
 // The head of a language model and its loss, in chunks of rows, so that neither the logits
 // [rows, V] nor their gradient exist as a whole:
@@ -39,10 +41,6 @@ namespace detail {
 // Throws Error unless the shapes and dtypes agree, a w that wants a gradient is float32 beside
 // 16 bits, every label is in range, and x has as many rows as w where their own is left out; on
 // Device::cuda a label out of range gives a NaN loss and NaN in its row of dx and in all of dw.
-enum class OwnLogit { counts, left_out };
-
-}  // namespace detail
-
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labels,
                             const Tensor& judged = {}, int64_t chunk_rows = 0,
                             int64_t row_labels = 0,

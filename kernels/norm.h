@@ -29,6 +29,7 @@ class JoinedBatch;
 // mean costs none of its digits.
 // Throws Error unless the shapes agree and every group has at least two elements.
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
+// A norm as above, with 0 for the mean: of each row of the last dimension.
 Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-6);
 
 namespace detail {
@@ -38,6 +39,7 @@ Tensor unit_rows(const Tensor& x);
 
 }  // namespace detail
 
+// A norm as above, of groups of channels of each sample.
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Tensor& beta,
                   Activation activation = Activation::none, double eps = 1e-5);
 
@@ -56,6 +58,7 @@ GroupMoments group_moments(const Tensor& x, int64_t groups, double eps = 1e-5);
 Tensor group_norm(const Tensor& x, const detail::GroupMoments& moments, const Tensor& gamma,
                   const Tensor& beta, Activation activation = Activation::none);
 
+// A norm as above, of each channel of each sample.
 Tensor instance_norm(const Tensor& x, const Tensor& gamma = {}, const Tensor& beta = {},
                      double eps = 1e-5);
 

@@ -154,15 +154,21 @@ Tensor pointwise(Tensor x, const formula::AnyPointwise& f);
 
 }  // namespace detail
 
+// y = f(x) for each element, by a formula above: relu's is max(x, 0).
 inline Tensor relu(Tensor x) { return detail::pointwise(std::move(x), detail::formula::Relu{}); }
+// y = x Phi(x), with the normal distribution function Phi.
 inline Tensor gelu(Tensor x) { return detail::pointwise(std::move(x), detail::formula::Gelu{}); }
+// gelu's usual approximation by tanh, of GPT-2.
 inline Tensor gelu_tanh(Tensor x) {
   return detail::pointwise(std::move(x), detail::formula::GeluTanh{});
 }
+// y = 1 / (1 + exp(-x)).
 inline Tensor sigmoid(Tensor x) {
   return detail::pointwise(std::move(x), detail::formula::Sigmoid{});
 }
+// y = tanh(x).
 inline Tensor tanh(Tensor x) { return detail::pointwise(std::move(x), detail::formula::Tanh{}); }
+// y = x / (1 + exp(-x)).
 inline Tensor silu(Tensor x) { return detail::pointwise(std::move(x), detail::formula::Silu{}); }
 // Throws Error unless slope > 0, because backward reads the sign of x from y.
 inline Tensor leaky_relu(Tensor x, double slope = 0.01) {

@@ -5,6 +5,7 @@
 
 namespace accrue {
 
+// How a pool walks over an image.
 struct Pool2dShape {
   int64_t kernel;
   int64_t stride = kernel;

@@ -6,6 +6,7 @@
 
 namespace accrue {
 
+// The norm behind a convolution.
 enum class NormKind { none, group, batch, instance };
 
 namespace detail {

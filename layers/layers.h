@@ -112,6 +112,7 @@ class Norm : public Layer {
 
 }  // namespace detail
 
+// layer_norm with weight and bias [features].
 class LayerNorm : public detail::Norm {
  public:
   explicit LayerNorm(int64_t features, double eps = 1e-5) : detail::Norm(features), eps_(eps) {}
@@ -134,6 +135,7 @@ class RmsNorm : public Layer {
   Parameter weight_;
 };
 
+// group_norm with weight and bias [channels].
 class GroupNorm : public detail::Norm {
  public:
   GroupNorm(int64_t groups, int64_t channels, Activation activation = Activation::none)
@@ -186,6 +188,7 @@ class Dropout : public Layer {
   uint32_t layer_;
 };
 
+// max_pool2d as a layer.
 class MaxPool2d : public Layer {
  public:
   explicit MaxPool2d(Pool2dShape shape, Activation activation = Activation::none)
@@ -201,6 +204,7 @@ class MaxPool2d : public Layer {
   Activation activation_;
 };
 
+// avg_pool2d as a layer.
 class AvgPool2d : public Layer {
  public:
   explicit AvgPool2d(Pool2dShape shape) : shape_(shape) {}
@@ -218,6 +222,7 @@ class GlobalAvgPool2d : public Layer {
   std::string describe() const override { return "global average-pool"; }
 };
 
+// upsample_nearest as a layer.
 class UpsampleNearest : public Layer {
  public:
   explicit UpsampleNearest(int64_t factor) : factor_(factor) {}
@@ -228,6 +233,7 @@ class UpsampleNearest : public Layer {
   int64_t factor_;
 };
 
+// pixel_shuffle as a layer.
 class PixelShuffle : public Layer {
  public:
   explicit PixelShuffle(int64_t factor) : factor_(factor) {}
@@ -259,6 +265,7 @@ class PointwiseLayer : public Layer {
 
 }  // namespace detail
 
+// The ops of kernels/pointwise.h of these names, as layers.
 using Relu = detail::PointwiseLayer<detail::formula::Relu>;
 using Gelu = detail::PointwiseLayer<detail::formula::Gelu>;
 using GeluTanh = detail::PointwiseLayer<detail::formula::GeluTanh>;
@@ -266,6 +273,7 @@ using Sigmoid = detail::PointwiseLayer<detail::formula::Sigmoid>;
 using Tanh = detail::PointwiseLayer<detail::formula::Tanh>;
 using Silu = detail::PointwiseLayer<detail::formula::Silu>;
 
+// leaky_relu as a layer.
 class LeakyRelu : public Layer {
  public:
   explicit LeakyRelu(double slope = 0.01) : slope_(slope) {}

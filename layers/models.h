@@ -53,6 +53,7 @@ std::string name(ModelKind kind);
 
 }  // namespace detail
 
+// Which network, and its sizes.
 struct ModelOptions {
   ModelKind kind = ModelKind::mlp;
   double dropout = 0;  // before the last layer

@@ -32,6 +32,7 @@ struct ScheduleOptions {
   double pct_start = 0.3, div_factor = 25, final_div_factor = 1e4;  // one-cycle
 };
 
+// A learning rate by its options, and what it has observed.
 class Schedule {
  public:
   // Throws Error for values out of range.

@@ -8,6 +8,7 @@ namespace detail {
 inline constexpr double gpt2_norm_eps = 1e-5;
 }  // namespace detail
 
+// The sizes of a GPT-2.
 struct Gpt2Options {
   int64_t vocabulary = 50257;  // V
   int64_t context = 1024;      // positions that have an embedding

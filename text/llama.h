@@ -19,6 +19,7 @@ struct RotaryBase {
 
 }  // namespace detail
 
+// The sizes of a Llama.
 struct LlamaOptions {
   int64_t vocabulary = 32000;  // V
   int64_t context = 2048;      // that it was made for; rotations know no limit

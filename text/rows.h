@@ -38,6 +38,7 @@ const std::map<std::string, LongAnswers>& long_answers_names();
 
 }  // namespace detail
 
+// How documents become rows.
 struct RowOptions {
   using LongAnswers = detail::LongAnswers;
   int64_t context = 1024;  // T

@@ -6,6 +6,16 @@
 namespace accrue {
 
 namespace detail {
+enum class Duplicates { negatives, ignore };
+}  // namespace detail
+
+// The scale of text_pairs(), and what it knows of equal texts.
+struct TextPairOptions {
+  using Duplicates = detail::Duplicates;
+  double scale = 20;
+  Duplicates duplicates = Duplicates::negatives;
+  bool some_are_equal = false;  // the data have `texts`
+};
 
 // Texts that belong together are to be nearer to each other than to those of all other samples of
 // the window: MultipleNegativesRankingLoss of sentence-transformers. With a[i], p[i] and, where a
@@ -23,16 +33,6 @@ namespace detail {
 // or a negative, as the first of its equals: none is the negative of an equal one. Answers are then
 // [n, P + 1, E], for any duplicates: the last row of a sample says which texts they are. recall@1
 // always ignores duplicates.
-enum class Duplicates { negatives, ignore };
-
-}  // namespace detail
-
-struct TextPairOptions {
-  using Duplicates = detail::Duplicates;
-  double scale = 20;
-  Duplicates duplicates = Duplicates::negatives;
-  bool some_are_equal = false;  // the data have `texts`
-};
 ObjectivePtr text_pairs(const TextPairOptions& options = {});
 
 // The embeddings [N, E] of rows that are a text each, of lengths i32 [N]; what is behind a text

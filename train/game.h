@@ -48,6 +48,7 @@ struct Player {
   std::string named(std::string_view what) const;
 };
 
+// When players step.
 enum class Order {
   // One player after the other goes through the whole window and steps, so that each sees the
   // networks as those before it have left them.

@@ -102,6 +102,7 @@ class Objective {
   static void add_on_host(const Tensor& sums, const std::function<std::vector<double>()>& values);
 };
 
+// An objective that trainings share.
 using ObjectivePtr = std::shared_ptr<const Objective>;
 
 // For classes: cross-entropy of logits [N, classes] against labels, and accuracy.

@@ -38,6 +38,7 @@ SearchSpace only_choice(const TrainingOptions& options);
 
 }  // namespace detail
 
+// All strategies, and all ways to recompute and to keep a window, that suit the options.
 detail::SearchSpace all_choices(const TrainingOptions& options, Device device);
 
 // The result of planning. It has at least one alternative; if all are refused there is no plan.

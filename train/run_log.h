@@ -12,6 +12,7 @@
 
 namespace accrue {
 
+// The files in which a run is written down.
 struct RunLogOptions {
   // The file of JSON lines: one for each window, with its loss, learning rate, gradient norm and
   // peak memory, and the scores at the end. Networks that train each other have a line each, with

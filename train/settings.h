@@ -139,6 +139,7 @@ enum class Holds { text, choice, whole_number, number };
 
 }  // namespace detail
 
+// A field that is set and read by its name, as text.
 struct Setting {
   detail::SettingFacts about;
   std::string group;  // the heading that it stands under

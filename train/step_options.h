@@ -13,6 +13,7 @@
 
 namespace accrue {
 
+// The optimizers by name.
 enum class OptimizerKind { adam, adamw, sgd, lion };
 
 // The type that a model computes in: that of activations, and of the factors of its products.

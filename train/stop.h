@@ -6,6 +6,7 @@
 
 namespace accrue {
 
+// Whether a run goes on.
 enum class Stop {
   no,
   after_window,  // once the window under way has stepped
