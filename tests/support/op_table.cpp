@@ -376,7 +376,7 @@ void check_refusals(const Op& op) {
                         on_meta = refusal_of(op, input, wrong, meta);
       check(on_device.empty() == on_meta.empty(),
             "input {}, {}: on {} '{}', on {} '{}' (nothing: it was taken)", input, name(wrong),
-            name(there), on_device, name(meta), on_meta);
+            detail::name(there), on_device, detail::name(meta), on_meta);
     }
 }
 
