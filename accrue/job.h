@@ -1,6 +1,12 @@
 #pragma once
 
 // A whole training, plan or scoring by the settings of the program.
+//
+//     Request request(all_domains());
+//     request.give("data", "digits");
+//     Job job(std::move(request));
+//     TrainingRun run = job.train();
+//     run.run();
 
 #include "accrue/domains.h"
 #include "job/job.h"

@@ -3,7 +3,7 @@
 // Whose memory it is: limits, scopes, recordings of the ledger.
 //
 //     ledger(Device::cpu).set_limit(parse_bytes("1GiB"));
-//     const MemoryScope scope(Phase::forward, "the first layer");
+//     const MemoryScope scope("the first layer");
 //     fmt::print("{}\n", to_string(ledger(Device::cpu).current()));
 
 #include "core/ledger.h"

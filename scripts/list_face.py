@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/face.md: what accrue/accrue.h shows, by subject, from the headers.
+"""Writes accrue/README.md: what accrue/accrue.h shows, by subject, from the headers.
 
     scripts/list_face.py            writes the page
     scripts/list_face.py --check    fails if the page is not what it would write, or an example does not compile
@@ -18,10 +18,10 @@ import tempfile
 from count_names import INCLUDE, ROOT, declarations, reached
 
 LONGEST = 200  # characters of a sentence
-PAGE = ROOT / "docs" / "face.md"
+PAGE = ROOT / "accrue" / "README.md"
 # From the tensors up, so that a header that many reach belongs to the lowest.
 SUBJECTS = ("tensor autograd memory ops losses module init layers models optimizers window data files objective trainer game "
-            "plan onnx images fonts text").split()
+            "plan job onnx images fonts text").split()
 BESIDE = "own_op eigen font_files report".split()
 # What the examples are about.
 GIVEN = ("const Tensor& x, const Tensor& labels, Layer& model, Parameters& parameters, Optimizer& optimizer, "
@@ -80,7 +80,8 @@ def owned():
     for subject in SUBJECTS:
         for header in reached(f"accrue/{subject}.h"):
             owner.setdefault(header, subject)
-    return {s: [h for h in reached("accrue/accrue.h") if owner.get(h) == s and not h.startswith("accrue/")] for s in SUBJECTS}
+    return {s: [h for h in reached("accrue/accrue.h") if owner.get(h) == s
+                and h not in {f"accrue/{name}.h" for name in (*SUBJECTS, *BESIDE)}] for s in SUBJECTS}
 
 
 def page():
@@ -130,7 +131,7 @@ def main():
     if silent:
         sys.exit("\n".join(silent))
     if PAGE.read_text(encoding="utf-8") != written:
-        sys.exit("docs/face.md is not what the headers say: run scripts/list_face.py")
+        sys.exit("accrue/README.md is not what the headers say: run scripts/list_face.py")
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder, "examples.cpp")
         source.write_text(examples(), encoding="utf-8")

@@ -149,7 +149,7 @@ def compilations(build):
 
 def readable(mangled):
     names = output_of(["c++filt", "-p", *mangled]).splitlines() if mangled else []
-    return [re.sub(r"accrue::|cuda::|formula::|\(anonymous namespace\)::|^void ", "", name)
+    return [re.sub(r"accrue::|detail::|cuda::|formula::|\(anonymous namespace\)::|^void ", "", name)
             for name in names]
 
 
