@@ -145,7 +145,6 @@ std::shared_ptr<Ranks> Call::run(const std::function<void(app::AskedOfNetworks&)
     spelling_.add(setting, door_.argument_for(setting.about.name));
   spelling_.add("config", "config", {});
   std::shared_ptr<Ranks> ranks;
-  std::shared_ptr<Ranks> ranks;
   spelling_.in([&] {
     give_all(command.settings, asked.options);
     for (const std::string& needed : command.needed)

@@ -28,14 +28,14 @@ struct Heard {
 
 // The request for a small GPT of bytes, whose weights are drawn and saved.
 Request tiny_model(const TemporaryDirectory& folder, int64_t positions) {
-  Request made(app::all_domains());
+  Request made(all_domains());
   made.model_name = "gpt-tiny";
   made.domains.get<Text>().sizes = {.layers = 1, .heads = 1, .width = 8, .positions = positions};
   const SampleSpec rows = Text::rows_of_tokens(positions, 257);
   const auto model = made.factory(rows)();
   const Parameters parameters =
       place(*model, DType::f32, Device::cpu, 7, GradientStorage::on_demand);
-  Request request(app::all_domains());
+  Request request(all_domains());
   request.init = (folder.path() / "w.safetensors").string();
   request.device = Device::cpu;
   write_safetensors(request.init, named_tensors(parameters), made.metadata_of(rows));
