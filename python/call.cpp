@@ -150,7 +150,7 @@ std::shared_ptr<Ranks> Call::run(const std::function<void(app::AskedOfNetworks&)
     for (const std::string& needed : command.needed)
       check(asked.options.given.contains(needed.substr(2)), "{} is required", needed);
     const nb::gil_scoped_release release;
-    app::perform(command, asked.options, paths_, [&] { work(asked); });
+    ranks = app::perform(command, asked.options, paths_, [&] { work(asked); });
   });
   return ranks;
 }
