@@ -115,7 +115,7 @@ void add_labels(IdxClasses& classes, const fs::path& directory, Split split) {
   }
 }
 
-IdxClasses classes_of(const fs::path& directory) {
+IdxClasses idx_classes_in(const fs::path& directory) {
   IdxClasses classes;
   for (const Split split : {Split::train, Split::test}) add_labels(classes, directory, split);
   std::set<int> all = classes.labels[0];
@@ -160,7 +160,7 @@ Dataset load_mnist(const fs::path& directory, Split split) {
   check(labels.values.size(0) == dataset.size(),
         "'{}' has {} images but '{}' has {} labels; they belong to different data sets",
         images_path.string(), dataset.size(), labels_path.string(), labels.values.size(0));
-  const IdxClasses classes = classes_of(directory);
+  const IdxClasses classes = idx_classes_in(directory);
   dataset.about = classes.about();
   labels.classes = classes.count();
   if (classes.first == 0) return dataset;

@@ -31,9 +31,9 @@ JobServices services_for(const Request& request) {
   const size_t domain = request.domains.number_of_model(request.model_name);
   const auto& own = program_domains();  // beside which there may be a caller's
   JobServices services{.check = check_output,
-                    .write = write_output,
-                    .lines_to = lines_to,
-                    .rates = rates_if_memory_suffices};
+                       .write = write_output,
+                       .lines_to = lines_to,
+                       .rates = rates_if_memory_suffices};
   if (domain < own.size()) services.watch = own[domain].watch;
   return services;
 }
