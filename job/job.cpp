@@ -1,11 +1,26 @@
 #include "job/job.h"
 
+#include "core/inside.h"
 #include "job/checks.h"
 
 namespace accrue {
+namespace {
+
+// Throws Error for what takes a door with more than the job's own services.
+void check_without_services(const Request& request) {
+  for (const Setting& setting : settings_of(request))
+    check(!setting.is_output() || setting.text() != "-",
+          "--{} -: a job has no standard output: expected the name of a file", setting.about.name);
+  check(!request.sample_every,
+        "--sample-every: nobody looks on while a job trains, unless the program has opened it: "
+        "expected no --sample-every, and an observer of your own");
+}
+
+}  // namespace
 
 Job::Job(Request asked, Notices notices, Ranks* ranks)
     : request_(std::move(asked)), notices_(std::move(notices)) {
+  check_without_services(request_);
   resolve(request_, settings_of(request_), {}, ranks ? ranks->count() : 1, {}, notices_);
   request_.ranks = ranks;
 }

@@ -28,7 +28,8 @@ struct ResolvedRequest {
 //   run.score_on_test()->describe();
 class Job {
  public:
-  // Every setting of the program's training may be given (settings_of(), job/request.h). `ranks`
+  // Every setting of the program's training may be given (settings_of(), job/request.h), but for
+  // standard output ("-") and "sample-every", which only the program's door can follow. `ranks`
   // share it, if there are several, and must outlive this. Throws Error as resolve() does.
   explicit Job(Request asked, Notices notices = {}, Ranks* ranks = nullptr);
   Job(detail::ResolvedRequest resolved, Notices notices, detail::JobServices services);

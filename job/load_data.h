@@ -15,11 +15,11 @@ namespace accrue {
 Datasets load_data(const Request& request, DataUse use, const Notices& notices);
 
 // Throws Error if the network of `whose` has learned from pixels and the data has numbers, or the
-// reverse, unless the request say how the pixels become what it has learned from.
+// reverse, unless the request says how the pixels become what it has learned from.
 void check_inputs(const Dataset& data, Inputs learned, const std::string& whose,
                   const Request& request);
 
-// Says what was found, and has pixels normalized as the request say. Throws Error as
+// Says what was found, and has pixels normalized as the request says. Throws Error as
 // check_inputs() does for the weights that the command begins with.
 void take_in(Dataset& data, const Request& request, const Notices& notices);
 

@@ -63,8 +63,8 @@ struct Request : TrainingOptions {
   std::optional<detail::Classes> classes_of_weights;
   detail::Inputs inputs_of_weights = detail::Inputs::unknown;
   std::optional<int64_t> class_count_of_weights;  // where it may be more than the data's
-  detail::SampleSpec
-      sample;  // that they were made for, as far as the file says it; else without fields
+  // The samples that they were made for, as far as the file says it; else without fields.
+  detail::SampleSpec sample;
   int64_t micro_batch = 16;
   std::optional<int64_t> accum, effective_batch;
 
@@ -92,7 +92,7 @@ struct Request : TrainingOptions {
   std::string model_title() const { return domains.of_model(model_name).title(model_name); }
   // That of --data, else the model's.
   std::string data_name() const;
-  // What is asked of the data. It refers to these request.
+  // What is asked of the data. It refers to this request.
   detail::DataRequest data_request(detail::DataUse use) const;
   // The steps in the first so many windows: one in each, and of alternating networks one a turn.
   int64_t steps_in(int64_t windows) const;

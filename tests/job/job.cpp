@@ -78,4 +78,9 @@ TEST_CASE("a job refuses what makes no sense together", "[job]") {
   REQUIRE_ERROR(asked({{"micro-batch", "0"}}), "micro-batch is 0");
 }
 
+TEST_CASE("a job refuses what only a program can do for it", "[job]") {
+  REQUIRE_ERROR(Job(asked({{"json", "-"}})), "--json -: a job has no standard output");
+  REQUIRE_ERROR(Job(asked({{"sample-every", "2"}})), "expected no --sample-every");
+}
+
 }  // namespace accrue::test
