@@ -50,6 +50,7 @@ struct Activated {
   OnnxTrace& to;
   const Name& x;
 
+  Name operator()(formula::Unchanged) const { return x; }
   Name operator()(formula::Relu) const { return to.graph.add("Relu", {x}); }
   Name operator()(formula::LeakyRelu f) const {
     return to.graph.add("LeakyRelu", {x}, {{"alpha", f.slope}});
@@ -67,6 +68,12 @@ struct Activated {
     const double a = 2 * std::sqrt(2 / std::numbers::pi), b = 0.044715 * a;
     const Name slope = to.sum(to.multiply(to.multiply(x, x), b), to.graph.number(a));
     return to.multiply(x, to.graph.add("Sigmoid", {to.multiply(x, slope)}));
+  }
+  // One that has no nodes here.
+  template <class Formula>
+  Name operator()(Formula) const {
+    fail("the activation {} has no counterpart in ONNX: a network that needs it cannot be exported",
+         Formula::name);
   }
 };
 
@@ -240,6 +247,10 @@ void resize(OnnxTrace& to, const View& y, const View& x) {
 }
 
 }  // namespace
+
+OnnxTrace::Name OnnxTrace::activated(const Name& x, Activation activation) {
+  return with_formula(activation, Activated{*this, x});
+}
 
 bool add_arithmetic(OnnxTrace& to, const KernelCall& call) {
   return call.is<cpu::add>([&](const View& y, const View& a, const View& b) {

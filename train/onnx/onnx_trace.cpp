@@ -89,15 +89,6 @@ OnnxTrace::Name OnnxTrace::in(const View& x) {
   return name;
 }
 
-OnnxTrace::Name OnnxTrace::activated(const Name& x, Activation activation) {
-  switch (activation) {
-    case Activation::relu: return graph.add("Relu", {x});
-    case Activation::tanh: return graph.add("Tanh", {x});
-    case Activation::none: break;
-  }
-  return x;
-}
-
 void OnnxTrace::add(const KernelCall& call) {
   for (const auto& nodes : {add_arithmetic, add_product, add_norm, add_of_images, add_of_tokens})
     if (nodes(*this, call)) return;
