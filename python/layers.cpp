@@ -1,5 +1,6 @@
 #include "python/layers.h"
 
+#include <fmt/ranges.h>
 #include <nanobind/stl/string.h>
 
 #include "layers/blocks.h"
@@ -11,11 +12,13 @@ using namespace nb::literals;
 namespace accrue::python {
 namespace {
 
-Activation activation_of(const std::string& name) {
-  if (name == "none") return Activation::none;
-  if (name == "relu") return Activation::relu;
-  if (name == "tanh") return Activation::tanh;
-  fail("activation is {}: expected none, relu or tanh", name);
+Activation activation_of(const std::string& given) {
+  std::vector<std::string> names;
+  for (const Activation activation : all_activations) {
+    names.emplace_back(activation == Activation::none ? "none" : name(activation));
+    if (given == names.back()) return activation;
+  }
+  fail("activation is {}: expected {}", given, fmt::join(names, ", "));
 }
 
 NormKind norm_of(const std::string& name) {
