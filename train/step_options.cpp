@@ -33,4 +33,18 @@ double StepOptions::chosen_beta2(int64_t effective_batch) const {
   return beta2.value_or(optimizer == OptimizerKind::lion ? 0.99 : 0.999);
 }
 
+std::unique_ptr<Optimizer> StepOptions::make_optimizer(const Parameters& parameters,
+                                                       int64_t effective_batch, Owned owned) const {
+  const double beta2_used = chosen_beta2(effective_batch);
+  const double decay = weight_decay.value_or(optimizer == OptimizerKind::adamw ? 0.01 : 0);
+  const AdamOptions adam_options{beta1, beta2_used, eps, decay};
+  switch (optimizer) {
+    case OptimizerKind::adam: return adam(parameters, adam_options, owned);
+    case OptimizerKind::adamw: return adamw(parameters, adam_options, owned);
+    case OptimizerKind::lion: return lion(parameters, {beta1, beta2_used, decay}, owned);
+    case OptimizerKind::sgd: break;
+  }
+  return sgd(parameters, {momentum, decay, nesterov}, owned);
+}
+
 }  // namespace accrue

@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -64,6 +65,9 @@ struct StepOptions {
   LossScale chosen_loss_scale(Precision precision) const;
   // The beta2 of beta2_half_life for this effective batch, else beta2 or the optimizer's default.
   double chosen_beta2(int64_t effective_batch) const;
+  // The optimizer that these options mean.
+  std::unique_ptr<Optimizer> make_optimizer(const Parameters& parameters, int64_t effective_batch,
+                                            detail::Owned owned = {}) const;
 };
 
 // The settings of a step by name. Their table stands beside the fields, so that one place has

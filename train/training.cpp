@@ -18,22 +18,6 @@ Owned owned_of(const TrainingOptions& o, const Tensor& values) {
                                                                               : o.ranks->rank());
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainingOptions& o, const StepOptions& step,
-                                          const Parameters& parameters) {
-  const Owned owned = owned_of(o, parameters.values());
-  const double beta2 = step.chosen_beta2(o.batches.effective);
-  const double decay =
-      step.weight_decay.value_or(step.optimizer == OptimizerKind::adamw ? 0.01 : 0);
-  const AdamOptions adam_options{step.beta1, beta2, step.eps, decay};
-  switch (step.optimizer) {
-    case OptimizerKind::adam: return adam(parameters, adam_options, owned);
-    case OptimizerKind::adamw: return adamw(parameters, adam_options, owned);
-    case OptimizerKind::lion: return lion(parameters, {step.beta1, beta2, decay}, owned);
-    case OptimizerKind::sgd: break;
-  }
-  return sgd(parameters, {step.momentum, decay, step.nesterov}, owned);
-}
-
 // The parameters that StepOptions::no_decay means.
 std::vector<Parameters::Range> without_decay(const Parameters& parameters,
                                              const std::vector<std::string>& names) {
@@ -162,7 +146,8 @@ Training::Network::Network(const TrainingOptions& o, const PlayerOptions& own, u
     : model(new_model(own)),
       parameters(place(*model, accrue::compute_dtype(o.precision), device, seed,
                        gradient_storage(o.strategy), o.freeze)),
-      optimizer(make_optimizer(o, own.step, parameters)),
+      optimizer(own.step.make_optimizer(parameters, o.batches.effective,
+                                        owned_of(o, parameters.values()))),
       window(*optimizer, schedule, window_options(o, own.step, seed, device)) {
   optimizer->exempt_from_decay(without_decay(parameters, own.step.no_decay));
   keep_packed(o, parameters);

@@ -162,8 +162,7 @@ TEST_CASE("shells complete commands, options and choices", "[output]") {
   REQUIRE(completed("train --micro") == "--micro-batch");
   REQUIRE(completed("bench train --loss-scale-i") == "--loss-scale-init --loss-scale-interval");
   REQUIRE(completed("train --lr 3 --optimizer ada") == "adam adamw");
-  REQUIRE_THAT(succeed("completion fish"),
-               ContainsSubstring("-l optimizer -x -a 'adam adamw lion sgd'"));
+  REQUIRE_THAT(succeed("completion fish"), ContainsSubstring("-l optimizer -x -a 'adam adamw "));
   REQUIRE_THAT(succeed("completion zsh"), ContainsSubstring("bashcompinit"));
   refuse("completion tcsh", "expected bash, zsh or fish");
 }
