@@ -18,6 +18,6 @@ int main() {
 
   Request saved(all_domains());
   saved.give("init", "digits.safetensors");
-  const Scores scores = Job(saved, notices).score(ScoredSplit::test);
+  const auto scores = Job(saved, notices).score();
   fmt::print("as saved: {}\n", scores.test->describe());
 }

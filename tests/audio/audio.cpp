@@ -32,7 +32,7 @@ Request with_audio(const std::map<std::string, std::string>& given) {
 }
 
 Score score_of(const Layer& network, const Request& options, const Dataset& data) {
-  return evaluate(network, *options.objective_on(data), data, 50, DType::f32, Device::cpu);
+  return evaluate(network, *options.objective_on(data), data, 12, DType::f32, Device::cpu);
 }
 
 }  // namespace
