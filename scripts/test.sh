@@ -152,9 +152,9 @@ judge() {
 
 run_demo() (
   cd "$scratch" &&
-    "$root/scripts/demo.sh" --no-setup --digits --epochs 1 --steps 50 -- \
+    "$root/scripts/demo.sh" --no-setup --digits --epochs 1 --steps 30 -- \
       --save demo.safetensors --json demo.jsonl | tee demo.log &&
-    test -s demo.safetensors && test "$(grep -c '"step"' demo.jsonl)" -eq 50 &&
+    test -s demo.safetensors && test "$(grep -c '"step"' demo.jsonl)" -eq 30 &&
     eval "$(tail -n 1 demo.log)" >/dev/null  # of the commands that it shows
 )
 
