@@ -41,7 +41,7 @@ sources_of() { for folder in "$@"; do python3 scripts/fuzz_sources.py "$folder";
 include() { sed 's/.*/#include "&"/'; }
 (
   sources_of data images fonts
-  printf '%s\n' kernels/{backend,parallel,rotary}.cpp tests/fuzz/parsers.cpp
+  printf '%s\n' kernels/{backend,parallel,rotary}.cpp kernels/detail/wide_runs.cpp tests/fuzz/parsers.cpp
 ) | include >build/fuzz/data.cpp
 sources_of text | include >build/fuzz/text.cpp
 find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue.cpp | sort | include >build/fuzz/core.cpp
