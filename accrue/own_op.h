@@ -22,6 +22,7 @@ using detail::LossSeed;
 using detail::record;
 using detail::record_loss;
 using detail::store;
+using detail::View;
 using detail::Wide;
 using detail::with_beta;
 
