@@ -41,22 +41,9 @@ Tensor detail::answers_of(const Request& request, Dataset samples, const Notices
   check(!request.init.empty(), "nothing can be predicted without weights: expected init");
   const Device device = apply_machine_settings(request, notices);
   take_in(samples, request, notices);
-  const LoadedNetwork network = load_network(request, request.sample, device);
-  Tensor all;
-  for_each_answer(
-      *network.model, *classification(about.input()), samples, request.micro_batch,
-      network.parameters.compute_dtype(), device,
-      [&](const Tensor& answer, const Samples&, int64_t begin) {
-        const Tensor y = as_f32(answer.detach().to(Device::cpu));
-        if (!all.defined()) {
-          std::vector<int64_t> sizes{samples.size()};
-          for (const int64_t size : y.shape().sizes().subspan(1)) sizes.push_back(size);
-          all = Tensor::empty(Shape(sizes), DType::f32, Device::cpu, Category::data);
-        }
-        all.slice(begin, begin + y.size(0)).copy_from(y);
-      },
-      stop);
-  return all;
+  const LoadedNetwork network = load_network(request, request.sample_in(samples), device);
+  return all_answers(*network.model, *classification(about.input()), samples, request.micro_batch,
+                     network.parameters.compute_dtype(), device, stop);
 }
 
 }  // namespace accrue

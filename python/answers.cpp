@@ -2,7 +2,6 @@
 
 #include "fonts/domain.h"
 #include "images/domain.h"
-#include "job/load_data.h"
 #include "python/tokens.h"
 #include "python/working.h"
 #include "train/weights.h"
@@ -25,18 +24,7 @@ nb::object answers_to(Dataset data, const Normalization& pixels, const accrue::L
   Tensor all;
   until_interrupted([&](const StopRequest& stop) {
     const nb::gil_scoped_release release;
-    for_each_answer(
-        model, *objective, data, micro_batch, dtype, device,
-        [&](const Tensor& answer, const Samples&, int64_t begin) {
-          const Tensor y = as_f32(answer.detach().to(Device::cpu));
-          if (!all.defined()) {
-            std::vector<int64_t> sizes{data.size()};
-            for (int i = 1; i < y.shape().rank(); ++i) sizes.push_back(y.size(i));
-            all = Tensor::empty(Shape(sizes), DType::f32, Device::cpu, Category::data);
-          }
-          all.slice(begin, begin + y.size(0)).copy_from(y);
-        },
-        stop);
+    all = all_answers(model, *objective, data, micro_batch, dtype, device, stop);
   });
   return array_of(all);
 }

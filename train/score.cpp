@@ -95,4 +95,23 @@ Score evaluate(const Layer& model, const Dataset& data, int64_t micro_batch, DTy
   return evaluate(model, *objective_of(data), data, micro_batch, dtype, device);
 }
 
+Tensor detail::all_answers(const Layer& model, const Objective& objective, const Dataset& data,
+                           int64_t micro_batch, DType dtype, Device device,
+                           const StopRequest& stop) {
+  Tensor all;
+  for_each_answer(
+      model, objective, data, micro_batch, dtype, device,
+      [&](const Tensor& answer, const Samples&, int64_t begin) {
+        const Tensor y = as_f32(answer.detach().to(Device::cpu));
+        if (!all.defined()) {
+          std::vector<int64_t> sizes{data.size()};
+          for (const int64_t size : y.shape().sizes().subspan(1)) sizes.push_back(size);
+          all = Tensor::empty(Shape(sizes), DType::f32, Device::cpu, Category::data);
+        }
+        all.slice(begin, begin + y.size(0)).copy_from(y);
+      },
+      stop);
+  return all;
+}
+
 }  // namespace accrue

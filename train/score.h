@@ -40,6 +40,10 @@ void for_each_answer(
     DType dtype, Device device,
     const std::function<void(const Tensor& answer, const Samples& part, int64_t begin)>& visit,
     const StopRequest& stop = never_stop);
+// Returns these answers in one tensor, float32 [N, ...] on the cpu.
+Tensor all_answers(const Layer& model, const Objective& objective, const Dataset& data,
+                   int64_t micro_batch, DType dtype, Device device,
+                   const StopRequest& stop = never_stop);
 
 }  // namespace detail
 

@@ -3,6 +3,7 @@
 #include "job/job.h"
 
 #include "accrue/domains.h"
+#include "data/safetensors.h"
 #include "images/digits.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
@@ -57,6 +58,11 @@ TEST_CASE("a job trains, and another one begins with what it has saved", "[job]"
   REQUIRE(scores.test->loss == run.score_on_test()->loss);
   const Dataset digits = make_digits(accrue::Split::test, {.test_size = 20});
   REQUIRE(saved.predict(digits).shape() == Shape{20, 10});
+  // Others' weights do not say what samples they are for.
+  const std::string plain = folder.path() / "plain.safetensors";
+  write_safetensors(plain, read_safetensors(weights));
+  REQUIRE(Job(asked({{"model", "mlp-small"}, {"init", plain}})).predict(digits).shape() ==
+          Shape{20, 10});
 }
 
 TEST_CASE("a job plans for the memory limit of its request", "[job]") {
