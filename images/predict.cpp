@@ -157,7 +157,7 @@ Questions questions_in(const Request& options, const ImageFolder& folder, const 
   for (Dataset& data : asked.parts) take_in(data, options, notices);
   const Dataset& first = asked.parts.front();
   const Shape& learned = options.sample.input().shape;
-  check(!options.classes_of_weights || first["images"].size(1) == learned[0],
+  check(!options.classes_of_weights || learned.rank() != 3 || first["images"].size(1) == learned[0],
         "'{}' has images with colours, but the network of {} has learned gray ones: expected gray "
         "images",
         first.name, options.weights);
