@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <ranges>
 
-#include "job/environment.h"
 #include "train/process.h"
 #include "train/run_identity.h"
 

@@ -6,9 +6,7 @@
 #include "apps/cli/declare.h"
 #include "apps/cli/help.h"
 #include "apps/cli/messages.h"
-#include "apps/cli/output.h"
 #include "apps/cli/ranks.h"
-#include "job/checks.h"
 
 namespace accrue::app {
 namespace {
@@ -82,9 +80,7 @@ Settings CommandLine::settings_of_command(const CLI::App& parser) const {
 }
 
 Settings CommandLine::settings_of_networks() const {
-  std::vector<std::string> groups = headings_of_networks(options_);
-  groups.push_back("Machine");
-  return all_.in(groups);
+  return app::settings_of_networks(all_, options_);
 }
 
 }  // namespace accrue::app

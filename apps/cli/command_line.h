@@ -20,7 +20,6 @@ namespace accrue::app {
 // train"). To declare the options of all takes longer than many a command.
 struct Reads {
   static Reads words() { return {.all = true}; }
-  static Reads nothing() { return {.all = false}; }
   static Reads one(std::string path) { return {.all = false, .path = std::move(path)}; }
 
   bool all;

@@ -76,6 +76,12 @@ Command Command::taking_all_of(const Settings& other) const {
   return result;
 }
 
+Settings settings_of_networks(const Settings& all, const Request& options) {
+  std::vector<std::string> headings = headings_of_networks(options);
+  headings.emplace_back("Machine");
+  return all.in(headings);
+}
+
 std::shared_ptr<Ranks> perform(const Command& command, Request& options, Paths paths,
                                const std::function<void()>& work) {
   check(command.is_shared || launched().count == 1,

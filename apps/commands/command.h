@@ -28,6 +28,10 @@ struct Command {
   Command taking_all_of(const Settings& other) const;
 };
 
+// Takes a network's settings from a table: of model and data, of domains' networks and of the
+// machine.
+Settings settings_of_networks(const Settings& all, const Request& options);
+
 // Does `work` by the options as they are, Request::given among them: checks what was given, and
 // takes what weights say. `paths` are what is read and written beside the settings' own. Throws
 // Error, and what `work` throws. Returns the ranks that share it, which must outlive what the work

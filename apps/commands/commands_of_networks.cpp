@@ -13,9 +13,7 @@ namespace {
 bool acts_without_training(const Setting& setting) { return setting.acts_in() != ActsIn::training; }
 
 Settings settings_of_eval(const Settings& all, Request& options) {
-  std::vector<std::string> headings = headings_of_networks(options);
-  headings.emplace_back("Machine");
-  return all.in(headings)
+  return settings_of_networks(all, options)
       .where(acts_without_training)
       .append(evaluation_settings(options))
       .append(all.in({"Batches", "Several processes"}).where(acts_without_training));

@@ -6,7 +6,6 @@
 #include "apps/cli/messages.h"
 #include "apps/cli/nccl.h"
 #include "apps/cli/output.h"
-#include "apps/cli/processor.h"
 #include "apps/cli/ranks.h"
 #include "apps/commands/convolutions.h"
 #include "apps/domains.h"
