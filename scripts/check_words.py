@@ -8,6 +8,8 @@
 - A sentence of a document has at most 40 words. Code in backticks is one word, and so is a list of
   such code; blocks of code, tables, and items of lists that explain an option have no sentences.
 - A document says things in plain words, in tables, too: it has no turn of phrase of DIALECT.
+- The same holds for comments of sources and scripts, docstrings, and what the program says in
+  strings. Lines of a comment that are indented by three spaces are formulas or tables.
 - A comment in a source begins with a sentence, not with "Of" or "Those".
 - Messages of libraries name no --options of the program, which are not everybody's: but for those
   of domains, which have settings, and those in which another program's command stands.
@@ -15,11 +17,14 @@
 Usage: check_words.py [DOCUMENT ...]
 """
 
+import ast
 import functools
+import io
 import json
 import pathlib
 import re
 import sys
+import tokenize
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXTENSIONS = "h|cpp|cu|cuh|py|sh|md|ipynb|png|txt|in|cmake|proto|js|css|html|json|yml"
@@ -259,6 +264,58 @@ def hard_to_read(text, name):
                        f" in '{' '.join(found[0].split()[:8])}': {instead}")
 
 
+def blocks_of_comments(lines):
+    """Yields (first line's number, text) of comments, (number, is alone, text) each, that belong
+    together: lines alone one after the other, or one beside code and those alone below it."""
+    begin, block, before = 0, [], (0, True)
+    for number, alone, text in [*lines, (0, True, "")]:
+        joins = number == before[0] + 1 and alone and (before[1] or len(text) > 2)
+        if block and not joins:
+            yield begin, "\n".join(block) + "\n"
+            block = []
+        if number:
+            begin = begin if block else number
+            block.append("" if text.startswith("    ") else text.strip())
+        before = (number, alone)
+
+
+def comments_of_source(text):
+    """Yields (line's number, whether it is alone, text) of comments that begin with //."""
+    for number, line in enumerate(text.split("\n"), 1):
+        bare = re.sub(STRING, lambda literal: "_" * len(literal[0]), line)
+        at = bare.find("//")
+        if at >= 0:
+            yield number, not line[:at].strip(), re.sub(r"^[/!<*]*", "", line[at + 2:])
+
+
+def comments_of_script(text):
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], not token.line[:token.start[1]].strip(), token.string[1:]
+
+
+def docstrings(text):
+    """Yields (first line's number, text)."""
+    for node in ast.walk(ast.parse(text)):
+        body = getattr(node, "body", None)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and body and isinstance(
+                body[0], ast.Expr) and isinstance(getattr(body[0].value, "value", None), str):
+            yield body[0].lineno, body[0].value.value
+
+
+def texts_in(path):
+    """Yields (first line's number, text) of what people read in a source or script."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        yield from blocks_of_comments(comments_of_script(text))
+        yield from docstrings(text)
+        return
+    yield from blocks_of_comments(comments_of_source(text))
+    for number, line in enumerate(text.split("\n"), 1):
+        for literal in STRING.findall(re.sub(r"//.*", "", line)):
+            yield number, literal
+
+
 def fragments(text, name):
     for number, line in enumerate(text.split("\n"), 1):
         if FRAGMENT.search(line):
@@ -291,9 +348,19 @@ def document_errors(document, known):
     yield from hard_to_read(text, name)
 
 
+def source_errors(path):
+    """What is hard to read in a source's or a script's comments and strings."""
+    for number, text in texts_in(path):
+        for error in hard_to_read(text, ""):
+            line, what = error[1:].split(":", 1)
+            yield f"{path.relative_to(ROOT)}:{int(line) + number - 1}:{what}"
+
+
 def main():
     of = [pathlib.Path(name).resolve() for name in sys.argv[1:]] or documents()
     found = [error for document in of for error in document_errors(document, symbols())]
+    if not sys.argv[1:]:
+        found += [error for path in files_like((*SOURCES, "*.py")) for error in source_errors(path)]
     found += [error for path in files_like(SOURCES)
               for error in fragments(path.read_text(encoding="utf-8"), path.relative_to(ROOT))]
     found += [error for path in files_like(SOURCES) if is_library(path)
