@@ -286,7 +286,7 @@ void detail::offer_buffer(const Edge& x, const Tensor& buffer) {
   if (!x.wants_grad()) return;
   Variable& variable = *x.variable();
   if (context.rehearsal && context.rehearsal->leaves_out(variable)) return;
-  const bool fits = buffer.numel() == variable.shape.numel() && buffer.dtype() == variable.dtype;
+  const bool fits = buffer.shape() == x.shape() && buffer.dtype() == variable.dtype;
   if (variable.producer && !variable.grad.defined() && fits)
     variable.grad = buffer.detach().reshape(variable.shape);
 }

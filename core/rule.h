@@ -46,7 +46,8 @@ std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(cons
 // claim_grads() for three gradients.
 std::array<std::optional<GradTarget>, 3> claim_grads(const Edge& a, const Edge& b, const Edge& c);
 
-// Where x's gradient has no buffer yet, and x is an intermediate result, this one becomes it.
+// Where x's gradient has no buffer yet, and x is an intermediate result, this one becomes it if it
+// has x's shape.
 void offer_buffer(const Edge& x, const Tensor& buffer);
 
 // offer_buffer() and claim_grad() for pointwise backwards, which may write over the gradient they

@@ -13,7 +13,7 @@ namespace accrue {
 // Sizes of a contiguous row-major tensor, outermost first. Rank 0 is a scalar.
 class Shape {
  public:
-  static constexpr int max_rank = 5;
+  static constexpr int max_rank = 8;
 
   Shape() = default;
   Shape(std::initializer_list<int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
