@@ -48,7 +48,7 @@ using TensorFilter = std::function<bool(const std::string& name)>;
 // Reads a file's tensors (all, or the wanted) to the CPU, in the order of their data. It allocates
 // memory for elements only if the header agrees with the size of the file. Throws Error, naming the
 // file, what was expected and what was found, for anything that the format does not allow or that
-// accrue cannot hold (another dtype, more than five dimensions).
+// accrue cannot hold (another dtype, more than eight dimensions).
 NamedTensors read_safetensors(const std::filesystem::path& path,
                               Category category = Category::parameters,
                               Metadata* metadata = nullptr,
