@@ -7,9 +7,9 @@
 
 namespace accrue {
 
-// An activation that an op applies while its result is still in cache: a formula of
-// kernels/pointwise.h whose slope follows from y. To add one, extend the lists below and that of
-// tests/support/activation.h; the kernels and their tests follow from these.
+// An activation that an op applies while its result is still in the cache. Its formula is in
+// kernels/pointwise.h, and y alone gives its slope. To add one, extend the lists below and the list
+// in tests/support/activation.h; the kernels and their tests follow from these lists.
 enum class Activation { none, relu, tanh };
 
 namespace detail {
@@ -30,7 +30,7 @@ struct Unchanged {
   }
 };
 
-// dz = dy * f'(z) for y = f(z): 0 where f' is, even for a dy that is not finite.
+// dz = dy * f'(z) for y = f(z). Where f' is 0, dz is 0 even if dy is not finite.
 template <class F>
 struct Backward {
   F f;
@@ -74,7 +74,7 @@ HOST_DEVICE T activate_backward(Activation activation, T dy, T y) {
   return dy;
 }
 
-// "relu", or nothing for none.
+// "relu" or "tanh", and "" for none.
 inline std::string_view name(Activation activation) {
   return with_formula(activation, [](auto f) { return f.name; });
 }
@@ -83,7 +83,7 @@ inline std::string_view name(Activation activation) {
 
 namespace cpu {
 
-// dz = dy * f'(z) over dy, where y = f(z); nothing for Activation::none.
+// Overwrites dy with dz = dy * f'(z), where y = f(z). Does nothing for Activation::none.
 void activation_backward_over(detail::View dy, detail::View y, Activation activation);
 
 }  // namespace cpu

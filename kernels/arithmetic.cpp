@@ -77,7 +77,8 @@ void check_same_shape(std::string_view op, const Tensor& a, const Tensor& b) {
   check(a.shape() == b.shape(), "[{}] a {} and b {}: expected one shape", op, a.shape(), b.shape());
 }
 
-// The target of a second operand. It may be dy itself only if the first operand is not to get it.
+// The target of the second operand's gradient. It may be dy itself only if the first operand wants
+// no gradient.
 std::optional<GradTarget> claim_second(const Edge& first, const Edge& second, Tensor& dy) {
   return first.wants_grad() ? claim_grad(second) : claim_grad_over(second, dy);
 }
@@ -92,7 +93,7 @@ Tensor add(Tensor a, const Tensor& b) {
   record("add", y, {da_edge, db_edge}, [=](Tensor& dy) {
     if (auto da = claim_grad_over(da_edge, dy))
       launch<cpu::scale, cuda::scale>(dy.device(), *da, dy.view(), 1.0);
-    // In x + x this is the same buffer again, and beta 1 doubles it.
+    // In x + x both targets are the same buffer: adding dy with beta 1 doubles it.
     if (auto db = claim_second(da_edge, db_edge, dy))
       launch<cpu::scale, cuda::scale>(dy.device(), *db, dy.view(), 1.0);
   });

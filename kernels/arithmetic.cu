@@ -11,7 +11,8 @@ struct Times {
   HOST_DEVICE T operator()(T x) const { return factor * x; }
 };
 
-// The factor is in the device's memory, in either array; every thread reads it.
+// The factor is in the device's memory, as f32 or as f64; the other pointer is null. Every thread
+// reads it.
 template <class T>
 struct TimesValue {
   const float* f32;

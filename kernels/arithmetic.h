@@ -5,8 +5,8 @@
 namespace accrue {
 
 // y = a + b, element by element, for a and b of one shape, which may be the same tensor.
-// Backward: da = dy, db = dy; one of them takes dy's place where it can, so that a residual
-// connection costs one copy. Keeps nothing. Writes y over a when handed its last reference.
+// Backward: da = dy, db = dy; one of them takes dy's place if it can, and then a residual
+// connection costs only one copy. Keeps nothing. Writes y over a when handed its last reference.
 // Throws Error unless the shapes agree.
 Tensor add(Tensor a, const Tensor& b);
 
@@ -15,18 +15,18 @@ Tensor add(Tensor a, const Tensor& b);
 // Throws Error unless the shapes agree.
 Tensor mul(const Tensor& a, const Tensor& b);
 
-// y = factor * x. Backward: dx = factor * dy, over dy where it can. Keeps nothing. Writes y over x
-// when handed its last reference.
+// y = factor * x. Backward: dx = factor * dy, written over dy if possible. Keeps nothing. Writes y
+// over x when handed its last reference.
 Tensor scale(Tensor x, double factor);
 
 namespace detail {
 
-// y = factor[0] * x, for a factor of one element, f32 or f64 beside any x, on the device of x. Each
+// y = factor[0] * x. factor has one element, f32 or f64 whatever x has, and is on x's device. Each
 // kernel reads the factor when it runs, so a recorded graph replays with the factor's current
 // value. Changing it between a forward and its backward makes the gradient wrong.
-// Backward: dx = factor[0] * dy, over dy where it can. Keeps factor. Writes y over x when handed
-// its last reference.
-// Throws Error unless factor is such a tensor, and if it wants a gradient: it is a constant here.
+// Backward: dx = factor[0] * dy, written over dy if possible. Keeps factor. Writes y over x when
+// handed its last reference.
+// Throws Error unless factor is such a tensor and wants no gradient: it is a constant here.
 Tensor scale_by(Tensor x, const Tensor& factor);
 
 }  // namespace detail

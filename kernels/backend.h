@@ -19,10 +19,10 @@ inline constexpr bool built_with_cuda = true;
 inline constexpr bool built_with_cuda = false;
 #endif
 
-// Runs an op's kernel on the device: the CPU's, or its twin with the same arguments, which enqueues
-// the work on CUDA's stream. On a meta device it computes nothing. Kernels take their outputs
-// first, then inputs, then scalars. A Profile of this thread and device times it, and a KernelTrace
-// sees it.
+// Runs an op's kernel on the device. CudaKernel takes the same arguments as CpuKernel and enqueues
+// the work on CUDA's stream. On a meta device nothing is computed. Kernels take their outputs
+// first, then inputs, then scalars. If this thread has a Profile of the device, it times the
+// kernel, and a KernelTrace records the call.
 template <auto CpuKernel, decltype(CpuKernel) CudaKernel, class... Args>
 void launch(Device device, Args&&... args) {
   using namespace detail;
@@ -38,8 +38,8 @@ void launch(Device device, Args&&... args) {
     profile->end_kernel();
 }
 
-// launch() of a kernel that has no twin for CUDA, such as one of another project's. Throws Error
-// for a tensor there, and for one on its meta device.
+// launch() for a kernel without a CUDA twin, such as a kernel of another project. Throws Error if
+// the device is cuda or its meta device.
 template <auto CpuKernel, class... Args>
 void launch_on_cpu(Device device, Args&&... args) {
   using namespace detail;
@@ -48,23 +48,24 @@ void launch_on_cpu(Device device, Args&&... args) {
   launch<CpuKernel, CpuKernel>(device, std::forward<Args>(args)...);
 }
 
-// A parameter as an op on tensors of `dtype` reads and saves it: its 16-bit copy where it has one
-// of that dtype (core/parameters.h), else itself. Its gradient is its own, in float32.
+// The tensor that an op on tensors of `dtype` reads and saves for a parameter: the parameter's
+// 16-bit copy if it has one of that dtype (core/parameters.h), else the parameter itself. The
+// gradient belongs to the parameter, in float32, either way.
 inline Tensor operand(const Tensor& parameter, DType dtype) {
   const auto& variable = parameter.variable();
   const bool has_copy = variable && variable->copy.defined() && variable->copy.dtype() == dtype;
   return has_copy ? variable->copy.saved() : parameter.saved();
 }
 
-// Where an op writes a result that its backward does not read: no elements if result_is_unread(),
-// and then the op launches nothing.
+// Allocates a result that the op's backward does not read. If result_is_unread(), the result has no
+// elements, and the op launches nothing.
 Tensor empty_result(const Shape& shape, DType dtype, Device device);
 
-// The target of the gradient of an input whose value x a closure has kept to its end: in x's place
-// where the forward's tensors are gone and x is the closure's alone.
+// Claims the target for the gradient of an input whose value x a closure has kept until now. The
+// target is x's own memory if the forward's tensors are gone and the closure alone holds x.
 std::optional<detail::GradTarget> claim_grad_over_value(const detail::Edge& edge, Tensor& x);
-// claim_grads() of two such inputs, whose kernel reads each element of both before it writes. A
-// value that is undefined is not written over.
+// Does the same for two inputs of a kernel that reads each element of both before it writes there.
+// An undefined value is not written over.
 std::pair<std::optional<detail::GradTarget>, std::optional<detail::GradTarget>>
 claim_grads_over_values(const detail::Edge& a_edge, const Tensor& a, const detail::Edge& b_edge,
                         const Tensor& b);
@@ -74,8 +75,9 @@ void check_same(std::string_view op, std::initializer_list<const Tensor*> tensor
 
 namespace detail {
 
-// Throws Error unless w, the operand that a parameter is, goes with x: as in check_same(), or
-// stored otherwise (is_stored_type()), in whole blocks, and of a parameter that wants no gradient.
+// Throws Error unless w, the operand() of `parameter`, fits x. Either w passes check_same() with x,
+// or it is stored in another type (is_stored_type()), in whole blocks, and the parameter wants no
+// gradient.
 void check_weight(std::string_view op, const Tensor& x, const Tensor& w, const Tensor& parameter);
 
 }  // namespace detail

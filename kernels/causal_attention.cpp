@@ -39,7 +39,7 @@ void causal_attention_backward(CausalTargets targets, View dy, View y, View L, C
           std::fill_n(sums, 2 * t.sums, W(0));
           for (int64_t i = chunk % t.parts; i < t.blocks_of_group; i += t.parts) {
             const int64_t h = i / blocks;
-            // Blocks that begin elsewhere in each head, because later ones take longer.
+            // Each head begins with another block, because later blocks take longer.
             backward.differentiate(query_block(t, group / t.G, group % t.G * t.heads_of_group() + h,
                                                (i + h) % blocks, in.positions, x.starts),
                                    x, sums);
@@ -56,7 +56,7 @@ void causal_attention_backward(CausalTargets targets, View dy, View y, View L, C
 
 }  // namespace cpu
 
-// Two products in the forward; up to five in backward, of which one is the forward's again.
+// The forward has two products; backward has up to five, one of which the forward has, too.
 template <>
 struct detail::WorkOf<cpu::causal_attention> {
   Work operator()(const View& y, const View& L, const CausalInputs& in, const View&) const {
@@ -196,7 +196,7 @@ Tensor rows_of_one(const Tensor& x, int64_t begin, int64_t end) {
   return x.reshape({x.size(1), columns}).slice(begin, end).reshape({1, end - begin, columns});
 }
 
-// The attention of a piece to the tokens of its row up to its end.
+// The attention of a piece's queries to the tokens of its row, up to the end of the piece.
 class PieceAttention {
  public:
   PieceAttention(const Tensor& q, const AttentionHeads& heads, const Tensor& positions,
@@ -221,7 +221,7 @@ class PieceAttention {
     return attend(inputs(q));
   }
 
-  // dq, and what these queries add to the row's dk and dv, where those are wanted.
+  // Computes dq, and adds the contribution of these queries to the row's dk and dv, where wanted.
   void differentiate_queries(const HeadTarget& dq, bool wants_dk, bool wants_dv, const Tensor& dy,
                              const Attended& out, HeadColumns q) const {
     const bool is_last = !row_->dk.defined() && !row_->dv.defined();
@@ -243,7 +243,7 @@ class PieceAttention {
     row_->differentiated_from = begin_;
   }
 
-  // These keys' gradients, to which no other piece adds any more.
+  // Pass on the gradients of this piece's keys and values, to which no other piece will add.
   void hand_dk_on(const HeadTarget& to) const { hand_on(to, row_->dk); }
   void hand_dv_on(const HeadTarget& to) const { hand_on(to, row_->dv); }
   void finish() const {

@@ -10,9 +10,9 @@ namespace {
 // The keys that the queries of a thread see, in a tile of queries from `row` on.
 template <class T>
 struct SeenKeys {
-  int first[thread_rows];  // of each query
-  int64_t token;           // that the first query of the tile is
-  int64_t begin, end;      // of all keys that the block's queries see
+  int first[thread_rows];  // the first key that each query sees
+  int64_t token;           // of the tile's first query
+  int64_t begin, end;      // the keys that any of the block's queries sees
 
   __device__ SeenKeys(const Operands<T>& in, int64_t n, int64_t row, const CausalSizes& s)
       : token(s.token(row)) {
@@ -27,7 +27,7 @@ struct SeenKeys {
   }
 };
 
-// Writes what a row got in the channels of the block.
+// Writes a row's sums for the channels of this block.
 template <class T>
 __device__ void store_row(const Target<T>& target, const Wide<T> (&sums)[thread_channels],
                           int64_t n, int64_t row, int64_t h, int64_t D) {
@@ -40,8 +40,8 @@ __device__ void store_row(const Target<T>& target, const Wide<T> (&sums)[thread_
   }
 }
 
-// y and L of 32 queries. Every lane of a warp has the largest score and the sum so far of the
-// warp's rows.
+// y and L of 32 queries. Every lane of a warp keeps, for each of the warp's rows, the largest score
+// and the sum so far.
 template <class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     attend_kernel(Target<T> y, W* L, Operands<T> in, CausalSizes s, W scale) {
@@ -82,8 +82,8 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// t[n, h, i] = sum_d dy[n, i, h, d] * y[n, i, h, d]. A warp has a head of a query, whose channels
-// are its lanes'.
+// t[n, h, i] = sum_d dy[n, i, h, d] * y[n, i, h, d]. A warp takes one head of a query, and its
+// lanes share the channels.
 template <class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     output_products_kernel(W* t, Heads<const T> dy, Heads<const T> y, CausalSizes s) {
@@ -130,8 +130,8 @@ __global__ void __launch_bounds__(block_threads)
     if (row + tile_row(m) < s.Tq) store_row(dq, rows[m], n, row + tile_row(m), h, s.D);
 }
 
-// dk and dv of 32 keys: rows are keys here, and columns the queries of all heads of the group, head
-// by head. Of each element dk is stored before dv.
+// dk and dv of 32 keys. Here rows are keys, and columns are the queries of all heads of the group,
+// head by head. A thread stores dk before dv.
 template <class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     key_gradients_kernel(Target<T> dk, Target<T> dv, OutputGradient<T> out, Operands<T> in,
@@ -191,8 +191,8 @@ void causal_attention(View y, View L, CausalInputs in, View) {
       });
 }
 
-// dq has a kernel of its own, which computes the tiles again: no sum is over several blocks. Where
-// the targets are one buffer, dq is stored before dk is added, and dk before dv.
+// A separate kernel computes dq and computes the tiles again, so no sum is over several blocks.
+// Where the targets are one buffer, dq is stored before dk is added, and dk before dv.
 void causal_attention_backward(CausalTargets targets, View dy, View y, View L, CausalInputs in,
                                View scratch) {
   dispatch_floating(

@@ -18,39 +18,41 @@ struct AttentionHeads {
 }  // namespace detail
 
 // In each row n, for query head h of group g = h / (H / G):
-//   y[i, h, d] = sum_j a[h, i, j] * v[j, g, d]       a[h, i, j] = exp(s[h, i, j] - L[h, i])
-//   s[h, i, j] = sum_d q[i, h, d] * k[j, g, d] / sqrt(D)   L[h, i] = log sum_j exp(s[h, i, j])
-// q and y [N, Tq, H D], k and v [N, T, G D], Tq <= T (groups: Ainslie et al., "GQA", 2023).
-// The queries are the last of the T tokens: query i is token p = T - Tq + i, and j runs over the
-// tokens that it sees, p - positions[i] <= j <= p. positions i32 [N, Tq] are the places of tokens
-// in their documents, several of which may follow one another in a row: none sees another. Without
-// positions a row is one document, and query i sees all j <= p.
+//    y[i, h, d] = sum_j a[h, i, j] * v[j, g, d]       a[h, i, j] = exp(s[h, i, j] - L[h, i])
+//    s[h, i, j] = sum_d q[i, h, d] * k[j, g, d] / sqrt(D)   L[h, i] = log sum_j exp(s[h, i, j])
+// q and y are [N, Tq, H D], k and v [N, T, G D], with Tq <= T (groups: Ainslie et al., "GQA",
+// 2023). The queries are the last Tq of the T tokens: query i is token p = T - Tq + i. It sees the
+// tokens j with p - positions[i] <= j <= p. positions i32 [N, Tq] gives the place of each query's
+// token in its document. Several documents may follow one another in a row, and no token sees
+// another document. Without positions a row is one document, and query i sees all j <= p.
 // Backward, with t[h, i] = sum_d dy[i, h, d] * y[i, h, d]:
-//   dv[j, g, d] = sum_(h, i) a[h, i, j] * dy[i, h, d]         over the heads of group g
-//   ds[h, i, j] = a[h, i, j] * (sum_d dy[i, h, d] * v[j, g, d] - t[h, i]) / sqrt(D)
-//   dk[j, g, d] = sum_(h, i) ds[h, i, j] * q[i, h, d]         over the heads of group g
-//   dq[i, h, d] = sum_j ds[h, i, j] * k[j, g, d]
-// Keeps q, k, v, y, the positions and L [N, H, Tq], but nothing of Tq * T elements: backward
+//    dv[j, g, d] = sum_(h, i) a[h, i, j] * dy[i, h, d]         over the heads of group g
+//    ds[h, i, j] = a[h, i, j] * (sum_d dy[i, h, d] * v[j, g, d] - t[h, i]) / sqrt(D)
+//    dk[j, g, d] = sum_(h, i) ds[h, i, j] * q[i, h, d]         over the heads of group g
+//    dq[i, h, d] = sum_j ds[h, i, j] * k[j, g, d]
+// Keeps q, k, v, y, the positions and L [N, H, Tq], but nothing with Tq * T elements: backward
 // recomputes a, block by block (Dao et al., "FlashAttention", 2022). Blocks in which no query sees
 // a key are skipped.
-// Scratch on the cpu, in the type of the sums: a block of at most 96 queries and 96 keys for each
-// of up to 16 threads, and in backward dk and dv of a group for each, or for each of up to 22 parts
-// of the work where there are few groups. On cuda it is t [N, H, Tq] in backward. q, k and v may be
-// one tensor. Throws Error unless the shapes and dtypes agree and every position is in [0, p]; on
-// CUDA, where a kernel cannot throw, the query of a wrong one gives NaN. In 16 bits CUDA rounds a
-// and ds, because it multiplies them on tensor cores.
+// Scratch on the cpu is in the type of the sums. Each of up to 16 threads has a block of at most 96
+// queries and 96 keys, and in backward also dk and dv of a group. Where there are few groups, each
+// of up to 22 parts of the work has such dk and dv instead. On cuda the scratch is t [N, H, Tq], in
+// backward only.
+// q, k and v may be one tensor. Throws Error unless the shapes and dtypes agree and every position
+// is in [0, p]. On CUDA, where a kernel cannot throw, a query with a wrong position gives NaN. In
+// 16 bits CUDA rounds a and ds, because it multiplies them on tensor cores.
 Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                         const detail::AttentionHeads& heads, const Tensor& positions = {});
 
-// The same of qkv [N, T, (H + 2 G) D], whose rows hold q, k and v side by side, as one linear layer
-// gives them. So Tq = T, and the gradient is one tensor, too.
+// The same for qkv [N, T, (H + 2 G) D], whose rows hold q, k and v side by side, as one linear
+// layer gives them. Here Tq = T, and the gradient is one tensor, too.
 Tensor causal_attention(const Tensor& qkv, const detail::AttentionHeads& heads,
                         const Tensor& positions = {});
 
 namespace detail {
 
-// The keys and values of a row of T tokens, [1, T, G D] each, which the row's pieces fill one after
-// another, and their gradients, which the backwards of the pieces add up, the last piece first.
+// The keys and values of a row of T tokens, each [1, T, G D], and their gradients. The row's pieces
+// fill k and v one after another; the backwards of the pieces add to dk and dv, the last piece
+// first.
 struct KeysAndValues {
   int64_t tokens;                  // T
   Tensor k{}, v{};                 // undefined before the first piece
@@ -58,7 +60,8 @@ struct KeysAndValues {
   int64_t differentiated_from{0};  // the token that the last backward's piece began with
 };
 
-// A piece of a row: its tokens from `begin` on. Those before it are in `row`.
+// A piece of a row: its tokens from `begin` on. `row` has the keys and values of the tokens before
+// it.
 struct PieceOfRow {
   std::shared_ptr<KeysAndValues> row;
   int64_t begin;
@@ -66,14 +69,16 @@ struct PieceOfRow {
 
 }  // namespace detail
 
-// The same for the next tokens of one row, N = 1: q, k and v [1, t, ...] are those of tokens begin,
-// ..., begin + t - 1, which also see the tokens before them. k and v are copied into the row.
-// Backward adds to the row's dk and dv by beta = 1 (beta = 0 in the last piece), and then hands
-// this piece's rows of them on: by then all later pieces, which alone see these keys too, have had
-// their backward. The gradients are those of the whole row, for every cut into pieces
-// (docs/text.md). Keeps q, y, the positions and L; the row has k and v. The row's gradients exist
-// from the last piece's backward to the first's. Throws Error also if the row has fewer tokens, and
-// in backward unless each piece ends where the one before it in backward began.
+// The same for a piece, the next t tokens of one row (N = 1): q, k and v [1, t, ...] belong to the
+// tokens begin, ..., begin + t - 1, which also see the tokens before them. k and v are copied into
+// the row.
+// Backward adds to the row's dk and dv with beta = 1 (beta = 0 in the last piece). Then it passes
+// this piece's rows of dk and dv on: only later pieces see these keys, too, and their backwards
+// have already run. The gradients equal the gradients without pieces, wherever the row is cut
+// (docs/text.md). Keeps q, y, the positions and L; the row holds k and v. The row's gradients exist
+// from the last piece's backward to the first's.
+// Also throws Error if the row has fewer tokens, and in backward unless each piece ends where the
+// previous call's piece began.
 Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                         const detail::AttentionHeads& heads, const Tensor& positions,
                         const detail::PieceOfRow& piece);

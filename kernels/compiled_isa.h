@@ -2,8 +2,8 @@
 
 namespace accrue {
 
-// The processors that the kernels were built for: "x86-64-v3" or "x86-64-v4", "baseline" for every
-// processor of the architecture, or "native" for those like that of the machine they were built on.
+// The processors that the kernels were built for: "x86-64-v3", "x86-64-v4", "baseline" (every
+// processor of the architecture) or "native" (processors like the one of the build machine).
 const char* compiled_isa();
 
 }  // namespace accrue

@@ -36,7 +36,7 @@ decltype(cpu::copy_columns) copy_columns;
 
 namespace {
 
-// The shape of the result. `dim` counts from the start.
+// Returns the result's shape. `dim` counts from the start.
 Shape check_parts(const std::vector<Tensor>& tensors, int dim) {
   const Shape& first = tensors[0].shape();
   int64_t size = 0;

@@ -4,8 +4,8 @@
 namespace accrue::cuda {
 namespace {
 
-// A thread copies whole vectors of a row, a grid apart. Rows follow one another without padding, so
-// that narrow rows leave no thread idle and neighbours still touch neighbouring vectors.
+// Each thread copies whole vectors, a grid apart. Rows follow one another without padding: narrow
+// rows leave no thread idle, and neighbouring threads still touch neighbouring vectors.
 template <int width, bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
     copy_columns_kernel(T* to, int64_t to_stride, const T* from, int64_t from_stride, int64_t rows,

@@ -6,9 +6,9 @@
 
 namespace accrue {
 
-// The tensors x_0, x_1, ... one after the other along `dim` (a negative one counts from the end):
-// with [N, C_k, H, W] and dim 1, y [N, sum_k C_k, H, W] holds x_k in the channels from
-// sum_{j<k} C_j on. A tensor may come more than once.
+// Joins the tensors x_0, x_1, ... along `dim` (a negative one counts from the end). With [N, C_k,
+// H, W] and dim 1, y [N, sum_k C_k, H, W] holds x_k in the channels from sum_{j<k} C_j on. A tensor
+// may occur more than once.
 // Backward: dx_k is that part of dy. Keeps nothing.
 // Throws Error unless there is at least one tensor and all agree in every other dimension.
 Tensor concat(const std::vector<Tensor>& tensors, int dim);

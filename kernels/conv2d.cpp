@@ -63,7 +63,7 @@ View channels_of(View w, int64_t begin, int64_t size) {
   return w;
 }
 
-// Calls body(k, the channels of the part's filters in w, geometry) for each part.
+// Calls body(k, filters_in, geometry) for each part; filters_in(w) is the part's channels of w.
 template <class Body>
 void for_each_part(const std::vector<ConvGeometry>& geometries, Body&& body) {
   for (size_t k = 0, begin = 0; k < geometries.size(); ++k) {
@@ -74,7 +74,7 @@ void for_each_part(const std::vector<ConvGeometry>& geometries, Body&& body) {
   }
 }
 
-// Several parts have no activation.
+// Only a single part may have an activation.
 Tensor convolve(std::vector<Tensor> parts, const Tensor& weight, const Tensor& bias,
                 Conv2dShape shape, Activation activation) {
   check(!parts.empty() && parts[0].defined(), "[conv2d] there is no tensor to convolve");

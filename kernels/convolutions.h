@@ -14,8 +14,8 @@
 // Tells which convolutions a computation needs, and how cuDNN computes each on cuda.
 namespace accrue {
 
-// The three products, by cuDNN's names for them: of an image, giving a grid; of a grid, giving an
-// image; of both, giving weights (kernels/detail/conv_products.h).
+// The three products, by cuDNN's names: forward makes a grid from an image, backward data makes an
+// image from a grid, and backward filter makes weights from both (kernels/detail/conv_products.h).
 enum class ConvolutionProduct { forward, backward_data, backward_filter };
 std::string_view name(ConvolutionProduct product);
 
@@ -28,8 +28,8 @@ struct Convolution {
   auto operator<=>(const Convolution&) const = default;
 };
 
-// While alive, notes the convolutions that this thread computes, or predicts on a meta device. A
-// trace within another takes its place.
+// While alive, records the convolutions that this thread computes, or only plans on a meta device.
+// While a second trace is alive inside the first, only the second records.
 class ConvolutionTrace {
  public:
   struct Entry {
@@ -42,7 +42,7 @@ class ConvolutionTrace {
   ConvolutionTrace(const ConvolutionTrace&) = delete;
   ConvolutionTrace& operator=(const ConvolutionTrace&) = delete;
 
-  // The distinct ones, in the order in which they came first.
+  // The distinct convolutions, in the order of their first occurrence.
   const std::vector<Entry>& entries() const { return entries_; }
 
   static void note(const Convolution& convolution);
@@ -52,17 +52,17 @@ class ConvolutionTrace {
   ConvolutionTrace* before_;
 };
 
-// How cuDNN computes a convolution, as far as it tells before it does: an algorithm may refuse only
+// How cuDNN computes a convolution, as far as it tells beforehand: an algorithm may still refuse
 // when it is called, and then another takes its place.
 struct ConvolutionChoice {
   std::string algorithm, math;  // "IMPLICIT_PRECOMP_GEMM", "TENSOR_OP_MATH"
   int64_t workspace_bytes = 0;  // what the algorithm asks for
-  int64_t scratch_bytes = 0;    // what there is, for copies of operands, too
-  int64_t parts = 0;            // of the images; more than 1 where there is no way for all at once
-  bool padded = false;          // on a padded copy of the images
+  int64_t scratch_bytes = 0;    // available, also for copies of operands
+  int64_t parts = 0;            // of the images: several where cuDNN cannot take all at once
+  bool padded = false;          // computed on a padded copy of the images
 };
-// Throw Error unless Device::cuda can be used, or if cuDNN has no way. The second allocates and
-// computes what it times; it throws OutOfMemory.
+// Both throw Error unless Device::cuda can be used and cuDNN can compute the convolution.
+// seconds_of() allocates and computes what it times, so it may also throw OutOfMemory.
 ConvolutionChoice choice_of(const Convolution& convolution);
 double seconds_of(const Convolution& convolution);
 

@@ -8,7 +8,7 @@ namespace cpu {
 void copy_shifted(GradTarget target, View source, Shift shift) {
   const Shape &to = target.grad.shape, &from = source.shape;
   const int64_t H = to[2], W = to[3];
-  // The part of a row that has a source: columns [begin, end).
+  // The columns [begin, end) of a row have a source.
   const int64_t begin = std::clamp<int64_t>(-shift.columns, 0, W);
   const int64_t end = std::clamp<int64_t>(from[3] - shift.columns, begin, W);
   dispatch_floating(source.dtype, [&]<class T>() {

@@ -9,7 +9,7 @@ struct Plane {
   int64_t H, W;
 };
 
-// A warp has a row, so that it finds its place once and reads and writes contiguously.
+// A warp takes a row: it finds the row's place once, and reads and writes contiguously.
 template <bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
     shift_kernel(T* target, const T* source, int64_t rows, Plane to, Plane from, Shift shift) {

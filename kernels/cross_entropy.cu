@@ -7,20 +7,21 @@
 namespace accrue::cuda {
 namespace {
 
-// Large, so that the rows of a usual micro-batch are done soon by a single block.
+// Large, so that a single block soon finishes the rows of a usual micro-batch.
 constexpr int sum_threads = 512;
 
-// Calls body with the number of lanes that share a row: a whole warp, or a quarter of one where
-// that leaves a lane two classes at most, so that no lane idles at ten.
+// Calls body with the number of lanes that share a row: a whole warp, or a quarter of it if each
+// lane then has at most two classes. With ten classes, for example, most lanes of a whole warp
+// would idle.
 template <class Body>
 void with_lanes(int64_t C, Body&& body) {
   if (C <= 16) body(std::integral_constant<int, 8>{});
   else body(std::integral_constant<int, warp_threads>{});
 }
 
-// Calls body(row n, its first element, size, lane) for rows [begin, end): `lanes` neighbouring
-// threads share a row, so that a warp's accesses are contiguous. `warp` of `warps` has every
-// warps-th piece of rows. All lanes of a warp call body equally often, because body shuffles: those
+// Calls body(n, first element of row n, size, lane) for rows [begin, end). `lanes` neighbouring
+// threads share a row, so a warp's accesses are contiguous. Warp `warp` of `warps` takes every
+// warps-th group of rows. All lanes of a warp call body equally often, because body shuffles; lanes
 // without a row get size 0.
 template <int lanes, class T, class Body>
 __device__ void for_each_row(T* x, int64_t C, int64_t begin, int64_t end, int64_t warp,
@@ -33,7 +34,8 @@ __device__ void for_each_row(T* x, int64_t C, int64_t begin, int64_t end, int64_
   }
 }
 
-// Maximum and sum around it: two reads of a row, the second from the cache.
+// A row's maximum and its sum relative to the maximum. The row is read twice, the second time from
+// the cache.
 template <int lanes, class T, class W = Wide<T>>
 __device__ RowSoftmax<W> row_softmax(const T* row, int32_t label, int64_t size, int lane) {
   W maximum = -std::numeric_limits<W>::infinity();
@@ -50,9 +52,9 @@ __device__ W row_loss(const RowSoftmax<W>& softmax, const T* row, int32_t label,
   return 0 <= label && label < C ? softmax.loss(row[label]) : std::numeric_limits<W>::quiet_NaN();
 }
 
-// A block has `rows` consecutive rows; the first lane of a row adds its loss, the block's threads
-// are added in a tree. A grid of one block writes the mean itself, which saves a small model a
-// launch; else mean_kernel adds up the blocks' sums.
+// A block takes `rows` consecutive rows. The first lane of each row adds the row's loss, and the
+// block's threads are added in a tree. A grid of one block writes the mean itself, which saves a
+// small model a launch; otherwise mean_kernel adds up the blocks' sums.
 template <int lanes, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(sum_threads, 1)
     cross_entropy_kernel(W* loss, double* block_sums, const T* x, const int32_t* labels, int64_t N,
@@ -71,8 +73,8 @@ __global__ void __launch_bounds__(sum_threads, 1)
   else block_sums[blockIdx.x] = static_cast<double>(total);
 }
 
-// Rows a grid apart. The softmax is taken again from x, cheaper than keeping it. dx may be x: a row
-// is written by the lanes that read it, after their sums.
+// Rows are a grid apart. The softmax is computed again from x, which is cheaper than keeping it. dx
+// may be x: the lanes that read a row write it, after its sums.
 template <int lanes, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     cross_entropy_backward_kernel(T* dx, Seed<W> seed, const T* x, const int32_t* labels, int64_t N,
@@ -93,7 +95,7 @@ __global__ void __launch_bounds__(block_threads)
                       });
 }
 
-// One block has all rows, so that one launch is enough and the order of the sums is fixed.
+// One block takes all rows: one launch is enough, and the order of the sums is fixed.
 template <int lanes, class T>
 __global__ void __launch_bounds__(sum_threads, 1)
     add_score_kernel(double* score, const T* x, const int32_t* labels, int64_t N, int64_t C) {

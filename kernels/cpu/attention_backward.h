@@ -30,8 +30,8 @@ struct BackwardScratch {
   }
 };
 
-// How backward is cut. A chunk has a group of a row; where there are few of them each is cut into
-// parts, which take turns at its blocks of queries, and their sums are added up in the end.
+// How backward is cut. A chunk is a group of a row. Where there are few groups, each is cut into
+// parts, which take turns at the group's blocks of queries; in the end their sums are added up.
 template <class T, class W = Wide<T>>
 struct BackwardTiling : CausalTiling<W> {
   int64_t blocks_of_group, parts, chunks, slot_count, sums_count, slot_bytes, sums;
@@ -56,7 +56,7 @@ struct BackwardTiling : CausalTiling<W> {
   BackwardScratch<T> slot(View scratch, int64_t slot) const {
     return {*this, static_cast<std::byte*>(scratch.data) + slot * slot_bytes};
   }
-  // dk [T, width] of a chunk, and then its dv.
+  // dk [T, width] of a chunk, followed by its dv.
   W* sums_of(View scratch, int64_t chunk, int64_t slot) const {
     std::byte* all = static_cast<std::byte*>(scratch.data) + slot_count * slot_bytes;
     return reinterpret_cast<W*>(all) + (parts == 1 ? slot : chunk) * 2 * sums;
@@ -80,7 +80,7 @@ struct CausalBackward {
         dy(HeadColumns{dy}.of<const T>(t.D)),
         L(L.as<const W>()) {}
 
-  // Adds to the sums what the queries give, and stores their dq.
+  // Adds to dk and dv in `sums` the part that a block of queries contributes, and stores their dq.
   void differentiate(const QueryBlock& block, const BackwardScratch<T>& x, W* sums) const {
     const int64_t n = block.n, h = block.h, first = block.first, rows = block.rows,
                   columns = block.columns;
@@ -110,8 +110,8 @@ struct CausalBackward {
     if (targets.dq) store_rows(targets.dq, {n, h, first, first + rows}, x.dq);
   }
 
-  // dk and dv of a group for its rows [begin, end), from the sums of all its parts, which are added
-  // up in those of the first.
+  // Stores rows [begin, end) of a group's dk and dv. Before that it adds the sums of the other
+  // parts to the first part's sums.
   void store_group(int64_t group, int64_t begin, int64_t end, W* sums) const {
     for (W* of_targets : {sums, sums + t.sums})
       for (int64_t part = 1; part < t.parts; ++part)
@@ -123,7 +123,7 @@ struct CausalBackward {
   }
 
  private:
-  // L and t of the queries, and something harmless where there are none.
+  // Copies L and computes t of the block's queries. Columns without a query get zeros.
   void take_sums(const QueryBlock& block, const BackwardScratch<T>& x) const {
     std::fill_n(x.L, block.columns, W(0));
     std::fill_n(x.t, block.columns, W(0));
@@ -138,7 +138,7 @@ struct CausalBackward {
     }
   }
 
-  // Scores become probabilities.
+  // Turns scores into probabilities.
   void recompute(Matrix<W> a, const ScoreBlock& b, const W* log_sums) const {
     const W scale = static_cast<W>(t.scale());
     for (int64_t r = 0; r < b.keys; ++r) {
@@ -149,7 +149,7 @@ struct CausalBackward {
     }
   }
 
-  // Gradients of probabilities become gradients of scores.
+  // Turns gradients of probabilities into gradients of scores.
   void differentiate_scores(Matrix<W> ds, Matrix<const W> a, const ScoreBlock& b,
                             const W* means) const {
     const W scale = static_cast<W>(t.scale());

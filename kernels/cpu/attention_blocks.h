@@ -6,30 +6,30 @@
 #include "core/half.h"
 #include "kernels/cpu/gemm.h"
 
-// The matrix of scores of a head, block by block on one thread. Rows are keys and columns queries,
-// because then every operand of the products is read as it lies but the queries' own, which are
-// transposed once for all of their blocks, and the softmax needs no sums over a vector's lanes.
+// One thread computes the matrix of scores of a head block by block. Rows are keys and columns are
+// queries: this way the products read all operands as they lie, except for the queries, which are
+// transposed once for all of their blocks. The softmax then needs no sums over a vector's lanes.
 namespace accrue::cpu {
 
 // Queries of a head that are computed together.
 struct QueryBlock {
   int64_t n, h, first, rows;
   int64_t columns;                   // rows, rounded up to whole vectors
-  int64_t token;                     // that the first query is
-  const int32_t* starts = nullptr;   // [columns]: the token that a query's document begins with,
-  int64_t earliest = 0, latest = 0;  // the least and the largest of them; null if all are 0
+  int64_t token;                     // of the first query
+  const int32_t* starts = nullptr;   // [columns]: the token that begins a query's document; or null
+  int64_t earliest = 0, latest = 0;  // the least and the largest of the starts; 0 without them
 };
 
-// What some keys and the queries of a block make of the matrix.
+// The part of the matrix for some keys and the queries of a block.
 struct ScoreBlock {
   int64_t key, keys, queries, columns;
-  // If so, key r is the token of query r, which only it and later ones see; otherwise all do.
+  // True: only query r, the same token as key r, and later queries see key r. False: all do.
   bool on_diagonal;
 };
 
 inline constexpr int64_t most_keys = 96;
 
-// Calls body(block) for the keys that queries see, in order.
+// Calls body(block) for the keys that the queries see, in order.
 template <class Body>
 void for_each_block(const QueryBlock& q, Body&& body) {
   const Partition before(q.token - q.earliest, most_keys);
@@ -39,7 +39,8 @@ void for_each_block(const QueryBlock& q, Body&& body) {
   body(ScoreBlock{q.token, q.rows, q.rows, q.columns, true});
 }
 
-// On the diagonal the products run in strips, which leave out most of what nobody sees.
+// On the diagonal the products run in strips, which leave out most pairs that do not see each
+// other.
 template <class W>
 inline constexpr int64_t strip = lanes<W>;
 
@@ -49,13 +50,13 @@ void for_each_strip(const ScoreBlock& b, int64_t count, Body&& body) {
   const int64_t most = b.on_diagonal ? strip<W> : count;
   for (int64_t begin = 0; begin < count; begin += most) body(begin, std::min(most, count - begin));
 }
-// The first column that is computed of key r's row.
+// The first column that is computed in the row of key r.
 template <class W>
 int64_t first_column(const ScoreBlock& b, int64_t r) {
   return b.on_diagonal ? r / strip<W> * strip<W> : 0;
 }
 
-// C = op(A) B, or C + op(A) B, for any number of B's vectors.
+// C = op(A) B, or C + op(A) B, where a row of B may have any number of vectors.
 template <class W>
 void multiply(Matrix<W> c, Matrix<const W> a, Transpose a_op, Matrix<const W> b,
               const GemmSize& size, Result result) {
@@ -78,7 +79,7 @@ void multiply_heads(Matrix<W> out, const ScoreBlock& b, Matrix<const W> keys,
   });
 }
 
-// out[r, d] += sum_i x[r, i] * queries[i, d], of `width` channels.
+// out[r, d] += sum_i x[r, i] * queries[i, d], for `width` channels d.
 template <class W>
 void add_over_queries(Matrix<W> out, const ScoreBlock& b, Matrix<const W> x,
                       Matrix<const W> queries, int64_t width) {
@@ -99,7 +100,7 @@ void add_over_keys(Matrix<W> out, const ScoreBlock& b, Matrix<const W> x, Matrix
   });
 }
 
-// Scores of pairs that do not see each other become -infinity.
+// Sets the scores of keys that a query does not see to -infinity.
 template <class W>
 void hide_unseen(Matrix<W> scores, const ScoreBlock& b, const QueryBlock& q) {
   constexpr W hidden = -std::numeric_limits<W>::infinity();
@@ -114,7 +115,8 @@ void hide_unseen(Matrix<W> scores, const ScoreBlock& b, const QueryBlock& q) {
   }
 }
 
-// Rows that products read: x itself, or a copy in the type of the sums, padded to whole vectors.
+// Returns the rows that products read: x itself, or a copy in the type of the sums, padded to whole
+// vectors.
 template <class T>
 bool needs_copy(int64_t D) {
   return is_16_bit<T> || D % lanes<Wide<T>> != 0;

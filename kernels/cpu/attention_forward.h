@@ -10,7 +10,7 @@
 
 namespace accrue::cpu {
 
-// How the work is cut, and what a slot of the scratch holds, in elements.
+// How the work is cut, and the sizes of a slot of the scratch, in elements.
 template <class W>
 struct CausalTiling : CausalSizes {
   Partition vectors;  // of queries
@@ -25,7 +25,7 @@ struct CausalTiling : CausalSizes {
 
   int64_t blocks() const { return N * H * vectors.parts; }
 
-  // As many as q, k and v have room for, so that scratch is small beside them.
+  // Returns as many slots as fit into the size of q, k and v, so that scratch is small beside them.
   int64_t slots(int64_t chunks, int64_t slot_elements) const {
     constexpr int64_t least = 2, most = 16;
     const int64_t fitting = static_cast<int64_t>(elements()) / slot_elements;
@@ -36,7 +36,7 @@ struct CausalTiling : CausalSizes {
   static constexpr int64_t most_vectors = 2 * block_vectors;
 };
 
-// A block of queries, and of keys that they see, in the forward.
+// The forward's scratch for a block of queries and a block of the keys that they see.
 template <class T, class W = Wide<T>>
 struct ForwardScratch {
   W *q, *k, *v, *queries, *scores, *y, *largest, *next, *sums;
@@ -70,7 +70,7 @@ inline void check_positions(View positions, const CausalSizes& s) {
             *at, i, n, s.token(i));
 }
 
-// Block `index` of the queries of head h in row n. starts is scratch.
+// Returns block `index` of the queries of head h in row n. `starts` is scratch.
 template <class W>
 QueryBlock query_block(const CausalTiling<W>& t, int64_t n, int64_t h, int64_t index,
                        View positions, int32_t* starts) {
@@ -88,14 +88,14 @@ QueryBlock query_block(const CausalTiling<W>& t, int64_t n, int64_t h, int64_t i
   return q;
 }
 
-// The largest scores so far, and the sums of the exponentials relative to them.
+// For each query the largest score so far, and the sum of the exponentials relative to it.
 template <class W>
 struct RunningSoftmax {
   W *largest, *next, *sums, scale;
 };
 
-// Scores become exponentials relative to the largest so far, and what was added up before in y and
-// the sums is made relative to it, too.
+// Turns scores into exponentials relative to the largest score so far, and makes the earlier sums,
+// also those in y, relative to it, too.
 template <class W>
 void exponentiate(Matrix<W> scores, Matrix<W> y, const ScoreBlock& b, int64_t width,
                   const RunningSoftmax<W>& s) {

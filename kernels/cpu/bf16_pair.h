@@ -13,8 +13,8 @@
 
 namespace accrue::cpu {
 
-// Two bfloat16, the first in the lower half, which processors with AVX512-BF16 multiply by another
-// two at once: a vector of pairs is twice as many factors as a vector of floats.
+// Two bfloat16, the first in the lower half. Processors with AVX512-BF16 multiply two of them by
+// another two at once: a vector of pairs holds twice as many factors as a vector of floats.
 using BFloat16Pair = uint32_t;
 
 template <class F>
@@ -22,10 +22,10 @@ inline constexpr bool in_pairs = std::is_same_v<F, BFloat16Pair>;
 template <class F>
 inline constexpr int64_t elements_in = in_pairs<F> ? 2 : 1;
 
-// True if this program and the processor have the instruction.
+// True if this program and the processor have the instruction that multiplies pairs.
 bool multiplies_bfloat16_pairs();
 
-// out[v] = (first[v * step], second[v * step]), the latter 0 if there is no second.
+// out[v] = (first[v * step], second[v * step]); the second element is 0 if `second` is null.
 inline void interleave(BFloat16Pair* out, const BFloat16* first, const BFloat16* second,
                        int64_t count, int64_t step = 1) {
   const auto pair = [=](int64_t v) {
@@ -41,8 +41,8 @@ inline void interleave(BFloat16Pair* out, const BFloat16* first, const BFloat16*
   }
 }
 
-// On the left, a pair is any element and the one behind it. Sums are floats, to which the second
-// product is added and then the first.
+// The left factor of a product is a pair of any element and the one behind it. Sums are floats; the
+// product of the second elements is added before the product of the first.
 template <>
 struct Arithmetic<BFloat16Pair> {
   using Sum = float;

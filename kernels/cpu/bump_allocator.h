@@ -10,7 +10,7 @@
 
 namespace accrue::cpu {
 
-// Hands out parts of a workspace; with base null it only counts.
+// Hands out parts of a workspace. If base is null, it only counts their bytes.
 class BumpAllocator {
  public:
   explicit BumpAllocator(void* base) : base_(static_cast<std::byte*>(base)) {}

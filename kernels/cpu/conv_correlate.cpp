@@ -1,4 +1,4 @@
-// Correlate, by the products of indirect_gemm.h.
+// Correlate, computed by the products of indirect_gemm.h.
 
 #include "kernels/backend.h"
 #include "kernels/cpu/bump_allocator.h"
@@ -11,9 +11,10 @@
 namespace accrue::cpu {
 namespace {
 
-// The scratch of correlate, whose product is what the taps see times the transposed cells, which
-// are widened before if they have to be. Here pairs are neighbours in a row of cells, which see
-// neighbours in the frame; the last of an odd number has a zero beside it.
+// The scratch of correlate. Its product multiplies the pixels that the taps see by the transposed
+// cells, which are widened before if necessary. Here a pair is two neighbours in a row of cells,
+// which see neighbours in the frame. If a row has an odd number of cells, the last one has a zero
+// beside it.
 template <class T, class F>
 struct BandedScratch {
   using W = Wide<T>;
@@ -22,9 +23,10 @@ struct BandedScratch {
   Pixel* frames;
   F *widened, *cells;
   W* partials;
-  // The bands in groups, each with a partial sum of its own, and in each group the image's channels
-  // in slices. Many groups need room, many slices transpose the cells again and again. Small images
-  // are taken several at a time, so that the partial sum is not read and written for a few cells.
+  // The bands are cut into groups, each with a separate partial sum, and within a group the image's
+  // channels are cut into slices. Many groups need much memory, and many slices transpose the cells
+  // again and again. Several small images are taken at once, so that the partial sum is not read
+  // and written for a few cells.
   int64_t groups, slices, at_once, slots, stride, row_cells, frame_size, frames_size, widened_size,
       cells_size, partial_size;
   size_t bytes;
@@ -43,7 +45,7 @@ struct BandedScratch {
     at_once = t.bands > 1 ? 1 : std::clamp<int64_t>(many_cells / single_cells, 1, N / groups);
     frame_size = t.frame(t.band) / g.C * ceil_div(g.C, slices);
     frames_size = at_once * frame_size + elements_in<F> - 1;
-    // Pairs take less room, and are not given more slots of it.
+    // Pairs take less memory, but do not get more slots for that.
     slots =
         std::min(groups * slices, t.slots_for(N, at_once * (frame_size + single_cells * stride) +
                                                      (is_16_bit<T> ? g.O * single_cells : 0)));
@@ -62,10 +64,11 @@ struct BandedScratch {
   }
 };
 
-// The scratch of correlate where cells are few and weights many: the cells, as they lie, times what
-// they see through a slice of taps, which is copied side by side. Its results go to the weights
-// themselves, as partial sums of their size would take longer than the product. Pairs are of an
-// image's cells in their order; an odd number is copied to have a zero behind it.
+// The scratch of correlate for few cells and many weights. The cells are multiplied, as they lie,
+// by the pixels that they see through a slice of taps, which are copied side by side. Results go
+// directly to the weights, because partial sums as large as the weights would take longer than the
+// product. A pair is two consecutive cells of an image; an odd number of cells is copied with a
+// zero behind it.
 template <class T, class F>
 struct DirectScratch {
   using W = Wide<T>;
@@ -87,7 +90,7 @@ struct DirectScratch {
     whole.band = t.h.steps(), whole.bands = 1;
     cells = g.GH * g.GW;  // of an image
     image_cells = round_up(cells, elements);
-    // Copying a column costs what a few multiplications of it do, and so does adding to a weight.
+    // Copying a column costs as much as a few multiplications, and so does adding to a weight.
     pays = cells <= most_cells && N * cells <= 2 * g.O;
     images = ceil_div(N, ceil_div(N, std::max<int64_t>(1, most_cells / cells)));
     // Slices fill their vectors, whatever the kernel's area.
@@ -118,7 +121,7 @@ struct DirectScratch {
   }
 };
 
-// Where correlate's taps begin in a frame.
+// Tells where correlate's taps begin in a frame.
 void fill_taps(int32_t* taps, int64_t count, const ConvTiling& t, const ConvGeometry& g) {
   for (int64_t k = 0; k < count; ++k) {
     const int64_t c = k / g.area(), i = k % g.area() / g.KW, j = k % g.KW;
@@ -139,14 +142,14 @@ void fill_tables(const BandedScratch<T, F>& x, const ConvTiling& t, const ConvGe
   }
 }
 
-// cells = the band's rows of the grid, transposed: [band, O].
+// cells = the band's rows of the grid, transposed to [band, O].
 template <class T, class F>
 void load_cells(F* cells, [[maybe_unused]] F* widened, const T* grid, Band band,
                 const BandedScratch<T, F>& x, const ConvGeometry& g) {
   const int64_t size = band.rows * x.row_cells;
   const T* in = grid + (band.n * g.O * g.GH + band.begin) * g.GW;
   if constexpr (is_16_bit<T>) {
-    // Rows without half a pair are taken as one.
+    // If no row ends with half a pair, all rows are copied as one.
     const int64_t rows = g.GW % elements_in<F> == 0 ? 1 : band.rows;
     const int64_t width = band.rows * g.GW / rows, row_size = size / rows;
     F* out = widened;
@@ -204,7 +207,7 @@ void fill_tables(const DirectScratch<T, F>& x, const ConvGeometry& g) {
   fill_taps(x.tap_at, x.channels * g.area(), x.whole, g);
 }
 
-// The grid as it is, or as a copy that multiplies.
+// Returns the grid itself, or a copy in the form that is multiplied.
 template <class T, class F>
 const typename Arithmetic<F>::Left* cells_of(const T* grid, const DirectScratch<T, F>& x,
                                              int64_t planes) {
@@ -234,7 +237,8 @@ using DirectCorrelation = Correlation<DirectScratch<T, F>, T, typename Arithmeti
 template <class T, class F>
 using BandedCorrelation = Correlation<BandedScratch<T, F>, T, T>;
 
-// w[o, taps of a slice of channels] for all o, from as many images after `n` as are taken at once.
+// Computes w[o, taps of a slice of channels] for all o from the images that are taken at once, from
+// image `n` on.
 template <class T, class F>
 void correlate_slice(const DirectCorrelation<T, F>& correlation, int64_t n, int64_t slice,
                      int slot) {

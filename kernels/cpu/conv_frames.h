@@ -8,11 +8,12 @@
 #include "kernels/cpu/conv_tiling.h"
 #include "kernels/cpu/micro_kernel.h"
 
-// Images as a convolution's taps see them, for its three products on the CPU.
+// These functions lay out images as a convolution's taps see them, for its three products on the
+// CPU.
 namespace accrue::cpu {
 
-// Calls body<T, F> for a floating dtype: T is the type of its elements, F what a convolution
-// multiplies of them, pairs where the processor can, else single ones, wide.
+// Calls body<T, F> for a floating dtype. T is the type of the elements. F is the type that a
+// convolution multiplies: pairs of bfloat16 where the processor can, else single wide elements.
 template <class Body>
 decltype(auto) dispatch_factors(DType dtype, Body&& body) {
   if (dtype == DType::bf16 && multiplies_bfloat16_pairs())
@@ -21,8 +22,8 @@ decltype(auto) dispatch_factors(DType dtype, Body&& body) {
       dtype, [&]<class T>() -> decltype(auto) { return body.template operator()<T, Wide<T>>(); });
 }
 
-// out[v] = in[v * step], as F; in a pair with the next channel's, which lies `next` behind it, or
-// with 0 if that is 0.
+// out[v] = in[v * step], as F. A pair also takes the next channel's element, which lies `next`
+// behind in[v * step]; if next is 0, the pair's second element is 0.
 template <class F, class T>
 void load_row(F* out, const T* in, [[maybe_unused]] int64_t next, int64_t count, int64_t step) {
   if constexpr (in_pairs<F>) {
@@ -34,8 +35,9 @@ void load_row(F* out, const T* in, [[maybe_unused]] int64_t next, int64_t count,
   }
 }
 
-// frame = its channels [c_begin, c_end) of the source [N, channels, H, W] as a band sees them, one
-// plane for each phase. The frame starts as zeros; those left and right of the source stay.
+// Loads channels [c_begin, c_end) of the frame from the source [N, channels, H, W], as a band sees
+// them, one plane for each phase. The frame must start as zeros, because the zeros to the left and
+// right of the source are not written.
 template <class F, class T>
 void load_frame(F* frame, const T* source, const ConvTiling& t, Band band, int64_t c_begin,
                 int64_t c_end) {
@@ -60,14 +62,14 @@ void load_frame(F* frame, const T* source, const ConvTiling& t, Band band, int64
   }
 }
 
-// The frames of several images, each of which is one band, `step` elements apart.
+// The frames of several images, `step` elements apart; each image is one band.
 template <class F>
 struct Frames {
   F* data;
   int64_t step, images;
 };
 
-// load_frame() of each of the images from `first` on.
+// Calls load_frame() for each of the images from `first` on.
 template <class F, class T>
 void load_frames(const Frames<F>& frames, const T* source, const ConvTiling& t, int64_t first,
                  int64_t c_begin, int64_t c_end) {
@@ -75,17 +77,18 @@ void load_frames(const Frames<F>& frames, const T* source, const ConvTiling& t, 
     load_frame(frames.data + i * frames.step, source, t, Band(t, first + i), c_begin, c_end);
 }
 
-// im2col's columns for some taps: in row k, the cells of several images side by side, each image's
-// followed by zeros up to `image_cells`.
+// im2col's columns for some taps. Row k holds the cells of several images side by side; each
+// image's cells are followed by zeros up to `image_cells`.
 template <class F>
 struct Columns {
   F* data;
   int64_t stride, image_cells;
 };
 
-// columns = what the cells see through K taps, which begin at source_at[k] in each image's frame.
-// Rows of cells are copied in whole vectors: what is written past an end, the next row overwrites,
-// so a vector more must have room behind the columns and the frames.
+// columns = the elements that the cells see through K taps; tap k begins at source_at[k] in each
+// image's frame. Rows of cells are copied in whole vectors, and each row overwrites what the row
+// before it has written past its end. The columns and the frames therefore need room for one more
+// vector behind them.
 template <class F>
 void pack_columns(const Columns<F>& columns, const Frames<F>& frames, const int32_t* source_at,
                   int64_t K, const ConvTiling& t) {
@@ -102,7 +105,7 @@ void pack_columns(const Columns<F>& columns, const Frames<F>& frames, const int3
   }
 }
 
-// w as it is, or its wide elements in `copy`.
+// Returns w itself, or its elements in `copy` if they have to be widened.
 template <class T>
 const Wide<T>* widened(const T* w, [[maybe_unused]] Wide<T>* copy, [[maybe_unused]] int64_t n) {
   if constexpr (!is_16_bit<T>) return w;

@@ -1,4 +1,4 @@
-// Gather and scatter, by the products of indirect_gemm.h.
+// Gather and scatter, computed by the products of indirect_gemm.h.
 
 #include <array>
 
@@ -14,7 +14,8 @@ namespace accrue::cpu {
 namespace {
 
 // The scratch of gather and scatter on elements of type T, multiplied as F. `products` has one
-// entry for each phase of the target; `weights` are there if w has to be widened or paired first.
+// entry for each phase of the target; `weights` has elements only if w must be widened or paired
+// first.
 template <class T, class F>
 struct MultiplyScratch {
   using W = Wide<T>;
@@ -54,14 +55,14 @@ struct MultiplyScratch {
   }
 };
 
-// How a product's result is changed on its way to the target.
+// Where a product's result goes, and the bias that is added to it.
 template <class T>
 struct Epilogue {
   T* target;
   const T* bias;
 };
 
-// Where a product's result lies: of channels [m_begin, m_end) of the target.
+// Where a product's result lies in the scratch, for channels [m_begin, m_end) of the target.
 template <class W>
 struct ResultPlanes {
   const W* data;
@@ -74,7 +75,7 @@ void store_result(const Epilogue<T>& e, const ResultPlanes<Wide<T>>& result, con
   const int64_t h_phase = phase / t.w.target_step, w_phase = phase % t.w.target_step;
   const int64_t h_step = t.h.target_step, w_step = t.w.target_step, W = t.w.target;
   const int64_t width = ceil_div(W - w_phase, w_step);
-  // Whole vectors where possible: what they write past a row's end, the next row overwrites.
+  // Whole vectors where possible: each row overwrites what the row before it wrote past its end.
   const int64_t vectors =
       accumulate || h_step > 1 || w_step > 1 ? width : round_up(width, lanes<Wide<T>>);
   for (int64_t m = result.m_begin; m < result.m_end; ++m) {
@@ -88,8 +89,8 @@ void store_result(const Epilogue<T>& e, const ResultPlanes<Wide<T>>& result, con
   }
 }
 
-// Where weights lie: w[o, c, i, j], or its pair, at target * target_step + source * source_step +
-// tap.
+// The place of weights in memory: w[o, c, i, j], or the pair that begins with it, is at (the
+// target's channel) * target + (the source's channel) * source + tap.
 struct WeightSteps {
   int64_t target, source;
 
@@ -103,7 +104,7 @@ struct WeightSteps {
   }
 };
 
-// The tables of a scratch.
+// Fills the tables of a scratch.
 template <class T, class F>
 void fill_tables(const MultiplyScratch<T, F>& x, const ConvTiling& t, const ConvGeometry& g,
                  WeightSteps steps) {
@@ -132,7 +133,7 @@ void fill_tables(const MultiplyScratch<T, F>& x, const ConvTiling& t, const Conv
     x.column_at[i] = static_cast<int32_t>(i * x.packed.columns);
 }
 
-// w in pairs of source channels, to which an odd number has a zero added.
+// Joins w in pairs of source channels. If their number is odd, a zero completes the last pair.
 void pair_weights(BFloat16Pair* out, const BFloat16* w, Direction direction, const ConvTiling& t,
                   const ConvGeometry& g) {
   // A pair is two of a filter's channels, or two whole filters.

@@ -12,7 +12,7 @@
 namespace accrue::cpu {
 
 // One dimension of a product. Target position t = u * target_step + phase, phase < target_step,
-// draws through tap i from source position u * source_step + offset(i, phase), where there is one.
+// reads through tap i the source position u * source_step + offset(i, phase), if there is one.
 struct Axis {
   int64_t source, target, source_step, target_step, taps, padding, dilation;
   int64_t first = 0, last = 0;  // the smallest and largest offset
@@ -40,12 +40,12 @@ struct Axis {
     if (distance % target_step != 0) return std::nullopt;
     return distance / target_step;
   }
-  // False if the source's padding is all that positions see at this offset.
+  // False if at this offset positions see only the source's padding.
   bool sees_source(int64_t offset) const {
     const int64_t u = offset < 0 ? ceil_div(-offset, source_step) : 0;
     return u < steps() && u * source_step + offset < source;
   }
-  // The most taps that the positions of one phase draw through.
+  // The largest number of taps through which the positions of one phase read.
   int64_t most_taps() const {
     int64_t most = 0;
     for (int64_t phase = 0; phase < target_step; ++phase) {
@@ -58,25 +58,25 @@ struct Axis {
     }
     return most;
   }
-  // Target positions of one phase (of the first, which has most).
+  // The number of target positions in the first phase, which has the most.
   int64_t steps() const { return ceil_div(target, target_step); }
-  // The padded source is stored as one plane per phase, so that neighbours in a target row draw
-  // from neighbours in a plane's row.
+  // The padded source is stored as one plane per phase: neighbours in a target row then read
+  // neighbours in a plane's row.
   int64_t phases() const { return std::min(source_step, last - first + 1); }
   int64_t phase_of(int64_t offset) const { return (offset - first) % source_step; }
   int64_t index_of(int64_t offset) const { return (offset - first) / source_step; }
-  // Positions in a plane that `steps` target positions draw from.
+  // The number of positions in a plane that `steps` target positions read.
   int64_t extent(int64_t steps) const { return steps + index_of(last); }
 };
 
-// How one product runs: threads take the N * bands bands of target rows as they come, each in a
-// slot of the scratch.
+// How one product runs: threads take the N * bands bands of target rows one after another, each in
+// its slot of the scratch.
 struct ConvTiling {
   Axis h, w;
-  // Threads that can share a convolution: each needs scratch.
+  // The most threads that can share a convolution; each of them needs scratch.
   static constexpr int64_t most_slots = 8;
-  // A frame has the source's channels one by one, or so many of them together. Bands and slots are
-  // the same: what takes less room is not given more of it.
+  // A frame has the source's channels one by one, or `channels_together` of them in one element.
+  // Bands and slots are the same either way: frames that take less memory do not get more slots.
   int64_t source_channels, frame_channels, target_channels, band, bands, slots;
 
   ConvTiling(Direction direction, const ConvGeometry& g, int64_t N, int64_t channels_together = 1)
@@ -89,7 +89,7 @@ struct ConvTiling {
         g.w_extent(), round_up(source_channels, channels_together) * target_channels * g.area());
     check(weights <= std::numeric_limits<int32_t>::max(),
           "a convolution's weights are at most 2^31 elements, got {}", weights);
-    // A band and its result stay in the second-level cache; few images make more bands.
+    // A band and its result stay in the second-level cache. Few images are cut into more bands.
     constexpr int64_t cache_elements = 1 << 16, least_bands = 2;
     const int64_t rows = h.steps();
     const int64_t fitting =
@@ -101,8 +101,8 @@ struct ConvTiling {
     frame_channels = ceil_div(source_channels, channels_together);
   }
 
-  // Returns as many slots as a quarter of source and target has room for, so that scratch is small
-  // beside what it serves.
+  // Returns as many slots as fit into a quarter of the size of source and target, so that scratch
+  // is small beside them.
   int64_t slots_for(int64_t N, int64_t slot_elements) const {
     const int64_t elements =
         N * (source_channels * h.source * w.source + target_channels * h.target * w.target);
@@ -116,10 +116,10 @@ struct ConvTiling {
   int64_t frame(int64_t rows) const {
     return frame_channels * h.phases() * w.phases() * plane(rows);
   }
-  // Target cells of a band, counted along the source's rows: those between the target's width and
-  // the source's mean nothing.
+  // Target cells of a band, counted along the source's rows. Cells between the target's width and
+  // the source's width have no meaning.
   int64_t cells(int64_t rows) const { return (rows - 1) * columns() + w.steps(); }
-  // Where the source's element for tap (i, j) of target cell 0 lies in a padded channel.
+  // The place of the source's element for tap (i, j) of target cell 0 in a padded channel.
   int64_t offset(int64_t i_offset, int64_t j_offset) const {
     return (h.phase_of(i_offset) * w.phases() + w.phase_of(j_offset)) * plane(band) +
            h.index_of(i_offset) * columns() + w.index_of(j_offset);
@@ -136,10 +136,10 @@ struct Band {
         rows(std::min(t.band, t.h.steps() - begin)) {}
 };
 
-// How a product runs whose images are small. A band of one image would leave lanes of its vectors
-// to margins and have all weights read for it; here the cells of several images lie side by side,
-// copied for a slice of the source's channels at a time. A chunk is some images and some of the
-// target's channels, in all phases, which share the lines of memory that weights are read in.
+// How a product on small images runs. A band of one image would leave many lanes of its vectors to
+// margins, and all weights would be read for it. Here the cells of several images lie side by side
+// and are copied for a slice of the source's channels at a time. A chunk is some images and some of
+// the target's channels, in all phases, because the phases share the cache lines of the weights.
 struct PackedTiling {
   ConvTiling whole;  // in one band
   int64_t phases, cells, images, columns, channels, depth, rows, groups, row_groups, chunks, slots;
@@ -167,8 +167,8 @@ struct PackedTiling {
     channels = std::min(channels, t.frame_channels);
     depth = channels * taps;
 
-    // Costs by tap, in lanes multiplied: a weight that is read costs what a few do, and so does a
-    // cell that is copied.
+    // Costs per tap, counted in lanes that are multiplied: reading a weight costs `read` of them,
+    // copying a cell costs `copied`.
     constexpr int64_t read = 8, copied = 24;
     const int64_t M = t.target_channels, bands = N * t.bands;
     const int64_t banded = bands * (round_up(t.cells(t.band), vector_lanes) + read) * M;
@@ -176,7 +176,7 @@ struct PackedTiling {
     pays = phases * cells <= most_columns && packed < banded;
   }
 
-  // Elements of an image's part of a slice.
+  // Elements of one image's part of a slice.
   int64_t frame() const { return channels * whole.channel(); }
 };
 

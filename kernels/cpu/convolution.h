@@ -4,13 +4,13 @@
 
 namespace accrue::cpu {
 
-// The bytes of scratch that gather or scatter needs for N images, and that correlate needs: for
-// each thread a zero-padded band of one image or grid and its result; for correlate partial weight
-// gradients besides.
+// The bytes of scratch that gather or scatter needs for N images, and that correlate needs. Each
+// thread needs a zero-padded band of one image or grid, and its result; correlate also needs
+// partial weight gradients.
 int64_t multiply_bytes(Direction direction, const ConvGeometry& geometry, int64_t N, DType dtype);
 int64_t correlate_bytes(const ConvGeometry& geometry, int64_t N, DType dtype);
 
-// conv_gather() or conv_scatter() with all that it is called with.
+// The arguments of conv_gather() or conv_scatter().
 struct ConvProduct {
   Direction direction;
   const ConvGeometry& geometry;

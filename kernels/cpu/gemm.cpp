@@ -10,21 +10,21 @@
 namespace accrue::cpu {
 namespace {
 
-// A panel is as many columns of B as a block of C has. K is cut so that a panel's part, and 16-bit
-// operands and results in float, have room on the stack and in the second-level cache.
+// A panel has as many columns of B as a block of C has. K is cut into pieces: a panel's piece, and
+// 16-bit operands and results in float, must fit on the stack and into the second-level cache.
 template <class W>
 constexpr int64_t panel_columns = table_vectors* lanes<W>;
 constexpr int64_t panel_elements = panel_columns<float> * 192, most_depth = 512, blocks_apart = 8;
-// Rows of an A that is transposed are copied, so many blocks and terms at once, for up to so many
-// panels: their elements lie a row of A^T apart, where few of them have room in a cache of sets and
-// a page each.
+// The rows of a transposed A are copied: packed_blocks blocks and packed_depth terms at once, for
+// up to packed_panels panels. The elements of such a row lie a row of A^T apart. Only a few of them
+// fit into a cache, since they share few of its sets, and each lies on another page.
 constexpr int64_t packed_blocks = 14, packed_depth = 192, packed_panels = 16;
 
 // c = op(a) b, or c + op(a) b, for a block of c.
 template <class W, int rows, int vectors, Transpose a_op>
 void multiply_block_of(Matrix<W> c, Matrix<const W> a, Matrix<const W> b, int64_t K,
                        Result result) {
-  constexpr int64_t ahead = 8;  // rows of B that are fetched before they are wanted
+  constexpr int64_t ahead = 8;  // rows of B that are prefetched
   Lanes<W> sum[rows][vectors] = {};
   const W* a_at[a_op == Transpose::no ? rows : 1];
   if constexpr (a_op == Transpose::no)
@@ -59,7 +59,7 @@ constexpr auto blocks = make_blocks<Block<W>>(
       return multiply_block_of<W, rows, vectors, a_op>;
     });
 
-// Some rows of C, at most a block's, times a panel b.
+// Multiplies some rows of A, at most a block's, by a panel b.
 template <class W>
 void multiply_rows(Matrix<W> c, Matrix<const W> a, Transpose a_op, Matrix<const W> b,
                    const GemmSize& size, Result result) {
@@ -80,9 +80,9 @@ void multiply_rows(Matrix<W> c, Matrix<const W> a, Transpose a_op, Matrix<const 
     }
 }
 
-// C = A B^T is also C^T = B A^T, for which A is transposed, not B: for a layer whose micro-batch is
-// smaller than its weight, that is less work, and the weight is read as it lies. A's rows become
-// vectors, whose last one should not be too empty.
+// C = A B^T is also C^T = B A^T, which transposes A, not B. For a layer whose micro-batch is
+// smaller than its weight, this is less work, and the weight is read as it lies. A's rows become
+// the lanes of vectors, so the last vector should not be too empty.
 enum class Form { c, c_transposed };
 template <class T>
 Form better_form(const Gemm<T>& g) {
@@ -97,15 +97,15 @@ struct Tile {
   int64_t m, rows, n, columns, first_block = 0, end_block = 0;
 };
 
-// True where C takes the sums as they are.
+// True if the sums can be stored in C itself.
 template <class C, class T>
 bool sums_in_c(const Gemm<T>& g, Form form) {
   return std::is_same_v<C, Wide<T>> && form == Form::c && !g.bias &&
          g.activation == Activation::none;
 }
 
-// How a product in a form runs: C is cut into chunks by rows and by panels, and a chunk goes from
-// tile to tile, panel by panel.
+// How a product in a form runs. C is cut into chunks by rows and by panels; a chunk computes one
+// tile after another, panel by panel.
 template <class T, class W = Wide<T>>
 struct GemmTiling {
   Form form;
@@ -122,10 +122,10 @@ struct GemmTiling {
     constexpr int64_t chunk_work = 1 << 20, some_blocks = 6, many_blocks = 15, few_terms = 64,
                       many_terms = 1 << 14, page_bytes = 4096;
     const bool transposed = form == Form::c_transposed;
-    // A short sum is bound by the traffic of C, whose rows are then written from end to end.
+    // The traffic of C limits a product of short sums, so C's rows are written from end to end.
     const bool by_rows = g.b_op == Transpose::no && g.K < g.M && g.K <= few_terms;
-    // A panel is copied where it would be read against B's rows, and where its own rows would share
-    // sets of the cache or come from memory.
+    // A panel is copied if it would be read across B's rows, or if its own rows would share sets of
+    // the cache or come from memory.
     const bool rows_collide = g.N * int64_t{sizeof(T)} % page_bytes == 0 || g.K >= many_terms;
     packs = is_16_bit<T> || g.b_op == Transpose::yes ||
             (!by_rows && rows_collide && row_blocks.parts > some_blocks);
@@ -136,7 +136,7 @@ struct GemmTiling {
       blocks_at_once = packed_blocks;
       return;
     }
-    // An element that is moved costs as much as sixteen products.
+    // Moving an element costs as much as sixteen products.
     const int64_t work = g.M * g.N * g.K + 16 * (g.M * g.N + g.N * g.K + g.M * g.K);
     const int64_t chunks = std::clamp<int64_t>(work / chunk_work, 1, 1024);
     const int64_t least_blocks = by_rows      ? 1
@@ -144,22 +144,22 @@ struct GemmTiling {
                                  : packs      ? many_blocks
                                               : some_blocks;
     const int64_t wanted = by_rows ? chunks : ceil_div(chunks, panels.parts);
-    // Two groups of few rows are better than none for a second thread.
+    // Two groups of few rows are better than a second thread without work.
     const int64_t two = std::clamp<int64_t>(row_blocks.parts / some_blocks, 1, 2);
     const int64_t by = std::min(wanted, std::max(two, row_blocks.parts / least_blocks));
     row_groups = Partition(row_blocks.parts, ceil_div(row_blocks.parts, by));
     const int64_t rest = std::min(ceil_div(chunks, row_groups.parts), panels.parts);
     panel_groups = Partition(panels.parts, ceil_div(panels.parts, rest));
-    blocks_at_once = transposed     ? 2 * blocks_apart  // of half as many columns
+    blocks_at_once = transposed     ? 2 * blocks_apart  // blocks of half as many columns
                      : is_16_bit<T> ? blocks_apart
                      : by_rows      ? 1
                                     : row_blocks.parts;
   }
 
   int64_t chunks() const { return row_groups.parts * panel_groups.parts; }
-  // The columns of a tile of whole vectors may be read where B has them.
+  // A tile of whole vectors may be read where its columns lie in B.
   bool packs_tile(const Tile& t) const { return packs || t.columns % lanes<W> != 0; }
-  // The first of a chunk's rows, and their number.
+  // The first row of a chunk, and the number of its rows.
   std::pair<int64_t, int64_t> rows_of(int64_t chunk) const {
     const int64_t group = chunk / panel_groups.parts;
     const int64_t m = row_blocks.begin(row_groups.begin(group));
@@ -181,8 +181,8 @@ struct GemmTiling {
   }
 };
 
-// A chunk's scratch: a panel, packed rows of A, and a tile's sums where C cannot hold them: 16-bit
-// results are rounded, and those of C^T transposed, when they are complete.
+// A chunk's scratch: a panel, packed rows of A, and a tile's sums if C cannot hold them. When the
+// sums are complete, they are rounded for a C in 16 bits, and transposed if they are of C^T.
 template <class W>
 struct GemmScratch {
   static constexpr int64_t panel_size =
@@ -194,8 +194,8 @@ struct GemmScratch {
   alignas(64) W transposed[(2 * most_rows + lanes<W>)*panel_columns<W> / 2];
 };
 
-// A product as all of its chunks see it: of a and b in the tiling's form, to end up in c, to which
-// terms [k_begin, k_end) are added.
+// The arguments that all chunks of a product share. a and b are in the tiling's form, c is the
+// target, and terms [k_begin, k_end) are added now.
 template <class C, class T>
 struct TiledGemm {
   Matrix<C> c;
@@ -250,8 +250,8 @@ struct Terms {
   int64_t k, depth;
 };
 
-// What these terms add to a tile's sums. packed_a: the tile's rows of A, transposed as A is, if
-// packed.
+// Computes these terms of a tile's sums, and writes or adds them. packed_a has the tile's rows of
+// A, transposed like A, or is null if they are not packed.
 template <class C, class T, class W>
 void multiply_terms(const TiledGemm<C, T>& x, const Tile& t, Terms terms, Matrix<W> sums,
                     const W* packed_a, GemmScratch<W>& scratch, Result result) {
@@ -283,7 +283,7 @@ void multiply_terms(const TiledGemm<C, T>& x, const Tile& t, Terms terms, Matrix
   }
 }
 
-// A tile of C, or, in the transposed form, of C^T.
+// Computes a tile of C, or of C^T in the transposed form.
 template <class C, class T, class W = Wide<T>>
 void compute_tile(const TiledGemm<C, T>& x, const Tile& t, GemmScratch<W>& scratch) {
   constexpr bool rounds = !std::is_same_v<C, W>;
@@ -310,7 +310,7 @@ void compute_tile(const TiledGemm<C, T>& x, const Tile& t, GemmScratch<W>& scrat
   }
 }
 
-// A chunk of a C that takes the sums as they are, of an A whose rows are packed.
+// Computes a chunk of a C that holds the sums itself, from an A whose rows are packed.
 template <class C, class T, class W = Wide<T>>
 void compute_packed_chunk(const TiledGemm<C, T>& x, int64_t chunk, GemmScratch<W>& scratch) {
   if constexpr (std::is_same_v<C, W>) {
@@ -328,10 +328,10 @@ void compute_packed_chunk(const TiledGemm<C, T>& x, int64_t chunk, GemmScratch<W
   }
 }
 
-// The terms of C's sums that all chunks add before any goes on: of long sums in a C that stays in
-// the cache so many that what they read of A and B does, too. Each chunk would else read its rows
-// and columns to the end, and have them from memory. A multiple of all depths of a panel, so that
-// sums are cut as they would be.
+// The number of terms that all chunks add to C's sums before any of them goes on. If sums are long
+// and C stays in the cache, the parts of A and B for these terms stay there, too; otherwise each
+// chunk would read its rows and columns to the end, from memory. The number is a multiple of every
+// depth of a panel, so it does not change how sums are cut.
 template <class C, class T>
 int64_t terms_at_once(const Gemm<T>& g, Form form) {
   constexpr int64_t terms = 1536, cached_elements = 1 << 18;

@@ -7,7 +7,7 @@
 
 namespace accrue::cpu {
 
-// Describes a product of row-major matrices, without its operands; op is that of Transpose.
+// Describes a product of row-major matrices, without its operands. op() is given by Transpose.
 template <class T>
 struct Gemm {
   int64_t M, N, K;
@@ -15,22 +15,22 @@ struct Gemm {
   float beta;
   const T* bias = nullptr;  // [N]
   Activation activation = Activation::none;
-  // From a row of A or C to the next, if these are columns of wider matrices; 0: their own width.
+  // Elements from a row of A or C to the next, if it is part of a wider matrix; 0: its own width.
   int64_t a_stride = 0, c_stride = 0;
 
-  // From a row of a matrix to the next, as it lies.
+  // Elements from a row of a matrix to the next, as it lies in memory.
   int64_t row_of_a() const { return a_stride > 0 ? a_stride : a_op == Transpose::yes ? M : K; }
   int64_t row_of_b() const { return b_op == Transpose::yes ? K : N; }
   int64_t row_of_c() const { return c_stride > 0 ? c_stride : N; }
 };
 
 // C[m, n] = act(sum_k op(A)[m, k] op(B)[k, n] + bias[n]) + beta * C[m, n], A and B of T, C of T or
-// Wide<T>; beta 0 does not read C and is what an activation needs. Sums are kept in Wide<T> and
-// rounded once. bfloat16 by oneDNN where the processor multiplies it.
+// Wide<T>. With beta 0, C is not read; an activation requires beta 0. Sums are kept in Wide<T> and
+// rounded once. oneDNN multiplies bfloat16 where the processor can.
 template <class C, class T>
 void gemm(C* c, const T* a, const T* b, const Gemm<T>& product);
 
-// Rows `stride` elements apart.
+// A matrix whose rows are `stride` elements apart.
 template <class T>
 struct Matrix {
   T* data;
@@ -42,8 +42,8 @@ struct GemmSize {
   int64_t M, N, K;
 };
 
-// C = op(A) B, or C + op(A) B, on one thread; N is a multiple of lanes<T>, and the K rows of B,
-// best few and of few vectors, stay in the cache.
+// C = op(A) B, or C + op(A) B, on one thread. N is a multiple of lanes<T>. The K rows of B stay in
+// the cache, so they should be few and consist of few vectors.
 template <class T>
 void multiply_panel(Matrix<T> c, Matrix<const T> a, Transpose a_op, Matrix<const T> b,
                     const GemmSize& size, Result result);

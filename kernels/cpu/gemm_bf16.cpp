@@ -19,7 +19,7 @@ namespace accrue::cpu {
 
 namespace {
 
-// oneDNN shares its work among OpenMP's threads. Here it is one thread's chunk.
+// oneDNN would share its work among OpenMP's threads; here a call is one thread's chunk.
 class OneThread {
  public:
   OneThread() { omp_set_num_threads(1); }
@@ -31,12 +31,12 @@ class OneThread {
   int before_ = omp_get_max_threads();
 };
 
-// Part of C, with the whole matrices' strides in `product`.
+// A part of C; the strides in `product` are the whole matrices'.
 struct Part {
   int64_t m, M, n, N;
 };
 
-// A product as oneDNN prepares it. Kept as long as the thread: preparing one costs more than a
+// A product that oneDNN has prepared. A thread keeps it, because preparing one costs more than a
 // small product.
 struct Prepared {
   dnnl::matmul matmul;
@@ -51,7 +51,7 @@ struct OneDnn {
   std::map<Key, Prepared> prepared;
 };
 
-// rows x columns of a row-major matrix, or of the transpose of one.
+// A row-major matrix of rows x columns, or the transpose of one.
 dnnl::memory::desc matrix(int64_t rows, int64_t columns, dnnl::memory::data_type type,
                           int64_t stride, Transpose op = Transpose::no) {
   const dnnl::memory::dims strides =
@@ -106,7 +106,7 @@ void compute_part(C* c, const BFloat16* a, const BFloat16* b, const Gemm<BFloat1
   if (p.bias) arguments.emplace(DNNL_ARG_BIAS, memory(prepared.bias, p.bias + part.n));
   prepared.matmul.execute(onednn.stream, arguments);
   onednn.stream.wait();
-  // Here, because oneDNN's relu takes a NaN for 0.
+  // The activation is computed here, because oneDNN's relu turns a NaN into 0.
   if (p.activation == Activation::none) return;
   with_formula(p.activation, [&](auto f) {
     for (int64_t m = 0; m < part.M; ++m)

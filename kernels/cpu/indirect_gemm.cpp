@@ -66,8 +66,8 @@ void exchange_quarters(Lanes<T>* v, std::index_sequence<l...> lane) {
 
 template <class T>
 void indirect_gemm(Sum<T>* c, const Left<T>* a, const T* b, const IndirectGemm& g, Result result) {
-  // A part of K is so long that a block's rows of B stay in the first-level cache for the next
-  // block.
+  // The parts of K are as long as the first-level cache allows: a block's rows of B stay there for
+  // the next block.
   const Partition rows(g.M, block_rows), columns(g.N / lanes<T>, vectors_beside(g.M)),
       depth(g.K, 320);
   for (int64_t j = 0; j < columns.parts; ++j)

@@ -7,17 +7,18 @@
 
 namespace accrue::cpu {
 
-// A matrix product whose operands are found through tables of offsets, so that a convolution's
-// columns are read where they lie in the image and never written out:
+// A matrix product that finds its operands through tables of offsets. This way a convolution's
+// columns are read where they lie in the image and are never written out.
 //   c[m * N + n] = sum_k a[a_row[m] + a_col[k]] * b[b_row[k] + n]   (+ c[m * N + n])
-// for m < M and n < N, N a multiple of lanes<T>. T may be BFloat16Pair, whose product is of both
-// elements, where multiplies_bfloat16_pairs(); a's offsets are then of single elements.
+// for m < M and n < N, where N is a multiple of lanes<T>. If multiplies_bfloat16_pairs(), T may be
+// BFloat16Pair: a product is then the sum over both elements, and a's offsets count single
+// elements.
 struct IndirectGemm {
   int64_t M, N, K;
   const int32_t *a_row, *a_col, *b_row;
 };
 
-// One thread.
+// Runs on one thread.
 template <class T>
 void indirect_gemm(typename Arithmetic<T>::Sum* c, const typename Arithmetic<T>::Left* a,
                    const T* b, const IndirectGemm& g, Result result);

@@ -11,7 +11,7 @@
 
 namespace accrue::cpu {
 
-// The processor's vector registers, as the compiler may use them.
+// The size and number of the vector registers that the compiler may use.
 #if defined(__AVX512F__)
 inline constexpr int vector_bytes = 64, vector_registers = 32;
 #elif defined(__AVX__)
@@ -36,15 +36,16 @@ void store_lanes(T* to, const V& v) {
   std::memcpy(to, &v, sizeof v);
 }
 
-// Lane l is the sum of v[l]'s lanes, taken as a tree: upper half to lower half, and again. Two
-// vectors with 2 * half lanes to go in each sum are halved into one.
+// Lane l of the result is the sum of v[l]'s lanes. The sums form a tree: the upper half is added to
+// the lower half, and so on. Each step joins two vectors, in which 2 * half lanes belong to each
+// sum, into one.
 template <class T, int half = int{lanes<T>} / 2>
 [[gnu::always_inline]] inline Lanes<T> sums_of_lanes(const Lanes<T> (&v)[2 * half]) {
   return [&]<int... l>(std::integer_sequence<int, l...>) __attribute__((always_inline)) {
     Lanes<T> halved[half];
 #pragma GCC unroll 16
     for (int i = 0; i < half; ++i) {
-      const Lanes<T>&a = v[2 * i], &b = v[2 * i + 1];  // lane l of both: 2 * half to a sum
+      const Lanes<T>&a = v[2 * i], &b = v[2 * i + 1];  // in both, 2 * half lanes to a sum
       halved[i] = __builtin_shufflevector(a, b, (l / half * 2 * half + l % half)...) +
                   __builtin_shufflevector(a, b, (l / half * 2 * half + half + l % half)...);
     }
@@ -54,15 +55,16 @@ template <class T, int half = int{lanes<T>} / 2>
   (std::make_integer_sequence<int, int{lanes<T>}>());
 }
 
-// What becomes of the target: c = product, or c += product.
+// Whether a product replaces the target (c = product) or is added to it (c += product).
 enum class Result { write, add };
 
-// The block of C = A B that stays in registers, with a vector for each of B's and one for A's
-// besides.
+// The size of the block of C = A B that stays in registers, beside one row of B's vectors and one
+// vector for A.
 inline constexpr int block_vectors = 3;
 inline constexpr int block_rows = (vector_registers - 1 - block_vectors) / block_vectors;
 
-// How elements T are multiplied: the type of their sums, and of what is read as one on the left.
+// How elements T are multiplied: the type of their sums, and the type that a left factor has in
+// memory.
 template <class T>
 struct Arithmetic {
   using Sum = T;
@@ -73,8 +75,8 @@ struct Arithmetic {
   }
 };
 
-// sum[m][v] += sum_k a(m, k) * b(k)[v * lanes + (0 to lanes - 1)] for k < K, in the order of k: an
-// element's bits do not depend on the block that it is in.
+// sum[m][v] += sum_k a(m, k) * b(k)[v * lanes + (0 to lanes - 1)] for k < K, in the order of k. The
+// bits of an element therefore do not depend on the block that it is in.
 template <class T, int rows, int vectors, class Left, class Right>
 [[gnu::always_inline]] inline void multiply_block(
     Lanes<typename Arithmetic<T>::Sum> (&sum)[rows][vectors], int64_t K, Left a, Right b) {
@@ -107,8 +109,8 @@ constexpr int64_t vectors_beside(int64_t rows) {
   return 2 * rows <= block_rows ? 2 * block_vectors : block_vectors;
 }
 
-// of(rows, vectors) as constants for 1 <= rows <= block_rows, 1 <= vectors <= vectors_beside(rows),
-// as a table to be asked by block_index().
+// Makes a table of of(rows, vectors) for the constants 1 <= rows <= block_rows and 1 <= vectors <=
+// vectors_beside(rows). block_index() gives the place of an entry.
 inline constexpr int table_vectors = 2 * block_vectors;
 template <class Function, class Make>
 constexpr auto make_blocks(Make of) {
@@ -124,8 +126,8 @@ inline size_t block_index(int64_t rows, int64_t vectors) {
   return static_cast<size_t>((rows - 1) * table_vectors + vectors - 1);
 }
 
-// `count` things in as few parts of at most `limit` as possible, nearly equal in size: 16 rows are
-// better as 8 + 8 than as 9 + 7.
+// Cuts `count` things into as few parts of at most `limit` as possible, nearly equal in size: 16
+// rows are better cut into 8 + 8 than into 9 + 7.
 class Partition {
  public:
   Partition(int64_t count, int64_t limit)

@@ -25,7 +25,7 @@ Planes target_of(Direction direction, const ConvGeometry& g) {
   return direction == Direction::gather ? grid_of(g) : image_of(g);
 }
 
-// Weights at the points, in panels of target channels as wide as a block of registers:
+// The weights at the points, in panels of target channels that are as wide as a block of registers:
 // [panel, point, source channel, target channel].
 template <class T>
 struct WeightPanels {
@@ -43,8 +43,8 @@ struct WeightPanels {
   int64_t most_columns() const { return columns(0); }
 };
 
-// How gather and scatter run. A chunk is some pieces and some panels of target channels; the points
-// of its source stay in the second-level cache while the panels' weights pass by.
+// How gather and scatter run. A chunk is some pieces and some panels of target channels. The points
+// of its source stay in the second-level cache while it reads the weights of its panels.
 template <class T>
 struct WinogradTiling {
   Planes source, target;
@@ -100,15 +100,15 @@ struct WinogradScratch {
   }
 };
 
-// Products at the points, [point, tile, channel], for as many target channels as a panel has, the
-// first of which is m. The tiles of a piece begin at first_tile.
+// Products at the points, [point, tile, channel], for the target channels of a panel, which begin
+// with m. The tiles of a piece begin at first_tile.
 template <class T>
 struct Products {
   const T* data;
   int64_t tiles, columns, m, first_tile = 0;
 };
 
-// Where a piece goes, and scratch for its cells on the way.
+// Where a piece is stored, and scratch for its cells.
 template <class T>
 struct PieceTarget {
   T* data;
@@ -156,7 +156,7 @@ int64_t winograd_weights(Direction direction, const ConvGeometry& g) {
   return WeightPanels<T>(direction, g).size();
 }
 
-// The panels, from w[o, c, i, j], which scatter reads backwards.
+// Makes the panels from w[o, c, i, j]; scatter reads its taps backwards.
 template <class T>
 void winograd_pack(T* packed, const T* w, Direction direction, const ConvGeometry& g) {
   const WeightPanels<T> panels(direction, g);

@@ -1,5 +1,5 @@
-// Weight gradients with 16 multiplications for each 2x2 cells and 3x3 taps; the products that go
-// from images to images are in winograd.cpp.
+// Weight gradients with 16 multiplications for each 2x2 cells and 3x3 taps. The products that make
+// images or grids are in winograd.cpp.
 
 #include <algorithm>
 #include <array>
@@ -17,10 +17,11 @@ namespace {
 using winograd::all_points, winograd::area, winograd::in_two_dimensions;
 using winograd::Piece, winograd::Pieces, winograd::Planes, winograd::Points, winograd::Source;
 
-// How correlate runs: a slice of the image's channels at a time, and in it some pieces of the tiles
-// at a time, whose products at the points are added up for all of them: [point, o, c]. Where these
-// sums are small, several groups of pieces have sums of their own, and a chunk is a group, whose
-// points stay in one processor's caches; else there is one group, whose steps are cut into chunks.
+// How correlate runs. It takes a slice of the image's channels at a time, and in the slice some
+// pieces of the tiles at a time, whose products are added up at the points: [point, o, c]. Where
+// these sums are small, several groups of pieces have separate sums; a chunk is then a group, whose
+// points stay in one processor's caches. Otherwise there is one group, and its steps are cut into
+// chunks.
 template <class T>
 struct CorrelateTiling {
   Planes grid, slice, image;
@@ -55,13 +56,14 @@ struct CorrelateTiling {
   }
 
   static constexpr int64_t most_tiles = 64, least_chunks = 4;
-  // All sums together take at most as much as the images and grids that they are of.
+  // All sums together take at most as much memory as the images and grids that they are computed
+  // from.
   static int64_t groups_of(int64_t sums_size, int64_t elements) {
     constexpr int64_t least = 1 << 15, most = 3 << 17, groups = 4;
     return groups * sums_size <= std::clamp(elements, least, most) ? groups : 1;
   }
-  // Sums over many tiles are read and written seldom; the points of many tiles need room, in groups
-  // for each slot.
+  // The more tiles are taken at once, the less often sums are read and written. But the points of
+  // many tiles need memory, with several groups in each slot.
   int64_t wanted_tiles() const {
     constexpr int64_t elements = 1 << 20, least = 32;  // elements of the points
     if (most_groups > 1) return least;
@@ -114,11 +116,11 @@ struct WinogradCorrelation {
   const CorrelateTiling<T>& tiling;
   const CorrelateScratch<T>& scratch;
   const ConvGeometry& geometry;
-  Source<T> grid, image;  // of the image, a slice of its channels from c_begin on
+  Source<T> grid, image;  // image: a slice of its channels, from c_begin on
   int64_t c_begin;
 };
 
-// The sums of a group of pieces. Within a chunk all of it runs on one thread.
+// Computes the sums of a group of pieces. If a chunk calls this, all of it runs on one thread.
 template <class T>
 void add_group(const WinogradCorrelation<T>& x, int64_t group, int slot) {
   const CorrelateTiling<T>& t = x.tiling;
@@ -150,8 +152,8 @@ void add_group(const WinogradCorrelation<T>& x, int64_t group, int slot) {
   }
 }
 
-// w[o, c, i, j] = (C^T sums C)[i, j] + beta * w for the slice's channels c of all o, with the sum
-// of all groups, in their order.
+// w[o, c, i, j] = (C^T sums C)[i, j] + beta * w for all o and the slice's channels c, where `sums`
+// adds up all groups, in their order.
 template <class T>
 void store_weight_slopes(GradTarget w, const WinogradCorrelation<T>& x) {
   Points<T> sums = x.tiling.sums;

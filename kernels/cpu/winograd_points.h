@@ -6,28 +6,29 @@
 #include "kernels/cpu/winograd_transforms.h"
 #include "kernels/detail/conv_geometry.h"
 
-// Images as Winograd's products see them: in tiles, each at 16 points.
+// Lays out images for Winograd's products: in tiles, each at 16 points.
 namespace accrue::cpu::winograd {
 
 inline constexpr int64_t all_points = points * points;
 inline constexpr int64_t area = taps * taps;
 
-// Planes of an image, or of a grid.
+// The planes of an image or of a grid.
 struct Planes {
   int64_t channels, H, W;
   int64_t size() const { return H * W; }
 };
 
-// Tile rows [begin, begin + rows) of image n, each `columns` tiles of 2x2 cells.
+// Tile rows [begin, begin + rows) of image n, each of `columns` tiles of 2x2 cells.
 struct Piece {
   int64_t n, begin, rows, columns;
   int64_t tiles() const { return rows * columns; }
-  // Cells of the grid that is tiled: those of its last row or column may be outside.
+  // The rows of cells, in the grid that is tiled. The last tiles may reach beyond the grid.
   int64_t first_row() const { return cells * begin; }
   int64_t last_row(int64_t H) const { return std::min(cells * (begin + rows), H); }
 };
 
-// The tiles of N images, in pieces of nearly equal size: an image, or some of its tile rows.
+// The tiles of N images, cut into pieces of nearly equal size: an image each, or some of its tile
+// rows.
 struct Pieces {
   int64_t columns;
   Partition rows;  // of an image
@@ -46,8 +47,8 @@ struct Pieces {
   }
 };
 
-// Matrices of all points: [point, tile, channel] with a vector more in each row, as rows a power of
-// two apart would compete for the same lines of a cache.
+// Matrices at all points: [point, tile, channel]. Each row has an extra vector, because rows a
+// power of two apart would compete for the same cache lines.
 template <class T>
 struct Points {
   T* data = nullptr;
@@ -59,14 +60,14 @@ struct Points {
   T* at(int64_t point, int64_t tile) const { return data + (point * tiles + tile) * stride; }
 };
 
-// Elements that load_points() needs besides: the pixels of a piece, channel by channel, and a pixel
-// of zeros.
+// The number of elements of the frame that load_points() needs: the pixels of a piece, channel by
+// channel, and a pixel of zeros.
 template <class T>
 int64_t frame_size(const Planes& planes, int64_t most_rows) {
   return ((cells * most_rows + taps - 1) * planes.W + 1) * round_up(planes.channels, lanes<T>);
 }
 
-// Images, `image_step` elements apart, of which some planes are loaded; a tile's pixels begin
+// Images, `image_step` elements apart, of which the given planes are loaded. A tile's pixels begin
 // `padding` before its first cell.
 template <class T>
 struct Source {
@@ -76,7 +77,8 @@ struct Source {
   int64_t padding;
 };
 
-// Points [first_tile, ...) of a piece: step applied to the from x from pixels of each tile.
+// Loads a piece's tiles at the points, from first_tile on: step applied to each tile's from x from
+// pixels.
 template <int from, class T, class Step>
 void load_points(const Points<T>& out, int64_t first_tile, const Source<T>& source,
                  const Piece& piece, T* frame, Step step) {
@@ -119,8 +121,9 @@ inline int64_t tiles_of(const Planes& planes) {
   return ceil_div(planes.H, int64_t{cells}) * ceil_div(planes.W, int64_t{cells});
 }
 
-// True where the transforms take less than the multiplications that they save: not for few
-// channels, which share what a tile costs, nor where tiles reach far beyond an odd image.
+// True where the transforms cost less than the multiplications that they save. With few channels
+// they cost more, because the channels share the costs of a tile; so they do where tiles reach far
+// beyond an odd image.
 inline bool pays(const ConvGeometry& g, const Planes& tiled) {
   constexpr int64_t least_channels = 16, tile_cells = cells * cells;
   return g.KH == taps && g.KW == taps && g.stride == 1 && g.dilation == 1 &&

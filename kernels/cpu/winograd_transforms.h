@@ -4,13 +4,14 @@
 
 #include "kernels/cpu/micro_kernel.h"
 
-// Winograd's minimal filtering with the points 0, 1, -1 and infinity (Lavin and Gray 2016): four
-// multiplications for two results of three taps, or for three of two, in place of six. In one
-// dimension, with d four elements in a row,
-//   y[i] = d[i] g[0] + d[i+1] g[1] + d[i+2] g[2] = A^T ((G g) (B^T d)), i < 2
-//   w[i] = d[i] e[0] + d[i+1] e[1]               = C^T ((F e) (B^T d)), i < 3
-// The functions below are the five matrices, on vectors of which each lane is a problem of its own.
-// In two dimensions each is applied to columns, then to rows: 16 multiplications in place of 36.
+// Winograd's minimal filtering with the points 0, 1, -1 and infinity (Lavin and Gray 2016). It
+// takes four multiplications instead of six for two results of three taps, or for three results of
+// two taps. In one dimension, for four elements d in a row:
+//    y[i] = d[i] g[0] + d[i+1] g[1] + d[i+2] g[2] = A^T ((G g) (B^T d)), i < 2
+//    w[i] = d[i] e[0] + d[i+1] e[1]               = C^T ((F e) (B^T d)), i < 3
+// The functions below multiply by the five matrices. They work on vectors, each lane of which is a
+// separate problem. In two dimensions each is applied to columns, then to rows: 16 multiplications
+// instead of 36.
 namespace accrue::cpu::winograd {
 
 inline constexpr int points = 4, taps = 3, cells = 2;
@@ -54,8 +55,7 @@ inline constexpr auto weight_slopes =
   out[2] = m[1] + m[2] - m[3];
 };
 
-// out(i, j) = (M in M^T)[i, j] for i, j < to, where `step` multiplies M to `from` elements in(i,
-// j).
+// out(i, j) = (M in M^T)[i, j] for i, j < to. `step` multiplies M by a vector of `from` elements.
 template <class V, int from, int to, class Step, class In, class Out>
 [[gnu::always_inline]] inline void in_two_dimensions(Step step, In in, Out out) {
   V columns[to][from];

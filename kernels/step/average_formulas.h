@@ -8,7 +8,7 @@
 
 namespace accrue::detail::formula {
 
-// average_weights() of one weight, for both devices.
+// The update of one weight by average_weights(), for both devices.
 template <class T>
 struct AverageUpdate {
   T rest;  // 1 - d

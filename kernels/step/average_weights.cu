@@ -5,7 +5,7 @@
 namespace accrue::cuda {
 namespace {
 
-// All parameters of a model in one launch, 16 bytes of each array at a time.
+// One launch updates all parameters of a model, 16 bytes of each array at a time.
 
 template <int width, class T>
 __global__ void __launch_bounds__(block_threads)

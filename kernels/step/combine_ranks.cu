@@ -5,9 +5,9 @@
 namespace accrue::cuda {
 namespace {
 
-// A thread has `width` neighbouring columns, 16 bytes of each row, and goes down the rows: a warp
-// reads each row contiguously. y may be the first row, because a thread writes its columns after it
-// has read them.
+// A thread takes `width` neighbouring columns, 16 bytes of each row, and goes down the rows, so a
+// warp reads each row contiguously. y may be the first row, because a thread writes its columns
+// after it has read them.
 template <int width, class T, class Add>
 __global__ void __launch_bounds__(block_threads)
     combine_kernel(T* y, const T* x, int64_t R, int64_t n, Add add) {

@@ -11,8 +11,8 @@
 namespace accrue::detail::formula {
 
 // The updates of one parameter, for both devices: update(w, moments..., gradient). Constructors
-// compute in double what is the same for all parameters. The update_of() after each rule finds it
-// by its scalars.
+// compute in double the numbers that are the same for all parameters. The update_of() after each
+// rule makes the update from the rule's scalars.
 
 // An update that also rounds the new weight to its copy.
 template <class Update>
@@ -26,7 +26,7 @@ struct Copied {
   }
 };
 
-// Zero for a denormal number.
+// The value, or zero if it is denormal.
 template <class T>
 HOST_DEVICE T flush(T value) {
   return std::abs(value) < std::numeric_limits<T>::min() ? T(0) : value;
@@ -36,7 +36,7 @@ template <class T>
 struct AdamMoments {
   T decay1, decay2, fresh1, fresh2, scale, l2;
 
-  // adam_step()'s, and adam_fold()'s of a window's first micro-batch, which decays the moments.
+  // For adam_step(), and for adam_fold() of a window's first micro-batch, which decays the moments.
   HOST_DEVICE AdamMoments(const AdamScalars& s, double grad_scale)
       : decay1(T(s.beta1)),
         decay2(T(s.beta2)),
@@ -154,8 +154,8 @@ HOST_DEVICE LionUpdate<T> update_of(const LionScalars& s, const StepOutcome& ste
   return {s, step};
 }
 
-// Calls body.operator()<G>() with the gradient's type, which is the parameters' type T or bfloat16
-// under float32.
+// Calls body.operator()<G>() with the gradient's type: T, the type of the parameters, or bfloat16
+// beside float32.
 template <class T, class Body>
 void with_gradient(const View& gradient, Body&& body) {
   if constexpr (std::is_same_v<T, float>)
@@ -163,7 +163,8 @@ void with_gradient(const View& gradient, Body&& body) {
   body.template operator()<T>();
 }
 
-// Calls body(pointers to the moments that are there...). Throws Error if the update takes others.
+// Calls body(pointers to the moments that are not empty...). Throws Error if the update takes
+// another number of moments.
 template <class T, class Update, class Body>
 void with_moments(const Moments& moments, Body&& body) {
   const auto is_there = [](const View& moment) { return moment.shape.rank() > 0; };

@@ -7,7 +7,8 @@ namespace accrue {
 namespace cpu {
 namespace {
 
-// By value, so that the compiler knows that no array holds the update's numbers, and vectorises.
+// `update` is passed by value: then the compiler knows that its numbers are in no array, and
+// vectorises.
 template <class Update, class... Ts>
 void update_range(int64_t begin, int64_t end, Update update, Ts*... arrays) {
 #pragma omp simd
@@ -21,7 +22,8 @@ void update_each(int64_t n, const Update& update, Ts*... arrays) {
                [&](int64_t begin, int64_t end) { update_range(begin, end, update, arrays...); });
 }
 
-// As above, and rounds the new weights, the first of the arrays, to their copy where there is one.
+// Does the same, and rounds the new weights, the first of the arrays, to their copy if there is
+// one.
 template <class Update, class T, class... Ts>
 void step_each(const Weights& w, const Update& update, T* weights, Ts*... arrays) {
   const int64_t n = w.values.numel();

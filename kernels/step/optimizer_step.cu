@@ -5,11 +5,11 @@
 namespace accrue::cuda {
 namespace {
 
-// All parameters of a model in one launch. A thread has `width` consecutive parameters at a time:
-// in float32 and with two moments four 16-byte loads (w, m, v, gradient) and three such stores. Of
-// a gradient in bfloat16 it loads 8 bytes.
+// One launch updates all parameters of a model. A thread takes `width` consecutive parameters at a
+// time. In float32 with two moments these are four 16-byte loads (w, m, v, gradient) and three
+// 16-byte stores; a gradient in bfloat16 takes an 8-byte load.
 
-// The arrays of a step with a copy of the weights, or without.
+// Updates the arrays of a step, with a copy of the weights or without.
 struct NoCopy {};
 template <int width, class Update, class... Arrays>
 __device__ void step_each(int64_t n, const Update& update, NoCopy, Arrays... arrays) {
@@ -55,14 +55,14 @@ __global__ void __launch_bounds__(block_threads)
   step_each<width>(n, update, copy, w, m, v);
 }
 
-// Calls body(copy, width) for the weights' copy and the vectors that it and the arrays allow.
+// Calls body(copy, width) with the weights' copy and the vector width that it and the arrays allow.
 template <class T, class Body>
 void with_copy_and_width(const View& copy, std::initializer_list<const void*> arrays, Body body) {
   with_width<T>(0, arrays, [&](auto width) {
     using One = std::integral_constant<int, 1>;
     const auto with = [&](auto written) {
-      // The arrays' vectors are 16 bytes, the copy's 8. A model has a copy of float32 only: doubles
-      // need not be fast.
+      // The arrays' vectors have 16 bytes, the copy's 8. Models have copies of float32 weights
+      // only, so doubles need not be fast.
       if constexpr (std::is_same_v<T, float>)
         if (is_aligned(copy.data, width * sizeof(Half))) return body(written, width);
       body(written, One{});

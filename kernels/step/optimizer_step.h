@@ -7,29 +7,30 @@
 
 namespace accrue::detail {
 
-// One fused pass over the flat parameters, all views [P]. lr, grad_scale and whether the step is
-// skipped (then nothing changes) are read from the window's outcome (kernels/step/step_outcome.h),
-// which is on the same device. The gradient is the window's sum times grad_scale = N/N_actual /
-// loss_scale * clip: unscaling, the short last window and clipping cost one multiplication.
+// A step is one fused pass over the flat parameters; all views are [P]. lr, grad_scale and whether
+// the step is skipped come from the window's outcome (kernels/step/step_outcome.h), which is on the
+// same device. A skipped step changes nothing. The gradient is the window's sum times grad_scale =
+// N / W / loss_scale * clip: unscaling, the short last window and clipping cost one multiplication.
 //
-// A rule says how one parameter moves. A new one has its contract and its scalars here, in
-// StepRule, its formula in kernels/step/optimizer_formulas.h, its class in optim/optimizer.cpp and
-// its row in tests/optim/optimizer.cpp; the kernels follow from the formula.
+// A rule says how one parameter moves. To add one, put its contract and its scalars here, its
+// scalars into StepRule, its formula into kernels/step/optimizer_formulas.h, its class into
+// optim/optimizer.cpp and its row into tests/optim/optimizer.cpp; the kernels follow from the
+// formula.
 
-// The parameters that a step changes: their values and, unless empty, a 16-bit copy of these that
-// the same pass writes and does not read.
+// The parameters that a step changes: their values and, unless empty, a 16-bit copy of the values.
+// The same pass writes the copy and does not read it.
 struct Weights {
   View values, copy = {};
 };
 
 // Adam (Kingma & Ba 2015) and AdamW (Loshchilov & Hutter 2019), as PyTorch computes them:
-//   g = grad_scale * gradient            (Adam: + weight_decay * w)
-//   w = w * (1 - lr * weight_decay)      (AdamW only)
-//   m = beta1 * m + (1 - beta1) * g      v = beta2 * v + (1 - beta2) * g^2
-//   w = w - lr / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps)
-// with t the number of steps, this one counted. m and v are stored as zero where they would be
-// denormal: a weight whose gradient has ended keeps its moments there for good, and a processor
-// takes many times as long over such numbers.
+//    g = grad_scale * gradient            (Adam: + weight_decay * w)
+//    w = w * (1 - lr * weight_decay)      (AdamW only)
+//    m = beta1 * m + (1 - beta1) * g      v = beta2 * v + (1 - beta2) * g^2
+//    w = w - lr / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps)
+// t is the number of steps, including this one. m and v are stored as zero where they would be
+// denormal. Otherwise the moments of a weight whose gradient has ended would stay denormal for
+// good, and a processor takes many times as long over such numbers.
 // Bytes moved: read w, g, m, v; write w, m, v: 28 P in float32, and 2 P more for a 16-bit copy.
 enum class WeightDecay { l2, decoupled };
 struct AdamScalars {
@@ -53,20 +54,20 @@ struct SgdScalars {
 //   g = grad_scale * gradient
 //   w = w * (1 - lr * weight_decay) - lr * sign(beta1 * m + (1 - beta1) * g)
 //   m = beta2 * m + (1 - beta2) * g
-// sign(0) is 0, and a NaN stays one. m is stored as zero where it would be denormal: rounding holds
-// such numbers there for good, and their sign would move a weight whose gradient has ended for
-// ever. Bytes moved: 20 P in float32, and 2 P more for a 16-bit copy.
+// sign(0) is 0, and a NaN stays a NaN. m is stored as zero where it would be denormal. Otherwise
+// rounding would keep it denormal for good, and its sign would forever move a weight whose gradient
+// has ended. Bytes moved: 20 P in float32, and 2 P more for a 16-bit copy.
 struct LionScalars {
   double beta1, beta2, weight_decay;
 };
 
 using StepRule = std::variant<AdamScalars, SgdScalars, LionScalars>;
 
-// The moments that a rule keeps, in the order of its formula; the others are empty.
+// The moments that a rule keeps, in the order of its formula; unused ones are empty.
 using Moments = std::array<View, 2>;
 
-// w and the moments, by the rule. The gradient has the dtype of w, or is bf16 under float32, which
-// takes 2 P bytes less to read. Only Adam reads progress, which is what adam_begin() left there.
+// Updates w and the moments by the rule. The gradient has the dtype of w, or is bf16 beside
+// float32, which saves reading 2 P bytes. Only Adam reads progress, which adam_begin() has written.
 void optimizer_step(Weights w, const Moments& moments, View gradient, View progress, View outcome,
                     const StepRule& rule);
 
@@ -78,29 +79,29 @@ inline void sgd_step(Weights w, View u, View gradient, View outcome, const SgdSc
   optimizer_step(w, {u}, gradient, {}, outcome, scalars);
 }
 
-// steps += 1 unless the step is skipped. steps f64 [1]: an optimizer's own count, Adam's t.
+// steps += 1 unless the step is skipped. steps f64 [1] is an optimizer's own count, Adam's t.
 void count_step(View steps, View outcome);
 
-// Before a step of Adam: counts the step, unless it is skipped, and works out what follows from the
-// count for all parameters alike, two powers in double, which most GPUs are slow at:
+// Runs before a step of Adam: counts the step, unless it is skipped, and computes the numbers that
+// are the same for all parameters. They need two powers in double, which most GPUs compute slowly.
 //   progress[0] = t += 1
 //   progress[1] = lr / (1 - beta1^t)
 //   progress[2] = 1 / sqrt(1 - beta2^t)
-// progress f64 [3].
+// progress is f64 [3].
 void adam_begin(View progress, View outcome, const AdamScalars& scalars);
 
-// Adam in two parts, so that the moments are the accumulator: no sum of gradients is kept. For
-// each micro-batch i of a window, with g_i its share of the window's mean gradient:
-//   g = scale * gradient_i               (Adam: + weight_decay * w, once a window)
-//   m = decay1 * m + (1 - beta1) * g
-//   v = decay2 * v + (1 - beta2) * g^2
-// with decay = beta for the window's first, 1 for the others, and 0 for the first on a rank whose
-// earlier moments another rank counts; then, once a window, the update of w as above. This is AdamA
-// (Zhang et al., "Adam Accumulation to Reduce Memory Footprints of both Activations and Gradients
-// for Large-scale DNN Training", arXiv 2305.19982). Not Adam: v takes in sum_i g_i^2, not (sum_i
-// g_i)^2; with one micro-batch they are the same. Bytes moved: 20 P a micro-batch (read g, m, v;
-// write m, v) and 16 P a window.
-enum class PastMoments { decay, stay, drop };  // what becomes of m and v
+// Adam in two parts. The moments are the accumulator: no sum of gradients is kept. For each
+// micro-batch i of a window, scale * gradient_i is its share of the window's mean gradient, and
+//    g = scale * gradient_i               (Adam: + weight_decay * w, once a window)
+//    m = decay1 * m + (1 - beta1) * g
+//    v = decay2 * v + (1 - beta2) * g^2
+// The decays are beta1 and beta2 for the window's first micro-batch and 1 for the others. They are
+// 0 for the first on a rank whose earlier moments another rank counts. Once a window, w is then
+// updated as above. This is AdamA (Zhang et al., "Adam Accumulation to Reduce Memory Footprints of
+// both Activations and Gradients for Large-scale DNN Training", arXiv 2305.19982). It is not Adam:
+// v takes in the sum of the squares of g, not the square of their sum; with one micro-batch they
+// are the same. Bytes moved: 20 P a micro-batch (read g, m, v; write m, v) and 16 P a window.
+enum class PastMoments { decay, stay, drop };  // what happens to m and v
 struct FoldScalars {
   double scale;
   PastMoments past;
