@@ -7,34 +7,34 @@
 
 namespace accrue::cuda {
 
-// Attention in 16 bits. A block has 64 rows, 16 for each of four warps, and of the other kind, the
-// columns, a tile at a time: what is queries where the rows are keys. A warp's scores, and what its
-// rows get, stay in its registers, where lane l has rows g and g + 8 and of every eight columns
-// t and t + 1, with g = l / 4 and t = 2 (l % 4). A lane's four elements e are those of row g, then
-// of row g + 8 (Dao, "FlashAttention-2", 2023).
+// Attention in 16 bits. A block has 64 rows, 16 for each of its four warps, and takes the columns a
+// tile at a time. If rows are queries, columns are keys, and the other way round. A warp's scores
+// and the sums of its rows stay in its registers. Lane l holds rows g and g + 8 and, in every eight
+// columns, columns t and t + 1, with g = l / 4 and t = 2 (l % 4). The first two of a lane's four
+// elements e are in row g, the last two in row g + 8 (Dao, "FlashAttention-2", 2023).
 inline constexpr int fragment_rows = 64, fragment_threads = 128, warp_rows = 16;
-// A vector of elements that is copied at once.
+// The number of elements in a vector, which is copied at once.
 inline constexpr int vector_elements = 8;
 
 inline __device__ int lane_of_warp() { return threadIdx.x % warp_threads; }
 inline __device__ int first_row_of_warp() { return threadIdx.x / warp_threads * warp_rows; }
-// The lane's rows of the block, for r = 0 and 1, and its column e % 2 of eight.
+// The lane's row r (0 or 1) in the block, and the column of its element e among eight columns.
 inline __device__ int row_of_lane(int r) {
   return first_row_of_warp() + lane_of_warp() / 4 + 8 * r;
 }
 inline __device__ int column_of_lane(int e) { return 2 * (lane_of_warp() % 4) + e % 2; }
 
-// A warp's scores of its rows with so many columns, or what its rows get in so many channels.
+// A lane's part of a warp's scores with `columns` columns, or of the sums of as many channels.
 template <int columns>
 using RowSums = float[columns / 8][4];
 
-// A tile of columns in shared memory. Rows of memory are longer than their channels, so that eight
-// of them begin in different banks.
+// A tile of columns in shared memory. Its rows are longer than their channels, so that eight
+// consecutive rows begin in different banks.
 template <class T, int columns, int channels>
 struct ColumnTile {
   alignas(16) T of[columns][channels + vector_elements];
 
-  // The threads of a block begin to copy; 0 where there are no columns or channels.
+  // Begins to copy, with all threads of the block. Missing columns and channels become 0.
   __device__ void copy(const HeadRows<T>& from, int64_t D) {
     constexpr int vectors = channels / vector_elements;
     for (int i = threadIdx.x; i < columns * vectors; i += fragment_threads) {
@@ -79,7 +79,7 @@ __device__ void multiply(RowSums<columns>& products, const WarpRows<T, channels>
       }
 }
 
-// sums[r, d] += sum_c weights[r, c] * tile[c, d], with weights that are rounded to T.
+// sums[r, d] += sum_c weights[r, c] * tile[c, d], where the weights are rounded to T.
 template <class T, int columns, int channels>
 __device__ void add_weighted(RowSums<channels>& sums, const RowSums<columns>& weights,
                              const ColumnTile<T, columns, channels>& tile, int64_t D) {
@@ -98,11 +98,11 @@ __device__ void add_weighted(RowSums<channels>& sums, const RowSums<columns>& we
   }
 }
 
-// Over the four lanes that share a row.
+// The sum and the maximum over the four lanes that share a row.
 inline __device__ float row_sum(float value) { return warp_sum<4>(value); }
 inline __device__ float row_max(float value) { return warp_max<4>(value); }
 
-// Writes what the rows from `row` on got.
+// Writes the sums of the rows from `row` on.
 template <class T, int channels>
 __device__ void store_rows(const Target<T>& target, const RowSums<channels>& sums, int64_t n,
                            int64_t row, int64_t h, int64_t D) {

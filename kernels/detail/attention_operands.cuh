@@ -5,8 +5,8 @@
 
 namespace accrue::cuda {
 
-// Which `rows` of a head are a block's: the last of all heads first, because queries that see most
-// keys take longest.
+// Which `rows` of a head a block takes. Each head's last rows come first, because queries that see
+// most keys take longest.
 struct Place {
   int64_t n, h, row;
 
@@ -18,7 +18,7 @@ struct Place {
   }
 };
 
-// `count` rows of a head, from the first of a tile on.
+// `count` rows of a head, from the first row of a tile on.
 template <class T>
 struct HeadRows {
   const T* first;
@@ -26,7 +26,7 @@ struct HeadRows {
 
   __device__ HeadRows(const Heads<const T>& x, int64_t n, int64_t row, int64_t h)
       : first(x.at(n, row, h)), stride(x.stride), count(x.rows - row) {}
-  // 0 where the tile reaches beyond the rows or the channels.
+  // Returns 0 where the tile reaches beyond the rows or the channels.
   __device__ T operator()(int64_t r, int64_t d, int64_t D) const {
     return r < count && d < D ? first[r * stride + d] : T(Wide<T>(0));
   }
@@ -43,7 +43,7 @@ struct Operands {
         v(in.v.of<const T>(in.heads.size)),
         positions(in.positions.data ? in.positions.as<const int32_t>() : nullptr) {}
 
-  // The first key that query i of row n sees: -1 if its position is wrong, T if there is no such
+  // The first key that query i of row n sees; -1 if its position is wrong, T if there is no such
   // query.
   __device__ int64_t first_key(int64_t n, int64_t i, const CausalSizes& s) const {
     if (i >= s.Tq) return s.T;
@@ -51,7 +51,7 @@ struct Operands {
     const int64_t token = s.token(i), position = positions[n * s.Tq + i];
     return 0 <= position && position <= token ? token - position : -1;
   }
-  // The first that one of `rows` queries sees. All lanes of a warp must call it.
+  // The first key that any of `rows` queries sees. All lanes of a warp must call it.
   __device__ int64_t first_key_of(int64_t rows, int64_t n, int64_t row,
                                   const CausalSizes& s) const {
     int64_t first = s.T;
@@ -63,14 +63,14 @@ struct Operands {
   }
 };
 
-// With what backward begins.
+// The values with which backward begins.
 template <class T>
 struct OutputGradient {
   Heads<const T> dy;
   const Wide<T>*L, *t;  // [N, H, Tq]
 };
 
-// data is null where the gradient is not wanted.
+// Where a gradient is stored; `to` has no data if the gradient is not wanted.
 template <class T>
 struct Target {
   Heads<T> to;

@@ -4,18 +4,18 @@
 
 namespace accrue::cuda {
 
-// The matrix of scores of a head exists only as tiles of 32 by 32, one at a time in each block,
-// that are computed where they are used: a block adds up what its 32 rows, which are queries or
-// keys, get from 32 columns at a time. In a block of eight warps lane l has column l of a tile, and
-// warp w the rows w, w + 8, w + 16 and w + 24, so that sums over columns are sums over a warp.
-// Memory is read along the channels of a head, which lie side by side.
+// The matrix of scores of a head exists only in tiles of 32 by 32. Each block computes one tile at
+// a time, where it uses it: it adds up the sums of its 32 rows, queries or keys, over 32 columns at
+// a time. In a block of eight warps, lane l has column l of a tile, and warp w has rows w, w + 8, w
+// + 16 and w + 24, so sums over columns are sums over a warp. Memory is read along the channels of
+// a head, which lie side by side.
 inline constexpr int tile_size = warp_threads, tile_warps = block_threads / warp_threads;
 inline constexpr int thread_rows = tile_size / tile_warps;
-// Channels that a block sums, of which a lane has two of each row of its warp. More blocks, which
-// compute the same tiles, have the others.
+// The channels that a block sums; a lane has two of them for each row of its warp. Other blocks
+// compute the same tiles for the other channels.
 inline constexpr int block_channels = 64, thread_channels = block_channels / warp_threads;
 
-// A thread's elements of a tile, and of what rows get from it.
+// A thread's elements of a tile, and of the sums of its rows.
 template <class W>
 using TileElements = W[thread_rows];
 template <class W>
@@ -26,13 +26,14 @@ inline __device__ int tile_lane() { return threadIdx.x % tile_size; }
 inline __device__ int tile_row(int m) { return threadIdx.x / tile_size + m * tile_warps; }
 inline __device__ int64_t first_channel() { return int64_t{blockIdx.y} * block_channels; }
 
-// Stages a tile's weights, and of its columns the block's channels, for sums over the columns.
+// Stages a tile's weights, and the block's channels of the tile's columns, for sums over the
+// columns.
 template <class Shared, class W, class T>
 __device__ void stage(Shared& shared, const TileElements<W>& weights, const HeadRows<T>& columns,
                       int64_t D) {
   using Weight = std::remove_reference_t<decltype(shared.weights[0][0])>;
   const int lane = tile_lane();
-  __syncthreads();  // what was staged before may still be being read
+  __syncthreads();  // the data staged before may still be in use
   for (int m = 0; m < thread_rows; ++m) {
     const int r = tile_row(m);
     shared.weights[r][lane] = Weight(weights[m]);
@@ -42,13 +43,14 @@ __device__ void stage(Shared& shared, const TileElements<W>& weights, const Head
   __syncthreads();
 }
 
-// The products of a block's tiles. Every thread of the block must call what multiplies.
+// The products of a block's tiles. Every thread of the block must call the functions that multiply.
 template <class T>
 class Tiles {
  public:
   using W = Wide<T>;
 
-  // A column more than a tile has, so that the lanes, which read one each, use different banks.
+  // `columns` is a column wider than a tile, so that lanes, each reading one row, use different
+  // banks.
   struct Shared {
     W rows[tile_size][tile_size], columns[tile_size][tile_size + 1];
     W weights[tile_size][tile_size], of_column[tile_size][block_channels];
@@ -60,7 +62,7 @@ class Tiles {
     const int lane = tile_lane();
     for (W& product : products) product = 0;
     for (int64_t d0 = 0; d0 < D; d0 += tile_size) {
-      __syncthreads();  // what was staged before may still be being read
+      __syncthreads();  // the data staged before may still be in use
       for (int m = 0; m < thread_rows; ++m) {
         shared.rows[tile_row(m)][lane] = rows(tile_row(m), d0 + lane, D);
         shared.columns[tile_row(m)][lane] = columns(tile_row(m), d0 + lane, D);
@@ -73,7 +75,7 @@ class Tiles {
     }
   }
 
-  // What rows get, for the channels of the block.
+  // The sums of the rows, for the channels of the block.
   class Sums {
    public:
     // sums[r] += sum_c weights[r, c] * columns[c]. A warp writes the weights of its own rows.

@@ -9,7 +9,7 @@
 
 namespace accrue {
 
-// Heads that lie side by side in the rows of a tensor [N, T, columns], from a column on.
+// Heads that lie side by side in the rows of a tensor [N, T, columns], from some column on.
 template <class T>
 struct Heads {
   T* data;
@@ -33,17 +33,17 @@ struct HeadColumns {
 
 struct CausalInputs {
   HeadColumns q, k, v;
-  View positions;  // without data where a row is one document
+  View positions;  // has no data if each row is one document
   AttentionHeads heads;
 };
 
-// first says at which column of the target's rows the heads begin.
+// `first` is the column of the target's rows at which the heads begin.
 struct HeadTarget {
   std::optional<GradTarget> target;
   int64_t first = 0;
 
   explicit operator bool() const { return target.has_value(); }
-  // Without data if there is no target.
+  // Has no data if there is no target.
   HeadColumns columns() const { return target ? HeadColumns{target->grad, first} : HeadColumns{}; }
   template <class T>
   Heads<T> of(int64_t size) const {
@@ -66,15 +66,15 @@ struct CausalSizes {
         Tq(x.q.rows.shape[1]),
         T(x.k.rows.shape[1]) {}
   HOST_DEVICE int64_t heads_of_group() const { return H / G; }
-  // The token that is query i.
+  // The token of query i.
   HOST_DEVICE int64_t token(int64_t i) const { return T - Tq + i; }
-  // Pairs of a query and a key that it sees, if rows are single documents.
+  // The number of pairs of a query and a key that it sees, if rows are single documents.
   double pairs() const {
     return double(N) * double(H) * double(Tq) * (double(T - Tq) + double(Tq + 1) / 2);
   }
-  // Elements of q, k and v.
+  // The number of elements of q, k and v.
   double elements() const { return double(N * D) * double(Tq * H + 2 * T * G); }
-  // What the scores are multiplied by.
+  // The factor of the scores.
   double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
 };
 

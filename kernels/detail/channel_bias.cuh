@@ -6,9 +6,9 @@
 
 namespace accrue::cuda {
 
-// y = act(y + b[c]) over planes of P elements, C planes an image. A thread has whole vectors of one
-// plane, a grid apart: a warp's accesses are contiguous, and the two divisions that find the
-// channel are paid once for 16 bytes.
+// y = act(y + b[c]) over planes of P elements, C planes per image. Each thread takes whole vectors
+// of one plane, a grid apart: a warp's accesses are contiguous, and the two divisions that find the
+// channel are computed once per 16 bytes.
 template <int width, class T>
 __global__ void __launch_bounds__(block_threads)
     channel_bias_kernel(T* y, const T* b, int64_t n, int64_t C, int64_t P, Activation activation) {

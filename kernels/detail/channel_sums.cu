@@ -11,7 +11,7 @@ namespace {
 
 constexpr int sum_threads = 512;
 
-// Where a channel's sums go: out[c] = sum + beta * out[c], or nowhere.
+// Stores a channel's sum: out[c] = sum + beta * out[c]. Does nothing without a target.
 template <class W>
 struct Out {
   W* values;
@@ -32,10 +32,10 @@ struct Sums {
   W of[sums] = {};
 };
 
-// The sums of term.of_vector(), over the vectors of a channel of x [N, C, S]. A block has a piece
-// of `columns` neighbouring channels. With one, a warp reads contiguous vectors of it; with
-// several, whose S is 1, a thread has every (threads / columns)-th sample of one, and a warp reads
-// whole runs of 32 bytes. The last block adds up the pieces, in order.
+// Adds up term.of_vector() over the vectors of each channel of x [N, C, S]. A block takes a piece
+// of `columns` neighbouring channels. With one channel, a warp reads contiguous vectors of it. With
+// several, where S is 1, a thread takes every (threads / columns)-th sample of one channel, and a
+// warp reads whole runs of 32 bytes. The last block adds up the pieces, in order.
 template <int columns, int width, int sums, class W, class Term>
 __global__ void __launch_bounds__(sum_threads, 1)
     channel_sums_kernel(Outs<W, sums> outs, W* partials, Term term, int64_t N, int64_t C,
@@ -102,7 +102,7 @@ struct Plain {
   }
 };
 
-// The terms of the gradients of gamma and of beta.
+// The terms of the gradients of gamma and beta.
 template <class T, class W = Wide<T>>
 struct Affine {
   const T *dy, *x;

@@ -9,18 +9,18 @@
 
 namespace accrue {
 
-// How cuda sums over the N * S elements of each channel of x [N, C, S]: channels are few, so each
-// one's elements are cut into pieces for blocks of their own, and the pieces' sums are added in
-// order. Pieces follow from the shape alone: every device gives the same bits.
+// How cuda sums the N * S elements of each channel of x [N, C, S]. Channels are few, so the
+// elements of each are cut into pieces for separate blocks, and the pieces' sums are added in
+// order. The shape alone decides the pieces: every device gives the same bits.
 struct ChannelPieces {
-  // Neighbouring channels that a block sums side by side: with S = 1, 32 bytes of float, the least
-  // that a memory access fetches.
+  // Neighbouring channels that a block sums side by side. With S = 1 they are 32 bytes of float,
+  // the least that a memory access fetches.
   int64_t channels;
-  int64_t blocks;  // that all channels take
+  int64_t blocks;  // for all channels
   int64_t pieces;  // of a channel
 
   ChannelPieces(int64_t N, int64_t C, int64_t S) : channels(S == 1 ? 8 : 1) {
-    // Enough to fill a large GPU, of pieces that are worth a block.
+    // Enough pieces to fill a large GPU, each large enough for a block.
     constexpr int64_t enough = 512, least = 4096;
     blocks = ceil_div(C, channels);
     pieces = std::max<int64_t>(

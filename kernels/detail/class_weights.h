@@ -10,7 +10,8 @@
 
 namespace accrue {
 
-// The weights of classes, by value: few, and known before any kernel is.
+// The weights of classes. They are few and known before any kernel runs, so kernels take them by
+// value.
 struct ClassWeights {
   static constexpr int64_t most = 64;
   std::array<float, most> of;
@@ -18,8 +19,8 @@ struct ClassWeights {
   HOST_DEVICE float operator[](int64_t c) const { return c < most ? of[size_t(c)] : 1; }
 };
 
-// The given weights, or 1 for every class if none are given. Throws Error unless there is one for
-// each of the C classes, in [0, 1e6].
+// Returns the given weights, or 1 for every class if none are given. Throws Error unless there is
+// one for each of the C classes, in [0, 1e6].
 inline ClassWeights class_weights_of(std::string_view op, std::span<const double> given,
                                      int64_t C) {
   ClassWeights weights;

@@ -8,18 +8,18 @@
 #include "core/inside.h"
 #include "kernels/detail/conv_geometry.h"
 
-// Which convolution cuDNN computes in place of another, and in how much memory. Known from shapes
-// alone, so that a meta device predicts it.
+// These functions tell which convolution cuDNN computes in place of another, and in how much
+// memory. They need no data, so a meta device can predict the memory.
 namespace accrue::cuda {
 
-// cuDNN's tensors have fewer elements than this. One image is the least that can be computed.
+// cuDNN's tensors have fewer elements than this. The smallest part of a call is one image.
 inline constexpr int64_t too_many_elements = int64_t{1} << 31;
 
-// The parts of a workspace start at 256 bytes, as what cudaMalloc gives does.
+// Each part of a workspace starts at a multiple of 256 bytes, like memory from cudaMalloc.
 inline int64_t whole_parts(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// The geometry on an image that was padded with zeros before, from pixel (-padding, -padding) as
-// far as the grid sees.
+// The geometry on a copy of the image that is already padded with zeros. The copy begins at pixel
+// (-padding, -padding) and reaches as far as the grid sees.
 inline ConvGeometry as_padded(const ConvGeometry& g) {
   const auto reach = [&](int64_t grid, int64_t taps) {
     return (grid - 1) * g.stride + (taps - 1) * g.dilation + 1;
@@ -31,8 +31,8 @@ inline ConvGeometry as_padded(const ConvGeometry& g) {
   return padded;
 }
 
-// The geometry as cuDNN can see it: it pads both sides alike and infers the grid from that. Where
-// this is another grid, the image is padded before.
+// The geometry in a form that cuDNN can compute. cuDNN pads both sides alike and infers the grid
+// from that. Where it would infer another grid, the image is padded beforehand.
 inline ConvGeometry as_symmetric(const ConvGeometry& g) {
   const ConvGeometry padded = as_padded(g);
   const auto fits = [&](int64_t image, int64_t reach) {
@@ -52,8 +52,8 @@ inline int64_t weights_bytes(const ConvGeometry& g, DType dtype) {
   return whole_parts(g.O * g.taps() * int64_t(size_of(dtype)));
 }
 
-// True where tensor cores multiply. They want channels last, and in eights: cuDNN transposes
-// images, grid and weights in its workspace, and backward it has no other kernels for them.
+// True where tensor cores multiply. They need channels last, in groups of eight: cuDNN transposes
+// images, grid and weights in its workspace. For backward it has no other kernels on tensor cores.
 inline bool uses_tensor_cores(DType dtype) {
   return is_16_bit_dtype(dtype) || (dtype == DType::f32 && allows_tf32());
 }
@@ -65,9 +65,9 @@ inline ConvGeometry in_eights(ConvGeometry g) {
   return g;
 }
 
-// The bytes that cuDNN's algorithms may use. For tensor cores they are image, grid and weights,
-// transposed, and one of them twice. For others as much as the larger of image and grid takes: an
-// algorithm that needs more would make the micro-batch that fits into memory smaller.
+// The bytes that cuDNN's algorithms may use. On tensor cores they hold transposed copies: one of
+// the image, one of the grid and two of the weights. Other algorithms may use as much as the larger
+// of image and grid; more would reduce the micro-batch that fits into memory.
 inline int64_t algorithm_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
   if (!uses_tensor_cores(dtype)) return std::max(image_bytes(g, N, dtype), grid_bytes(g, N, dtype));
   const ConvGeometry padded = in_eights(g);
@@ -75,10 +75,10 @@ inline int64_t algorithm_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
          2 * weights_bytes(padded, dtype);
 }
 
-// The bytes of what a weight gradient on tensor cores is summed from. A gradient has too few tiles
-// of 128 x 128 sums to occupy a large GPU's 132 multiprocessors, twice each, so the sum over images
-// and pixels is split among blocks, each with a part in float32. Two parts at least, whatever the
-// size: the gradient in its own layout, and what is added to it.
+// The bytes of the partial sums of a weight gradient on tensor cores. A gradient has too few tiles
+// of 128 x 128 sums to occupy a large GPU's 132 multiprocessors twice each, so the sum over images
+// and pixels is split among blocks, each with a part in float32. There are at least two parts,
+// whatever the size: the gradient in its own layout, and the sums that are added to it.
 inline int64_t split_sum_bytes(const ConvGeometry& g, DType dtype) {
   if (!uses_tensor_cores(dtype)) return 0;
   constexpr int64_t blocks = 2 * 132, tile = 128 * 128;
@@ -87,10 +87,11 @@ inline int64_t split_sum_bytes(const ConvGeometry& g, DType dtype) {
   return whole_parts(std::max(2 * sums, blocks * std::min(sums, tile)) * int64_t(sizeof(float)));
 }
 
-// The padded image, where there is one, a copy of w, where filters lie apart, which cuDNN does not
-// know, and what the algorithm may use, with so many bytes of split sums; enough at least to
-// compute a single image with copies of all operands, which those need that start between 16 bytes.
-// Throws Error if an image is too large for cuDNN.
+// The bytes of a convolution's workspace: the padded image, if there is one; a copy of w if its
+// filters lie apart, because cuDNN expects them side by side; and the algorithm's memory with
+// `split_sums` bytes. This is at least enough for a single image with copies of all operands,
+// because operands that do not start at a multiple of 16 bytes are copied. Throws Error if an image
+// is too large for cuDNN.
 inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype,
                                int64_t split_sums = 0) {
   constexpr int64_t least = 4 << 20, modest = 1 << 20;
@@ -113,8 +114,8 @@ inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype,
          std::max({least, algorithm_bytes(symmetric, N, dtype) + split_sums, copies + of_one});
 }
 
-// The bytes for a weight gradient. One of 16 bits is there before it is widened into a sum over
-// micro-batches.
+// The bytes for a weight gradient. In 16 bits the gradient lies in the workspace before it is
+// widened into a sum over micro-batches.
 inline int64_t correlate_workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
   return workspace_bytes(g, N, dtype, split_sum_bytes(g, dtype)) +
          (is_16_bit_dtype(dtype) ? weights_bytes(g, dtype) : 0);

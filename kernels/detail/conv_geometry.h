@@ -21,11 +21,11 @@ enum class Direction { gather, scatter };
 //   (gh * stride - padding + kh * dilation, gw * stride - padding + kw * dilation),
 // and zeros where these lie outside. A convolution's x is the image and its y the grid; a
 // transposed convolution's x is the grid and its y the image. Weights are w [O, C, KH, KW] in both.
-// col[k, n, p] is the pixel that cell p of image n sees through tap k = (c, kh, kw): im2col's
-// columns, which nobody writes down (kernels/detail/conv_products.h).
+// col[k, n, p] is the pixel that cell p of image n sees through tap k = (c, kh, kw). These are
+// im2col's columns, which are never written out (kernels/detail/conv_products.h).
 //
-// The image may be some of the channels that w has filters for: then w [O, C, KH, KW] is these
-// channels' part of it, and its filters lie apart.
+// The image may have only some of the channels that w has filters for. Then w [O, C, KH, KW] is the
+// part of w for these channels, and its filters do not lie side by side.
 struct ConvGeometry {
   int64_t C, H, W, O, GH, GW, KH, KW, stride, padding, dilation;
   int64_t filter_channels = C;  // of w as a whole

@@ -9,8 +9,8 @@
 namespace accrue {
 namespace {
 
-// The form of the filters that a product of N images multiplies by: the one that their parameter
-// keeps, if it does, else a new one; undefined where they are read as they lie.
+// The packed form of the filters for a product of N images: the one that their parameter keeps, if
+// it keeps one, else a new one. Undefined if the product reads the filters as they lie.
 Tensor packed_weights(const Filters& filters, Direction direction, const ConvGeometry& g,
                       int64_t N) {
   const View& w = filters.w;
@@ -26,7 +26,7 @@ Tensor packed_weights(const Filters& filters, Direction direction, const ConvGeo
   PackedForms* const own = filters.parameter ? filters.parameter->packed.get() : nullptr;
   if (!own || (own->keep() == Pack::where_it_pays && !cpu::winograd_packing_pays(direction, g, N)))
     return make();
-  // Each part of the channels has a form of its own in each direction.
+  // Each part of the channels has a separate form for each direction.
   const auto at = reinterpret_cast<intptr_t>(w.data);
   return own->form(direction == Direction::gather ? at : ~at, make);
 }

@@ -12,7 +12,7 @@
 namespace accrue::cuda {
 namespace {
 
-// target = source + beta * target, of any two dtypes of which one is the other or its wide one.
+// target = source + beta * target; the target has the source's dtype, or its wide one.
 void copy_elements(GradTarget target, View source) {
   const auto copy = [&]<class To, class From>() {
     elementwise(target.grad.as<To>(), target.beta, source.numel(), std::identity{},
@@ -24,7 +24,7 @@ void copy_elements(GradTarget target, View source) {
   });
 }
 
-// A thread copies elements a grid apart; neighbours in a warp lie in one row.
+// Each thread copies elements that are a grid apart; a warp's elements are neighbours in a row.
 template <bool accumulate, class To, class From>
 __global__ void __launch_bounds__(block_threads)
     rows_kernel(To* to, int64_t to_step, const From* from, int64_t from_step, int64_t rows,
@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// target = source + beta * target for filters [O, ...] that lie so far apart, of two dtypes as in
-// copy_elements().
+// target = source + beta * target for filters [O, ...] that lie `target_step` and `source_step`
+// elements apart, with dtypes as in copy_elements().
 void copy_filters(GradTarget target, int64_t target_step, View source, int64_t source_step) {
   const int64_t rows = source.shape[0], width = source.shape.numel(1, 4);
   const auto copy = [&]<class To, class From>() {
@@ -52,12 +52,12 @@ void copy_filters(GradTarget target, int64_t target_step, View source, int64_t s
   });
 }
 
-// One operand as cuDNN gets it: itself, or a copy in the workspace.
+// One operand as cuDNN gets it: the given view, or a copy of it in the workspace.
 struct Operand {
   View given;
-  View copy = {};  // empty where it gets `given`
+  View copy = {};  // empty if cuDNN gets `given`
   int64_t shift = 0;
-  int64_t filter_step = 0;  // of filters that lie apart
+  int64_t filter_step = 0;  // elements from one filter to the next, if filters lie apart
 
   bool is_whole() const { return shift == 0 && copy.shape == given.shape; }
   void* data() const { return copy.data ? copy.data : given.data; }
@@ -76,12 +76,13 @@ struct Operand {
   }
 };
 
-// The workspace of one call, from which copies take their parts; the algorithm has the rest.
+// The workspace of one call. Copies take their parts from it, and the algorithm gets the rest.
 class Workspace {
  public:
   explicit Workspace(View scratch) : scratch_(scratch) {}
 
-  // A copy where the operand starts between 16 bytes, which cuDNN refuses, or has another dtype.
+  // Copies an operand that has another dtype, or starts between multiples of 16 bytes, which cuDNN
+  // refuses.
   Operand operand(View given, DType dtype) {
     if (given.dtype == dtype && is_aligned(given.data, 16)) return {given};
     return {given, take(given.shape, dtype)};
@@ -90,12 +91,12 @@ class Workspace {
     if (!g.has_part_of_w()) return operand(given, dtype);
     return {given, take(given.shape, dtype), 0, g.filter_step()};
   }
-  // The image as cuDNN sees it, padded where `seen` has no padding of its own.
+  // The image as cuDNN sees it: a padded copy if `seen` is not g.
   Operand image(View given, const ConvGeometry& g, const ConvGeometry& seen) {
     if (seen == g) return operand(given, given.dtype);
     return {given, take({given.shape[0], seen.C, seen.H, seen.W}, given.dtype), g.padding};
   }
-  // What is computed with what is left.
+  // The convolution with the rest of the workspace as scratch.
   CudnnConvolution convolution(const ConvGeometry& seen, int64_t N, DType dtype) const {
     return {seen, N, dtype, static_cast<size_t>(left())};
   }
@@ -126,7 +127,8 @@ struct Part {
   }
 };
 
-// target = left * right + beta * target, by cuDNN; false, with nothing changed, if it has no way.
+// target = left * right + beta * target, by cuDNN. Returns false, with nothing changed, if cuDNN
+// cannot compute it.
 template <class Product>
 bool try_product(const Operand& target, float beta, const Operand& left, const Operand& right,
                  const ConvGeometry& seen, Part part, const Workspace& workspace) {
@@ -142,9 +144,9 @@ bool try_product(const Operand& target, float beta, const Operand& left, const O
   return true;
 }
 
-// Computes the images by body(part, seen), where `seen` is the geometry as cuDNN sees it, which is
-// false if cuDNN has no way: then with a padded copy, then one half after the other, which takes
-// less scratch and has fewer elements.
+// Computes the images by body(part, seen), where `seen` is the geometry as cuDNN sees it. body
+// returns false if cuDNN cannot compute that. Then a padded copy is tried, and after that one half
+// of the images after the other, because a half takes less scratch and has fewer elements.
 template <class Body>
 void compute_parts(Part part, const ConvGeometry& g, const Body& body) {
   const ConvGeometry symmetric = as_symmetric(g), padded = as_padded(g);
@@ -187,8 +189,8 @@ void conv_scatter(GradTarget image, View grid, const ConvWeights& w, View b, con
   add_channel_bias(image.grad, b, Activation::none);
 }
 
-// cuDNN's weight gradient has the dtype of its images. A 16-bit one goes to the workspace and from
-// there, widened, into the float32 sum over micro-batches.
+// cuDNN's weight gradient has the dtype of the images. A gradient in 16 bits goes to the workspace,
+// and from there, widened, into the float32 sum over micro-batches.
 void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& g, View scratch) {
   const DType dtype = grid.dtype;
   compute_parts({0, grid.shape[0]}, g, [&](Part part, const ConvGeometry& seen) {
@@ -229,7 +231,7 @@ std::string name_of(cudnnMathType_t math) {
   }
 }
 
-// The choice for operands that lie as those of layers do, and are not looked at.
+// The choice for operands that are aligned like a layer's operands. Their elements are not read.
 template <class Product>
 ConvolutionChoice choice_with(const Convolution& c, int64_t scratch_bytes) {
   const ConvGeometry& g = c.geometry;
@@ -270,7 +272,7 @@ ConvolutionChoice choice_of(const Convolution& c) {
   return choice_with<Correlate>(c, bytes);
 }
 
-// The median of some.
+// The median of several runs.
 double seconds_of(const Convolution& c) {
   const ConvGeometry& g = c.geometry;
   const Shapes shapes(c);

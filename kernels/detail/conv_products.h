@@ -10,10 +10,11 @@ namespace accrue {
 
 // The three products that a convolution needs, forward and backward, in the terms of ConvGeometry:
 // gather makes a convolution's y, scatter its dx, correlate its dw. For a transposed convolution
-// they make dx, y and dw. cuDNN calls them forward, backward data and backward filter.
+// they make dx, y and dw, in this order. cuDNN calls them forward, backward data and backward
+// filter.
 
-// Weights [O, C, KH, KW], and the same as gather or scatter multiplies by them by Winograd's
-// algorithm, empty where it reads them as they lie.
+// Weights [O, C, KH, KW], and the form in which Winograd's algorithm multiplies by them. `packed`
+// is empty where gather or scatter reads the weights as they lie.
 struct ConvWeights {
   View w, packed;
   ConvWeights(View w, const Tensor& packed)
@@ -21,22 +22,22 @@ struct ConvWeights {
   bool are_packed() const { return packed.shape.rank() > 0; }
 };
 
-// w, or the part of its channels that belongs to an image, and the parameter that it is of, which
-// may keep its packed form; null if it is of none.
+// The filters of a product: w, or the part of its channels for an image. `parameter` is the
+// parameter that contains w and may keep its packed form, or null if there is none.
 struct Filters {
   View w;
   std::shared_ptr<Variable> parameter;
 };
-// Launch conv_gather, conv_scatter and conv_correlate with the scratch and the form of the weights
-// that they need.
+// Launch conv_gather, conv_scatter and conv_correlate with the scratch that they need and with
+// weights in the form that they need.
 void gather(GradTarget grid, const View& image, const Filters& w, const View& b,
             Activation activation, const ConvGeometry& geometry);
 void scatter(GradTarget image, const View& grid, const Filters& w, const View& b,
              const ConvGeometry& geometry);
 void correlate(GradTarget w, const View& grid, const View& image, const ConvGeometry& geometry);
 
-// Scratch for one product on a device: kernels/cpu/convolution.h and kernels/detail/conv_cudnn.h
-// tell how much.
+// Scratch for one product on a device. kernels/cpu/convolution.h and kernels/detail/conv_cudnn.h
+// tell its size.
 struct Convolution;
 Tensor conv_workspace(const Convolution& convolution, Device device);
 
@@ -46,11 +47,12 @@ namespace cpu {
 // beta is 0 if there is an activation.
 void conv_gather(GradTarget grid, View image, const ConvWeights& w, View b, Activation activation,
                  const ConvGeometry& geometry, View workspace);
-// image[n, c, :] = b[c] + the sum over all (k, p) that see a pixel of sum_o w[o, k] * grid[n, o, p]
-//                  + beta * image[n, c, :]; b may be empty.
+// image[n, c, h, w] = b[c] + sum of w[o, k] * grid[n, o, p] over all o and all (k, p) that see the
+// pixel
+//                  + beta * image[n, c, h, w]; b may be empty.
 void conv_scatter(GradTarget image, View grid, const ConvWeights& w, View b,
                   const ConvGeometry& geometry, View workspace);
-// packed = w as a product in this direction multiplies by it.
+// packed = w in the form by which a product in this direction multiplies.
 void pack_weights(View packed, View w, Direction direction, const ConvGeometry& geometry);
 // w[o, k] = sum_(n, p) grid[n, o, p] * col[k, n, p] + beta * w[o, k].
 void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& geometry,
@@ -63,7 +65,7 @@ inline double flops_of(const ConvGeometry& geometry, const View& grid) {
   return 2 * double(grid.numel()) * double(geometry.taps());
 }
 
-// The same work by Winograd's algorithm, with 16 multiplications in place of 36, where it is used.
+// Where Winograd's algorithm is used, it spares flops: 16 multiplications replace 36.
 inline Work by_winograd(Work work, bool is_used) {
   if (is_used) work.spared_flops = work.flops * (1 - 16.0 / 36);
   return work;

@@ -10,11 +10,11 @@
 #include "kernels/detail/conv_cudnn.h"
 #include "kernels/detail/descriptor.h"
 
-// Which of cuDNN's algorithms computes a convolution.
+// This header chooses which of cuDNN's algorithms computes a convolution.
 namespace accrue::cuda {
 
-// All that the choice depends on: the same convolution is always computed by the same algorithm,
-// hence to the same bits.
+// Everything that the choice depends on: the same algorithm always computes the same convolution,
+// and so gives the same bits.
 struct CudnnConvolution {
   ConvGeometry geometry;  // symmetric
   int64_t N;
@@ -40,19 +40,19 @@ inline cudnnDataType_t cudnn_data_type(DType dtype) {
   }
 }
 
-// NOT_SUPPORTED or one of its reasons.
+// True for NOT_SUPPORTED and for each of its reasons.
 inline bool is_unsupported(cudnnStatus_t status) {
   return status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
 }
 
-// False if cuDNN cannot do what it was asked for. Throws Error for any other failure.
+// False if cuDNN does not support the request. Throws Error for any other failure.
 inline bool is_supported(cudnnStatus_t status, std::string_view what) {
   if (!is_unsupported(status)) check_call(status, what);
   return !is_unsupported(status);
 }
 
-// 16-bit products are summed in float, on tensor cores where these can; float ones are float's
-// unless TF32 will do.
+// 16-bit products are summed in float, on tensor cores if these can do it. Products of float are
+// computed in float unless TF32 is allowed.
 inline std::vector<cudnnMathType_t> math_types(const CudnnConvolution& c) {
   if (is_16_bit_dtype(c.dtype)) return {CUDNN_TENSOR_OP_MATH, CUDNN_DEFAULT_MATH};
   if (c.dtype == DType::f64) return {CUDNN_DEFAULT_MATH};
@@ -64,7 +64,7 @@ inline void set_math_type(const ConvolutionDescriptors& d, cudnnMathType_t type)
   check_call(cudnnSetConvolutionMathType(d.convolution.get(), type), "say how to multiply");
 }
 
-// nullopt if there are too many elements.
+// Returns nullopt if there are too many elements.
 inline std::optional<ConvolutionDescriptors> describe(const CudnnConvolution& c) {
   const ConvGeometry& g = c.geometry;
   const auto as_int = [](int64_t size) { return static_cast<int>(size); };
@@ -93,14 +93,15 @@ inline std::optional<ConvolutionDescriptors> describe(const CudnnConvolution& c)
   return d;
 }
 
-// A convolution as cuDNN computes it: a target from two operands. `list` tells the algorithms, the
-// one that it expects to be fastest first; `ask_bytes` what one needs.
+// A convolution as cuDNN computes it: a target from two operands. `list` gives the algorithms,
+// beginning with the one that cuDNN expects to be fastest; `ask_bytes` gives the scratch that an
+// algorithm needs.
 template <class Performance, auto list, auto ask_bytes, auto compute, auto left, auto right,
           auto target, auto... plain_algorithms>
 class CudnnProduct {
  public:
-  // False, with nothing enqueued, if in the end no algorithm could. An algorithm may say only when
-  // it is called that it is not supported; it is not asked again.
+  // Returns false, with nothing enqueued, if no algorithm could compute it. An algorithm may report
+  // only when it is called that it is not supported; it is not tried again.
   static bool run(const CudnnConvolution& c, void* out, float beta_value, const void* left_in,
                   const void* right_in, void* scratch) {
     Prepared& prepared = prepare(c);
@@ -123,14 +124,15 @@ class CudnnProduct {
 
   using Algorithm = decltype(Performance::algo);
 
-  // An algorithm under another math type than it was listed with may fail or need more scratch.
+  // An algorithm and its math type. Under another math type than the listed one, an algorithm may
+  // fail or need more scratch.
   struct Choice {
     Algorithm algorithm;
     cudnnMathType_t math;
     size_t bytes = 0;
   };
 
-  // How run() computes it, as far as is known before it has; nullptr if it cannot.
+  // The first choice of run(), as far as it is known before the call; nullptr if there is none.
   static const Choice* choice(const CudnnConvolution& c) {
     const Prepared& prepared = prepare(c);
     return prepared.choices.empty() ? nullptr : &prepared.choices.front();
@@ -152,8 +154,9 @@ class CudnnProduct {
   }
 
   // Deterministic algorithms that multiply and add. FFT and Winograd are deterministic, too, but
-  // their errors are not those of a sum. Those that the heuristics list come first; they may know
-  // of none, for double or dilated geometry say, where there are some all the same.
+  // they do not have the rounding errors of a sum. The algorithms that the heuristics list come
+  // first. For double or dilated geometry, for example, the heuristics may list none although some
+  // work.
   static std::vector<Choice> choices_for(const CudnnConvolution& c,
                                          const ConvolutionDescriptors& d) {
     const std::vector<cudnnMathType_t> types = math_types(c);
@@ -176,8 +179,8 @@ class CudnnProduct {
     return choices;
   }
 
-  // Preparing costs more than a small convolution, so it lasts as long as the process. It is never
-  // destroyed, for the reason that Context is not.
+  // Preparing costs more than a small convolution, so the result lasts as long as the process. It
+  // is never destroyed, for the same reason as Context.
   static Prepared& prepare(const CudnnConvolution& c) {
     static auto& all = *new std::map<CudnnConvolution, Prepared>;
     const auto [at, is_new] = all.try_emplace(c);

@@ -11,10 +11,10 @@ struct Shift {
 
 namespace cpu {
 
-// target[q, h, w] = source[q, h + shift.rows, w + shift.columns] + beta * target[q, h, w], and zero
-// in place of a pixel that source [Q, H, W] does not have: a negative shift pads before the first
-// pixel, a positive one crops there. Behind the last one the target's size decides. Both
-// [N, C, H, W].
+// target[q, h, w] = source[q, h + shift.rows, w + shift.columns] + beta * target[q, h, w], where
+// pixels outside the source count as zero. A negative shift pads before the first pixel, and a
+// positive one crops there; the target's size decides where rows and columns end. Both are [N, C,
+// H, W], and q runs over N * C planes.
 void copy_shifted(GradTarget target, View source, Shift shift);
 
 }  // namespace cpu

@@ -5,8 +5,8 @@
 
 namespace accrue::cuda {
 
-// The mean of what blocks or rows have summed. In one block: each thread adds every 256th of the
-// sums.
+// The mean, from the sums of blocks or rows. One block computes it: each thread adds every 256th
+// sum.
 template <class W>
 __global__ void __launch_bounds__(block_threads)
     mean_of_counted_kernel(W* loss, const double* sums, int64_t count, Counted counted) {

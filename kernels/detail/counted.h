@@ -7,8 +7,9 @@
 
 namespace accrue {
 
-// What a loss of the classes of pixels or tokens is a mean over: samples of so many places, or as
-// much of them as is judged, which the device alone knows. For both devices.
+// Counts the places, pixels or tokens, over which a loss of their classes is a mean. These are all
+// places of the samples, or only the judged ones, whose number the device alone knows. For both
+// devices.
 class Counted {
  public:
   Counted(int64_t samples, int64_t places, View judged)
@@ -17,13 +18,13 @@ class Counted {
         judged_(judged.data ? judged.as<const double>() : nullptr) {}
 
   HOST_DEVICE double samples() const { return judged_ ? *judged_ : samples_; }
-  // sum / number of places; 0 if there are none.
+  // sum / number of places, or 0 if there are no places.
   template <class T>
   HOST_DEVICE T mean_of(T sum) const {
     const double places = samples() * places_;
     return places > 0 ? sum / static_cast<T>(places) : T(0);
   }
-  // True for a label that is none, where that may be.
+  // True if the label means that its place is not judged, and such labels are allowed.
   HOST_DEVICE bool leaves_out(int32_t label) const { return judged_ && label == not_judged; }
   HOST_DEVICE bool may_leave_out() const { return judged_ != nullptr; }
 
@@ -32,7 +33,7 @@ class Counted {
   const double* judged_;
 };
 
-// Counts samples of so many places each. Throws Error unless `judged` is undefined or a weight on
+// Counts `places` places in each sample. Throws Error unless `judged` is undefined or a weight on
 // the device.
 inline Counted counted_places(std::string_view op, int64_t samples, int64_t places, Device device,
                               const Tensor& judged) {

@@ -7,17 +7,18 @@
 
 namespace accrue {
 
-// Rows whose losses are summed by one thread of the CPU, or by one block of CUDA: about 16384
-// elements, but enough rows for each warp of a block to have one. A function of the shape alone, so
-// that the loss depends neither on the number of threads nor on the device's size.
+// The number of rows whose losses one thread of the CPU, or one block of CUDA, adds up: about 16384
+// elements, but enough rows for each warp of a block. It follows from the shape alone, so the loss
+// depends neither on the number of threads nor on the device's size.
 constexpr int64_t rows_per_block(int64_t C) { return std::max<int64_t>(16384 / C, 32); }
-// Likewise of pixels.
+// The same for pixels.
 constexpr int64_t pixels_per_block(int64_t C) { return std::max<int64_t>(16384 / C, 256); }
 
-// -log softmax(row)[label], from what row_softmax found. The loss is a sum of two terms that are
-// never negative, so that no digits cancel. In a row that a model has learnt, the label has the
-// maximum, and the other classes together are lost beside its exp(0) = 1: `rest` is without that
-// 1, which comes off the label's own term before this is added to anything.
+// -log softmax(row)[label], from the results of row_softmax(). The loss is a sum of two terms that
+// are never negative, so no digits cancel. In a row that a model has learnt, the label has the
+// maximum, and the other classes together would be lost beside its exp(0) = 1. `rest` therefore
+// leaves out that 1: it is subtracted from the label's own term before the term is added to
+// anything.
 template <class T>
 struct RowSoftmax {
   T maximum;
@@ -30,8 +31,8 @@ struct RowSoftmax {
   HOST_DEVICE T probability(T x) const { return std::exp(x - maximum) / (1 + rest); }
 };
 
-// True if entry c of a row keeps entry `label` from being the largest, the first of equals. A NaN
-// always does.
+// True if entry `label` of a row is not the first of the largest entries because of entry c. A NaN
+// always makes this true.
 template <class T>
 HOST_DEVICE bool outdoes(T x, T x_label, int64_t c, int64_t label) {
   return c < label ? !(x < x_label) : c > label && !(x <= x_label);

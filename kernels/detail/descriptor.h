@@ -6,7 +6,7 @@
 
 namespace accrue::cuda {
 
-// Calls the library's own function for destroying a descriptor.
+// Calls the library's function that destroys the descriptor.
 template <auto destroy>
 struct Destroy {
   template <class T>
@@ -18,8 +18,8 @@ struct Destroy {
   void operator()(Opaque* descriptor) const { destroy(descriptor); }
 };
 
-// Owns a descriptor of cuBLASLt or cuDNN, named by what destroys it:
-// Descriptor<cudnnDestroyTensorDescriptor>.
+// Owns a descriptor of cuBLASLt or cuDNN. The type is named by the function that destroys the
+// descriptor: Descriptor<cudnnDestroyTensorDescriptor>.
 template <auto destroy>
 using Descriptor = std::unique_ptr<typename Destroy<destroy>::Opaque, Destroy<destroy>>;
 

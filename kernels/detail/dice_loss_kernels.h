@@ -7,10 +7,10 @@
 
 namespace accrue {
 
-// Pixels of a sample whose products are summed by one thread of the CPU, or by one block of CUDA.
+// Pixels of a sample whose products one thread of the CPU, or one block of CUDA, adds up.
 inline constexpr int64_t dice_block = 4096;
 
-// The sums over a sample's plane, from which follow its loss and the slope of that by p, which is
+// The sums over a sample's plane. They give its loss, and the slope of the loss by p, which is
 // at_zero + t * by_target.
 struct DiceSums {
   double both, found, wanted;  // sum p t, sum p, sum t
@@ -27,7 +27,7 @@ HOST_DEVICE inline DiceSums dice_sums(const double* sums, int64_t plane) {
   return {sums[3 * plane], sums[3 * plane + 1], sums[3 * plane + 2]};
 }
 
-// How much of sample n is judged, by the sums of its K planes: each judged pixel is in one of them.
+// The judged part of sample n, from the sums of its K planes. Each judged pixel is in one plane.
 HOST_DEVICE inline double judged_part(const double* sums, int64_t n, int64_t K, int64_t pixels,
                                       const Counted& counted) {
   if (!counted.may_leave_out()) return 1;
@@ -36,7 +36,7 @@ HOST_DEVICE inline double judged_part(const double* sums, int64_t n, int64_t K, 
   return judged / double(pixels);
 }
 
-// x / (samples K), 0 where nothing is judged.
+// x / (samples K), or 0 if nothing is judged.
 HOST_DEVICE inline double mean_of_planes(double x, int64_t K, const Counted& counted) {
   const double planes = counted.samples() * double(K);
   return planes > 0 ? x / planes : 0;

@@ -7,9 +7,9 @@
 
 namespace accrue {
 
-inline constexpr int64_t words_of_call = 4;  // of Philox
+inline constexpr int64_t words_of_call = 4;  // of a call of Philox
 
-// An element through the mask, by its word.
+// Applies the mask to an element, by the element's random word.
 template <class T>
 struct ElementMask {
   uint32_t threshold;  // words below it zero their element
@@ -30,7 +30,7 @@ struct Mask {
   double factor;
 
   Mask(double p, const DropoutKey& dropout)
-      // The constant sets these streams apart from others under the same seed.
+      // The constant separates these streams from others under the same seed.
       : key(dropout.seed ^ 0x74756f706f7264),
         layer_and_epoch(dropout.layer | static_cast<uint64_t>(dropout.epoch) << 32),
         first(dropout.first),
@@ -42,11 +42,11 @@ struct Mask {
     return {threshold, static_cast<T>(factor)};
   }
 
-  // A row's elements come by fours that share a call, of which the first may begin before the row:
-  // as many elements of it are not in x.
+  // Four consecutive elements of a row share a call. The first four may begin before the row;
+  // returns how many of them are not in x.
   HOST_DEVICE int64_t before_row() const { return first % words_of_call; }
 
-  // The words of the elements of a row from `element` on, where a four begins.
+  // Draws the words of a row's elements from `element` on, which must be the first of its four.
   template <size_t calls>
   HOST_DEVICE void draw(uint32_t* word, int32_t sample, int64_t element) const {
     const auto call = static_cast<uint32_t>((first + element) / words_of_call);

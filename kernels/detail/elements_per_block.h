@@ -4,8 +4,8 @@
 
 namespace accrue {
 
-// Elements summed by one thread of the CPU, or by one block of CUDA: fixed, so that the sum
-// depends neither on the number of threads nor on the device's size.
+// The number of elements that one thread of the CPU, or one block of CUDA, adds up. It is fixed, so
+// the sum depends neither on the number of threads nor on the device's size.
 inline constexpr int64_t elements_per_block = 16384;
 
 }  // namespace accrue

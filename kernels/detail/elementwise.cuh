@@ -11,8 +11,8 @@
 
 namespace accrue::cuda {
 
-// Consecutive elements that one instruction loads or stores, 16 bytes where the addresses allow; or
-// two, of those that are wide beside 16-bit ones.
+// Consecutive elements that a thread loads or stores at once. One instruction moves them, in 16
+// bytes where the addresses allow; wide elements beside 16-bit ones take two instructions.
 template <class T, int width>
 struct alignas(sizeof(T) * width < 16 ? sizeof(T) * width : 16) Vector {
   T values[width];
@@ -45,8 +45,8 @@ __device__ void store_vector(WriteOnly<T> to, int64_t v, const Vector<T, width>&
   store_vector(to.array, v, values);
 }
 
-// update(arrays[i]...) for i in [0, n): loads every array but those that are WriteOnly, stores
-// those that are not const.
+// Calls update(arrays[i]...) for i in [0, n). Loads every array that is not WriteOnly, and stores
+// every array that is not const.
 template <int width, class Update, class... Arrays>
 __device__ void update_each(int64_t n, const Update& update, Arrays... arrays) {
   const int64_t vectors = n / width;
@@ -59,9 +59,9 @@ __device__ void update_each(int64_t n, const Update& update, Arrays... arrays) {
   for (int64_t i = vectors * width + first_item(); i < n; i += item_stride()) update(arrays[i]...);
 }
 
-// y[i] = f(inputs[i]...), added to y[i] if it accumulates; y may be one of the inputs. A thread has
-// whole vectors, a grid apart, so that a warp's accesses are contiguous; the first threads take
-// the elements after the last whole vector.
+// y[i] = f(inputs[i]...), which is added to y[i] if `accumulate`; y may be one of the inputs. Each
+// thread takes whole vectors, a grid apart, so a warp's accesses are contiguous. The first threads
+// take the elements after the last whole vector.
 template <int width, bool accumulate, class T, class F, class... Inputs>
 __global__ void __launch_bounds__(block_threads)
     elementwise_kernel(T* y, int64_t n, F f, const Inputs*... inputs) {
@@ -84,9 +84,10 @@ inline bool is_aligned(const void* address, size_t bytes) {
   return reinterpret_cast<uintptr_t>(address) % bytes == 0;
 }
 
-// Calls body(std::integral_constant<int, w>) with the elements of a vector: w elements of T are 16
-// bytes if runs of `run` elements divide into such vectors and every array starts at 16 bytes, else
-// w is 1. A run of 0 is for kernels that take care of the elements after the last whole vector.
+// Calls body(std::integral_constant<int, w>) with the number w of elements in a vector. A vector
+// has 16 bytes if runs of `run` elements divide into such vectors and every array starts at a
+// multiple of 16 bytes; else w is 1. Kernels that handle the elements after the last whole vector
+// pass a run of 0.
 template <class T, class Body>
 void with_width(int64_t run, std::initializer_list<const void*> arrays, Body&& body) {
   constexpr int width = 16 / sizeof(T);

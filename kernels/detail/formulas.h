@@ -9,7 +9,7 @@
 
 namespace accrue::detail::formula {
 
-// Formulas of one element, written once for every device. Those of activations are in
+// Formulas of one element, written once for every device. The formulas of activations are in
 // kernels/pointwise.h.
 
 // A byte of an image: (x / 255 - mean) * scale.
@@ -30,7 +30,7 @@ struct MaskPixel {
   }
 };
 
-// A number as it is.
+// A number, unchanged.
 struct Same {
   template <class T, class S>
   HOST_DEVICE T operator()(S value) const {
@@ -74,14 +74,14 @@ struct LogisticLoss {
   }
 
  private:
-  // NaN where t is none, because a kernel on a device cannot throw.
+  // Returns NaN if t is no probability, because a kernel on a device cannot throw.
   template <class T>
   HOST_DEVICE static T probability(T t) {
     return t >= 0 && t <= 1 ? t : std::numeric_limits<T>::quiet_NaN();
   }
 };
 
-// LogisticLoss against one target for all elements.
+// LogisticLoss with one target for all elements.
 struct ConstantLogisticLoss {
   double target;
 

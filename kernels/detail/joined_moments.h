@@ -4,8 +4,8 @@
 
 namespace accrue {
 
-// The formulas of kernels/joined_batch.h for one channel, in float64 and in the order of the parts,
-// which are few.
+// The formulas of kernels/joined_batch.h for one channel, in float64. They add in the order of the
+// parts, which are few.
 template <class W>
 struct JoinedMoments {
   W *mean, *rstd, *elements;
@@ -27,7 +27,7 @@ struct JoinedMoments {
     if (running.mean.data) running_mean = running.mean.as<W>(), running_var = running.var.as<W>();
   }
 
-  // How many elements channel c has in all parts.
+  // The number of elements that channel c has in all parts.
   HOST_DEVICE double elements_of(int64_t c) const {
     double N = 0;
     for (int64_t p = 0; p < parts; ++p) N += of_parts[(p * 3 + 2) * C + c];

@@ -10,22 +10,22 @@
 
 namespace accrue {
 
-// What the kernels of linear_cross_entropy read, and their scratch, for operands of T.
+// The operands of the kernels of linear_cross_entropy, of type T, and their scratch.
 struct LinearCrossEntropy {
   View x, w, labels;      // [R, E], [V, E], i32 [R]
-  bool leaves_out;        // rows with the label not_judged
+  bool leaves_out;        // true: skips rows with the label not_judged
   View logits;            // Wide<T> [rows of a chunk, row_stride()]
   View softmax;           // Wide<T> [R, 2]: RowSoftmax of each row that counts
-  View places, gathered;  // on the cpu, if it leaves out: i32 [R], Wide<T> [rows of a chunk, E]
-  View workspace;         // of the products
-  OwnLogit own;           // of row r: logit r
+  View places, gathered;  // cpu, if leaves_out: i32 [R], Wide<T> [rows of a chunk, E]
+  View workspace;         // for the products
+  OwnLogit own;           // whether logit r counts in row r
 
   HOST_DEVICE bool counts(int32_t label) const { return !(leaves_out && label == not_judged); }
   int64_t rows() const { return x.shape[0]; }
   int64_t E() const { return x.shape[1]; }
   int64_t V() const { return w.shape[0]; }
-  // From a row of logits, or of their gradient, to the next: V and, on cuda, a padding that nobody
-  // reads or writes.
+  // Elements from a row of logits, or of their gradient, to the next: V and, on cuda, a padding
+  // that is neither read nor written.
   int64_t row_stride() const { return logits.shape[1]; }
 };
 
@@ -33,7 +33,7 @@ struct LinearCrossEntropyTargets {
   std::optional<GradTarget> dw, dx;  // claimed in this order
 };
 
-// Rows in as few chunks of at most `most` as possible, nearly equal but for the last.
+// Cuts rows into as few chunks of at most `most` as possible, nearly equal except for the last.
 class RowChunks {
  public:
   static constexpr int64_t step = 16;
@@ -43,11 +43,12 @@ class RowChunks {
         size_(std::min(most, round_up(ceil_div(rows, ceil_div(rows, most) + (rows == 0)), step))) {}
 
   int64_t rows() const { return rows_; }
-  // At least one, which may be empty.
+  // At least one chunk, which may be empty.
   int64_t count() const { return rows_ == 0 ? 1 : ceil_div(rows_, size_); }
   int64_t begin(int64_t chunk) const { return chunk * size_; }
   int64_t size(int64_t chunk) const { return std::min(size_, rows_ - begin(chunk)); }
-  // The order of backward: first the chunk whose logits are still there.
+  // The chunk that is computed at this turn of backward. The last chunk comes first, because its
+  // logits are still stored.
   int64_t in_backward(int64_t turn) const { return turn == 0 ? count() - 1 : turn - 1; }
 
  private:

@@ -5,7 +5,7 @@
 
 namespace accrue::cuda {
 
-// One thread, for kernels that cost their launch and nothing else.
+// A grid of one thread, for kernels that cost only their launch.
 constexpr int lone_thread = 1;
 const Grid one_thread{dim3(1), lone_thread};
 

@@ -5,7 +5,7 @@
 
 namespace accrue {
 
-// A LossWeight as kernels read it, on both devices.
+// A LossWeight in the form that kernels read, on both devices.
 class DeviceWeight {
  public:
   explicit DeviceWeight(const LossWeight& weight)
@@ -19,7 +19,7 @@ class DeviceWeight {
   double on_host_;
 };
 
-// A LossSeed as kernels of a loss in T read it, on both devices.
+// A LossSeed in the form that kernels of a loss in T read, on both devices.
 template <class T>
 class Seed {
  public:
@@ -36,7 +36,7 @@ class Seed {
   HOST_DEVICE T dloss() const {
     return dloss_ ? *dloss_ : static_cast<T>(*scale_ * (weight_.value() / of_));
   }
-  // One thread has to call this, once.
+  // Exactly one thread must call this, once.
   HOST_DEVICE void add_loss() const {
     if (!loss_sum_) return;
     const double weight = weight_.value();

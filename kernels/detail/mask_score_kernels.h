@@ -6,8 +6,8 @@
 
 namespace accrue {
 
-// True if logit k of the K at x, `stride` elements apart, is the largest, the first of equals, and
-// none is a NaN.
+// True if logit k of the K at x, `stride` elements apart, is the first of the largest ones, and
+// none of them is a NaN.
 template <class T>
 HOST_DEVICE bool is_largest(const T* x, int64_t k, int64_t K, int64_t stride) {
   const T value = x[k * stride];

@@ -5,32 +5,32 @@
 #include "kernels/backend.h"
 #include "kernels/detail/transpose.h"
 
-// The kernels of multiply() (kernels/linear.h), for those of other ops that multiply.
+// These are the kernels of multiply() (kernels/linear.h), for other ops that multiply.
 
 namespace accrue {
 
-// The workspace of one product on cuda: of parts in float32 of c, whose sums are split every 64
-// terms, but at most the 32 MiB that NVIDIA recommends, and 4 MiB at least. It follows from shapes,
-// so that it can be predicted, and the three products of a layer have the same. The cpu needs
-// nothing. Where an operand is a weight w, which may be stored otherwise, it has room for w's
-// widened slabs beside those of `dtype` (kernels/quantized_matmul.h).
+// The workspace of one product on cuda. It holds parts of c in float32, because sums are split
+// every 64 terms, but has at most the 32 MiB that NVIDIA recommends, and at least 4 MiB. Its size
+// follows from shapes: it can be predicted, and the three products of a layer have the same. The
+// cpu needs none. For a weight w that is stored in another type, there is also room for a slab of w
+// that is widened to `dtype` (kernels/quantized_matmul.h).
 Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device);
 Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device, const Tensor& w,
                         DType dtype);
 
-// c = op(a) op(b) + beta * c for two-dimensional views; c may be Wide beside 16-bit operands. b may
-// be quantized, and then a is not transposed.
+// c = op(a) op(b) + beta * c for two-dimensional views. c may be Wide beside 16-bit operands. b may
+// be quantized if a is not transposed.
 namespace cpu {
 void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace);
 }
 namespace cuda {
 decltype(cpu::matmul) matmul;
 
-// From a row of c or a to the next, where these are columns of wider matrices; 0: their own width.
+// Elements from a row of c or a to the next, if it is part of a wider matrix; 0: its own width.
 struct Strides {
   int64_t c = 0, a = 0;
 };
-// The same for such columns, whose sums have terms.
+// The same for such matrices; K must be above 0.
 void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace,
             Strides strides);
 }  // namespace cuda

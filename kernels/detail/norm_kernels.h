@@ -9,8 +9,8 @@
 
 namespace accrue {
 
-// x as [N, C, S], and which of its elements are normalised together: K consecutive channels, of
-// one n or of all. A group is `runs()` runs of K * S elements that lie C * S apart.
+// x as [N, C, S], and which of its elements are normalised together: K consecutive channels, of one
+// n or of all. A group is `runs()` runs of K * S elements that lie C * S apart.
 struct Grouping {
   enum class Over { sample, batch };
   int64_t N, C, S, K;
@@ -28,9 +28,9 @@ struct Grouping {
   }
 };
 
-// Into how many pieces cuda cuts each group, for blocks of their own, where groups are too few to
-// fill a GPU and large, as batch_norm's are. It follows from the shape alone: every device gives
-// the same bits.
+// The number of pieces into which cuda cuts each group, with a block for each piece. This helps if
+// groups are large and too few to fill a GPU, like batch_norm's. The shape alone decides: every
+// device gives the same bits.
 inline constexpr int64_t most_pieces = 512;  // of all groups
 inline int64_t group_pieces(const Grouping& at) {
   constexpr int64_t least = 8192;  // elements that are worth a block
@@ -38,13 +38,14 @@ inline int64_t group_pieces(const Grouping& at) {
       1, std::min(most_pieces / std::max<int64_t>(at.count(), 1), at.elements() / least));
 }
 
-// Statistics that move towards those of each group (batch_norm's); undefined views stay.
+// Running statistics, which move towards the statistics of each group (batch_norm's). Undefined
+// views are left alone.
 struct Running {
   View mean, var;
   double momentum = 0;
 };
 
-// gamma or beta, or what stands for it where it is undefined.
+// gamma or beta, or a constant in place of an undefined one.
 template <class T>
 struct PerChannel {
   const T* values;
@@ -66,12 +67,13 @@ HOST_DEVICE void move_towards(T value, T& running, double momentum) {
                            momentum * static_cast<double>(value));
 }
 
-// What is stored beside the mean of a group: rstd = 1 / sqrt(variance + eps), or of a part of a
-// larger group the sum of its squared distances from the mean.
+// The number that is stored beside the mean of a group: rstd = 1 / sqrt(variance + eps). For a part
+// of a larger group it is the sum of the squared distances from the mean.
 enum class Spread { rstd, deviations };
 
-// Where mean and spread of each group go, and statistics that move towards mean and variance, where
-// there are any. No mean: it counts as 0, and the variance is around 0 (rms_norm).
+// Where mean and spread of each group are stored, and the running statistics that move towards mean
+// and variance, if there are any. Without a mean, the mean counts as 0, and the variance is around
+// 0 (rms_norm).
 template <class W>
 struct MomentsOut {
   W *mean = nullptr, *spread;
@@ -108,26 +110,26 @@ struct MomentsOut {
 
 // With d = gamma * dy,
 //   dx = rstd * (d - average(d) - (x - mean) * slope)      slope = rstd^2 * average(d * (x - mean))
-// hence one pass for the two averages and one that writes.
-// A mean that is always 0 does not depend on x: without it `average` is 0.
+// One pass therefore computes the two averages, and another writes dx. A mean that is always 0 does
+// not depend on x; `average` is then 0.
 template <class W>
 struct DxTerms {
   W average, slope;
 };
 
-// The formulas of one element in a group of these moments.
+// The formulas of one element in a group with these moments.
 template <class T>
 struct Standardized {
   T mean, rstd;
 
   HOST_DEVICE T operator()(T x) const { return (x - mean) * rstd; }
-  // dx from d = gamma dy.
+  // dx from d = gamma * dy.
   HOST_DEVICE T backward(T x, T d, const DxTerms<T>& terms) const {
     return rstd * (d - terms.average - (x - mean) * terms.slope);
   }
 };
 
-// What each group is normalised by.
+// The mean and rstd by which each group is normalised.
 template <class W>
 struct Statistics {
   const W *mean, *rstd;  // no mean: 0
@@ -137,7 +139,7 @@ struct Statistics {
   HOST_DEVICE Standardized<W> operator[](int64_t g) const {
     return {mean ? mean[g] : W(0), rstd[g]};
   }
-  // From the sums of d and of d * (x - mean).
+  // Computes the terms from the sums of d and of d * (x - mean).
   template <class Sum>
   HOST_DEVICE DxTerms<W> dx_terms(int64_t g, Sum sum, Sum product, int64_t elements) const {
     const auto count = static_cast<Sum>(elements);

@@ -7,8 +7,8 @@
 
 namespace accrue {
 
-// The planes of a sample that are normalized alike: all of it, or each of its channels. Of fixed
-// size, so that a kernel takes it as an argument.
+// The planes of a sample that are normalized alike: all planes together, or each channel by itself.
+// The size is fixed, so that a kernel can take it as an argument.
 struct PixelPlanes {
   int count = 1;
   formula::Pixel formulas[most_channels] = {};

@@ -9,14 +9,14 @@
 #include "kernels/detail/vector_exp.h"
 #include "kernels/detail/wide_runs.h"
 
-// Shared by the losses of pixels' classes on the CPU.
+// These helpers are shared by the losses of pixels' classes on the CPU.
 
 namespace accrue::cpu {
 
-// Pixels whose softmax is taken side by side, in vectors.
+// The number of pixels whose softmax is computed side by side, in vectors.
 inline constexpr int64_t pixel_run = 64;
 
-// Calls body(n, p, size) for the runs of pixels [begin, end) of N * P, of one image each.
+// Calls body(n, p, size) for runs of the pixels [begin, end) of N * P. Each run is in one image.
 template <class Body>
 void for_each_run(int64_t begin, int64_t end, int64_t P, Body&& body) {
   for (int64_t i = begin; i < end;) {
@@ -26,13 +26,13 @@ void for_each_run(int64_t begin, int64_t end, int64_t P, Body&& body) {
   }
 }
 
-// A run of pixels of a plane.
+// The elements of a run of pixels in a plane.
 template <class W>
 using PixelInput = WideInput<W, pixel_run>;
 template <class W>
 using PixelOutput = WideOutput<W, pixel_run>;
 
-// RowSoftmax of `size` pixels from element `first` of x, whose classes are P elements apart.
+// RowSoftmax of `size` pixels, from element `first` of x on. The classes are P elements apart.
 template <class W>
 struct RunSoftmax {
   W maximum[pixel_run], rest[pixel_run];

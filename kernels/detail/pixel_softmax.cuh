@@ -6,8 +6,8 @@
 
 namespace accrue::cuda {
 
-// A thread has a pixel, so that a warp reads neighbouring pixels of one class after the other, each
-// read contiguous. The second reading of the classes comes from the cache.
+// A thread takes a pixel. A warp thus reads one class after another, each time in contiguous
+// pixels. The second reading of the classes comes from the cache.
 template <class T, class W = Wide<T>>
 __device__ RowSoftmax<W> pixel_softmax(const T* x, int32_t label, int64_t C, int64_t P) {
   W maximum = widen(x[0]);

@@ -5,8 +5,8 @@
 
 #include "core/host_device.h"
 
-// The formulas of kernels/step/combine_ranks.h: what the ranks before r have come to, with the r-th
-// one's value. `first` is rank 0's.
+// The formulas of kernels/step/combine_ranks.h. They add the value x of rank r to `so_far`, the
+// result for the ranks before r. `first` is rank 0's value.
 namespace accrue {
 
 struct SumOfRanks {

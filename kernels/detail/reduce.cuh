@@ -7,9 +7,9 @@ namespace accrue::cuda {
 inline constexpr int warp_threads = 32;
 inline constexpr unsigned whole_warp = 0xffffffffu;
 
-// The sum over each `lanes` neighbouring lanes of a warp, in all of them; with `columns`, over
-// those among them that are a multiple of `columns` apart. Every lane must call it. The order is
-// fixed: the same bits in every run.
+// The sum over each `lanes` neighbouring lanes of a warp; each of these lanes gets it. With
+// `columns`, only lanes that are a multiple of `columns` apart are added. Every lane must call it.
+// The order is fixed: every run gives the same bits.
 template <int lanes = warp_threads, int columns = 1, class T>
 __device__ T warp_sum(T value) {
   for (int distance = lanes / 2; distance >= columns; distance /= 2)
@@ -17,9 +17,9 @@ __device__ T warp_sum(T value) {
   return value;
 }
 
-// The sums over a warp's lanes of `count` values each, a power of two up to 32, in all: lane l
-// returns that of values[l / (32 / count)]. At each distance a lane gives away the half of its sums
-// that its partner goes on with, so that 16 values take 16 shuffles and not 80. Every lane must
+// The sums of `count` values each over a warp's lanes; `count` is a power of two up to 32. Lane l
+// returns the sum of values[l / (32 / count)]. At each distance a lane gives its partner the half
+// of its sums that the partner keeps, so 16 values take 16 shuffles instead of 80. Every lane must
 // call it. The order is fixed.
 template <int count, int distance = warp_threads / 2, class T>
 __device__ T warp_sums(const T (&values)[count]) {
@@ -46,15 +46,16 @@ __device__ T warp_max(T value) {
   return value;
 }
 
-// The sum over a block of `threads`, a multiple of 32 up to 1024, in every thread: warps by
-// shuffles, then the warps' sums through shared memory. With `columns`, a power of two up to 32,
-// over the threads that are a multiple of `columns` apart. Every thread of the block must call it.
+// The sum over a block of `threads`, a multiple of 32 up to 1024; every thread gets it. Warps add
+// by shuffles, and then the warps' sums are added through shared memory. With `columns`, a power of
+// two up to 32, only threads that are a multiple of `columns` apart are added. Every thread of the
+// block must call it.
 template <int threads, int columns = 1, class T>
 __device__ T block_sum(T value) {
   constexpr int warps = threads / warp_threads;
   __shared__ T of_warp[warps][columns];
   value = warp_sum<warp_threads, columns>(value);
-  __syncthreads();  // of_warp may still be being read from the call before
+  __syncthreads();  // the call before may still be reading of_warp
   const int lane = threadIdx.x % warp_threads;
   if (lane < columns) of_warp[threadIdx.x / warp_threads][lane] = value;
   __syncthreads();
@@ -63,13 +64,13 @@ __device__ T block_sum(T value) {
   return sum;
 }
 
-// Likewise the largest, where a NaN is none.
+// The largest value, likewise. A NaN is never larger than another value.
 template <int threads, class T>
 __device__ T block_max(T value) {
   constexpr int warps = threads / warp_threads;
   __shared__ T of_warp[warps];
   value = warp_max(value);
-  __syncthreads();  // of_warp may still be being read from the call before
+  __syncthreads();  // the call before may still be reading of_warp
   if (threadIdx.x % warp_threads == 0) of_warp[threadIdx.x / warp_threads] = value;
   __syncthreads();
   T largest = of_warp[0];
@@ -78,10 +79,10 @@ __device__ T block_max(T value) {
   return largest;
 }
 
-// True if this block is the last one of its grid to ask. It then sees what the others wrote before
-// they asked. Every thread of every block must call it, once.
+// True if this block is the last one of its grid to call it. The block then sees everything that
+// the others wrote before their calls. Every thread of every block must call it, once.
 __device__ inline bool is_last_block() {
-  // Every grid leaves it at 0, and grids of the one stream follow one another.
+  // Every grid leaves this at 0, and grids follow one another on the one stream.
   static unsigned asked = 0;
   __shared__ bool last;
   __threadfence();
@@ -95,8 +96,9 @@ __device__ inline bool is_last_block() {
   return last;
 }
 
-// A thread's sum of any number of terms: runs of them in T, the runs in double, so that the
-// rounding error is that of one run and double additions, slow on most cards, are few.
+// A thread's sum of any number of terms. Runs of terms are added in T, and the runs in double. The
+// rounding error is therefore that of one run, and there are few double additions, which are slow
+// on most cards.
 template <class T>
 class RunningSum {
  public:
@@ -116,7 +118,7 @@ class RunningSum {
   int terms_ = 0;
 };
 
-// mean = sum of partials / n, in one block: a thread adds every 256th of them.
+// mean = sum of partials / n, computed in one block: each thread adds every 256th partial.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     mean_kernel(T* mean, const double* partials, int64_t count, double n) {

@@ -19,7 +19,7 @@ struct Rotation {
 
 enum class Turn { forward, back };
 
-// A Rotary as kernels take it, by value. Pair i of a head is its elements step * i and
+// A Rotary in the form that kernels take, by value. Pair i of a head is its elements step * i and
 // step * i + apart.
 struct RotaryPairs {
   static constexpr int64_t most = 128;

@@ -5,7 +5,7 @@
 
 namespace accrue::cuda {
 
-// A block has a piece, and a warp reads contiguous memory.
+// A block takes a piece, and its warps read contiguous memory.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     row_products_kernel(double* sums, const T* a, const T* b, int64_t b_stride, RowPieces cut) {
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(block_threads)
   if (threadIdx.x == 0) sums[blockIdx.x] = total;
 }
 
-// Computes what cpu::row_products() does.
+// Computes the same as cpu::row_products().
 template <class T>
 void row_products(double* sums, const T* a, const T* b, int64_t b_stride, const RowPieces& cut) {
   enqueue({dim3(static_cast<unsigned>(cut.count()))}, row_products_kernel<T>, sums, a, b, b_stride,

@@ -9,8 +9,8 @@
 
 namespace accrue {
 
-// A matrix [O, K] of which every row is cut into equal pieces for a sum, so that few long rows keep
-// all threads busy. The pieces follow from the shape alone.
+// A matrix [O, K] whose rows are each cut into equal pieces for a sum, so that few long rows keep
+// all threads busy. The shape alone decides the pieces.
 struct RowPieces {
   int64_t O, K, pieces;
 
@@ -40,7 +40,7 @@ void for_each_row_piece(const RowPieces& cut, Body&& body) {
   });
 }
 
-// sums[i] = sum_k a[o, k] * b[o, k] over each piece i; b may be one row, of stride 0.
+// sums[i] = sum_k a[o, k] * b[o, k] over each piece i. With b_stride 0, b is one row for all o.
 template <class T>
 void row_products(double* sums, const T* a, const T* b, int64_t b_stride, const RowPieces& cut) {
   for_each_row_piece(cut, [&](int64_t i, int64_t o, int64_t begin, int64_t end) {

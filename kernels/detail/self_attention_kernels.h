@@ -23,11 +23,11 @@ struct AttentionSizes {
         C(x.v.shape[1]),
         P(x.q.shape.numel(2, x.q.shape.rank())) {}
   double pairs() const { return double(N) * double(P) * double(P); }
-  // What the scores are multiplied by.
+  // The factor of the scores.
   double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
 };
 
-// ds of one element from its probability a, da = sum_c dy * v, and its row's t = sum_c dy * y.
+// ds of one score, from its probability a, da = sum_c dy * v, and its row's t = sum_c dy * y.
 template <class T>
 HOST_DEVICE T score_gradient(T a, T da, T t, T scale) {
   return a * (da - t) * scale;

@@ -5,26 +5,27 @@
 #include "kernels/detail/formulas.h"
 #include "kernels/detail/reduce.cuh"
 
-// linear() of a small micro-batch. A product that a GPU computes in a microsecond costs its launch,
-// and a library has one each for the product, for what follows it and for the bias's gradient; here
-// forward is one kernel and the gradients of weights and bias are another.
+// linear() of a small micro-batch. If a GPU computes a product in a microsecond, the launch costs
+// most. A library launches a kernel for the product, another for the epilogue and another for the
+// bias's gradient. Here forward is one kernel, and the gradients of weights and bias are another.
 namespace accrue::cuda {
 
 inline constexpr int64_t small_samples = 64;
 
-// At 2^24 multiplications the arithmetic begins to count (0.5 us at 67 TFLOP/s), and so does that
-// each block reads all samples; rows are not divided among blocks, so they must not be long either.
+// From 2^24 multiplications on the arithmetic begins to count (0.5 us at 67 TFLOP/s), and so does
+// the fact that each block reads all samples. Rows are not divided among blocks, so they must not
+// be long either.
 inline bool is_small_linear(int64_t N, int64_t O, int64_t I) {
   return N <= small_samples && I <= 4096 && N * O * I <= int64_t{1} << 24;
 }
 
-// Outputs of a block, and samples that a warp works on at a time: each element that it loads is
-// multiplied so often.
+// The outputs of a block, and the samples that a warp works on at a time. Each element that a warp
+// loads is multiplied four times.
 constexpr int small_rows = 4;
 constexpr int small_columns = 4;
 
-// y[n, o] = act(sum_i x[n, i] * w[o, i] + b[o]). A warp has four samples and the block's four
-// outputs, its lanes the vectors of i, a warp's width apart.
+// y[n, o] = act(sum_i x[n, i] * w[o, i] + b[o]). A warp takes four samples and the block's four
+// outputs; its lanes take the vectors of i, a warp's width apart.
 template <int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     small_forward_kernel(T* y, const T* x, const T* w, const T* b, int64_t N, int64_t O, int64_t I,
@@ -58,12 +59,13 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// dz = dy * act'(z) over dy, if there is a y; then
-//   dw[o, i] = sum_n dz[n, o] * x[n, i] + beta * dw[o, i]
-//   db[o] = sum_n dz[n, o] + beta * db[o]
-// A block has four outputs: their columns of dz, which nobody else reads or writes, and their rows
-// of dw, of which a thread has vectors. A result that is not wanted is null. The thread that has
-// the first column of dw writes it before db, should that be the same memory (O = I = 1).
+// dz = dy * act'(z), written over dy if there is a y. Then
+//    dw[o, i] = sum_n dz[n, o] * x[n, i] + beta * dw[o, i]
+//    db[o] = sum_n dz[n, o] + beta * db[o]
+// A block takes four outputs: their columns of dz, which no other block reads or writes, and their
+// rows of dw, in which each thread takes vectors. A result that is not wanted is null. The thread
+// that has the first column of dw writes it before db, because they may be the same memory (O = I =
+// 1).
 template <int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     small_backward_kernel(W* dw, W* db, float db_beta, T* dy, const T* y, Activation activation,
@@ -131,7 +133,7 @@ inline void small_linear_backward(const std::optional<GradTarget>& dw,
         W* bias = db ? db->grad.as<W>() : nullptr;
         with_width<T>(I, {weights, x.data}, [&](auto width) {
           with_beta(dw ? dw->beta : 0, [&](auto accumulate) {
-            // No more warps than there are vectors for.
+            // No more warps than there are vectors for them.
             const int64_t warps = (I / width + warp_threads - 1) / warp_threads;
             const auto threads = static_cast<unsigned>(
                 std::clamp<int64_t>(warps * warp_threads, warp_threads, block_threads));

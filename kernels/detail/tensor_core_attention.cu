@@ -10,12 +10,12 @@ namespace {
 
 constexpr float log2_of_e = 1.44269504f, ln_of_2 = 0.693147181f;
 
-// The keys that the queries of a lane see, in a block's queries from `row` on.
+// The keys that a lane's queries see; `row` is the first query of the block.
 template <class T>
 struct SeenKeys {
-  int first[2], last[2];         // of each query
-  int begin, end;                // of all keys that the block's queries see
-  int begin_of_all, end_of_all;  // of those that each of the warp's queries sees
+  int first[2], last[2];         // the first and last key that each query sees
+  int begin, end;                // the keys that any of the block's queries sees
+  int begin_of_all, end_of_all;  // the keys that each of the warp's queries sees
 
   __device__ SeenKeys(const Operands<T>& in, int64_t n, int64_t row, const CausalSizes& s) {
     for (int r = 0; r < 2; ++r) {
@@ -35,13 +35,13 @@ struct SeenKeys {
   }
 };
 
-// The tiles of keys and values that a block's queries see, of which the next is copied while one is
-// in use.
+// The tiles of keys and values that a block's queries see. The next tile is copied while one is in
+// use.
 template <class T, int columns, int channels>
 struct KeyTiles {
   ColumnTile<T, columns, channels> keys[2], values[2];
 
-  // Calls use(key, buffer) for each, in order. Every thread of the block must call it.
+  // Calls use(key, buffer) for each tile, in order. Every thread of the block must call it.
   template <class Use>
   __device__ void for_each(const Operands<T>& in, const SeenKeys<T>& seen, int64_t n, int64_t g,
                            int64_t D, Use&& use) {
@@ -59,12 +59,12 @@ struct KeyTiles {
       __pipeline_wait_prior(1);
       __syncthreads();
       use(key, buffer);
-      __syncthreads();  // all have used it before it is copied to again
+      __syncthreads();  // all threads are done before the buffer is overwritten
     }
   }
 };
 
-// y and L. A lane has the largest score of its two rows so far, and the sum of its own elements.
+// y and L. A lane keeps the largest score so far of its two rows, and the sum of its own elements.
 template <class T, int columns, int channels>
 __global__ void __launch_bounds__(fragment_threads, channels == 64 ? 3 : 2)
     attend_fragments_kernel(Target<T> y, float* L, Operands<T> in, CausalSizes s, float scale) {
@@ -157,14 +157,14 @@ struct QueryTile {
   int64_t h, query;
 };
 
-// What a column of scores belongs to, where the columns are queries.
+// The query of a column of scores, where the columns are queries.
 struct ColumnQuery {
   float L, t;
   int first_key;
 };
 
-// dk and dv, or one of them: the rows are keys, and the columns the queries of all heads of the
-// group, head by head. Of each element dk is stored before dv.
+// dk and dv, or one of them. Rows are keys, and columns are the queries of all heads of the group,
+// head by head. A thread stores dk before dv.
 template <class T, int columns, int channels, bool wants_dk, bool wants_dv>
 __global__ void __launch_bounds__(fragment_threads, 2)
     key_gradients_fragments_kernel(Target<T> dk, Target<T> dv, OutputGradient<T> out,
@@ -228,7 +228,7 @@ __global__ void __launch_bounds__(fragment_threads, 2)
                                         of_columns[buffer][c + column_of_lane(e)].t, scale);
       add_weighted(dk_sums, ds, queries[buffer], s.D);
     }
-    __syncthreads();  // all have used it before it is copied to again
+    __syncthreads();  // all threads are done before the buffer is overwritten
     tile = next;
   }
   if constexpr (wants_dk) store_rows<T, channels>(dk, dk_sums, n, row, g, s.D);
@@ -267,7 +267,7 @@ template <class T>
 void attend_on_tensor_cores(View y, View L, const CausalInputs& in) {
   const CausalSizes s(in);
   with_channels(s.D, [&]<int channels>() {
-    constexpr int columns = channels == 64 ? 64 : 32;  // that shared memory and registers hold
+    constexpr int columns = channels == 64 ? 64 : 32;  // as many as fit
     enqueue(grid_of(s.N * s.H, s.Tq), attend_fragments_kernel<T, columns, channels>,
             Target<T>(y, s.D), L.as<float>(), Operands<T>(in), s, static_cast<float>(s.scale()));
   });

@@ -6,12 +6,12 @@
 
 namespace accrue::cuda {
 
-// Whether these are multiplied on tensor cores: heads of 16-bit elements, of up to 128 channels, a
-// multiple of 8, that begin at multiples of 16 bytes, as those of all `others` with data do, on
-// compute capability 8.0 or newer.
+// True if tensor cores can multiply these operands. They need compute capability 8.0 or newer, and
+// heads of 16-bit elements with up to 128 channels, a multiple of 8. The heads of `in`, and of all
+// `others` with data, must begin at multiples of 16 bytes.
 bool is_for_tensor_cores(const CausalInputs& in, std::initializer_list<HeadColumns> others);
 
-// As causal_attention() and its backward, from t = sum_d dy[n, i, h, d] * y[n, i, h, d].
+// Compute causal_attention() and its backward. t = sum_d dy[n, i, h, d] * y[n, i, h, d].
 template <class T>
 void attend_on_tensor_cores(View y, View L, const CausalInputs& in);
 template <class T>

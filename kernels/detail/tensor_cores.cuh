@@ -8,27 +8,30 @@
 #include "core/half.h"
 #include "core/inside.h"
 
-// Tensor cores multiply matrices of 16-bit elements that the lanes of a warp hold together, two
-// elements in each register, and add up in float ("Matrix fragments for mma.m16n8k16" in NVIDIA's
-// PTX ISA). All lanes must call each of these together. Compute capability 8.0 or newer; where
-// there is no GPU, whoever runs the kernels instead defines them.
+// Tensor cores multiply matrices of 16-bit elements and add up in float. The lanes of a warp hold a
+// matrix together, with two elements in each register ("Matrix fragments for mma.m16n8k16" in
+// NVIDIA's PTX ISA). All lanes must call each of these functions together. They need compute
+// capability 8.0 or newer. Where no GPU runs the kernels, the program that runs them must define
+// these functions.
 
 namespace accrue::cuda {
 
-// Four matrices of 8 by 8. Lane l says where row l % 8 of matrix l / 8 begins, in shared memory, at
-// a multiple of 16 bytes, and gets elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of each.
+// Loads four matrices of 8 by 8. Lane l passes the address in shared memory at which row l % 8 of
+// matrix l / 8 begins, a multiple of 16 bytes. It gets elements 2 (l % 4) and 2 (l % 4) + 1 of row
+// l / 4 of each matrix.
 __device__ void load_matrices(uint32_t (&to)[4], const void* row);
-// The same elements of column l / 4.
+// The same, but lane l gets these elements of column l / 4.
 __device__ void load_transposed_matrices(uint32_t (&to)[4], const void* row);
 
-// c [16, 8] += a [16, 16] b [16, 8]. In lane l, with g = l / 4 and t = 2 (l % 4): a has columns t
-// and t + 1 of rows g and g + 8, then columns t + 8 and t + 9 of them; b rows t and t + 1 of column
-// g, then rows t + 8 and t + 9; c columns t and t + 1 of row g, then of row g + 8.
+// c [16, 8] += a [16, 16] b [16, 8]. With g = l / 4 and t = 2 (l % 4), lane l holds
+//    of a: columns t and t + 1 of rows g and g + 8, then columns t + 8 and t + 9 of both rows
+//    of b: rows t and t + 1 of column g, then rows t + 8 and t + 9
+//    of c: columns t and t + 1 of row g, then of row g + 8
 __device__ void add_f16_product(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 __device__ void add_bf16_product(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-// What multiplies so is not launched there.
+// Kernels that call these functions are not launched on such GPUs.
 inline __device__ void load_matrices(uint32_t (&)[4], const void*) { __trap(); }
 inline __device__ void load_transposed_matrices(uint32_t (&)[4], const void*) { __trap(); }
 inline __device__ void add_f16_product(float (&)[4], const uint32_t (&)[4], uint32_t, uint32_t) {
@@ -66,14 +69,14 @@ inline __device__ void add_bf16_product(float (&c)[4], const uint32_t (&a)[4], u
 }
 #endif
 
-// The same of elements T.
+// The same for elements of type T.
 template <class T>
 __device__ void add_product(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   if constexpr (std::is_same_v<T, Half>) add_f16_product(c, a, b0, b1);
   else add_bf16_product(c, a, b0, b1);
 }
 
-// Both rounded to T.
+// Returns both values, rounded to T.
 template <class T>
 __device__ uint32_t pair_of(float low, float high) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

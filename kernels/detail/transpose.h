@@ -2,7 +2,7 @@
 
 namespace accrue {
 
-// op of a product's operand.
+// Whether a product transposes an operand: op(A) is A or A^T.
 enum class Transpose { no, yes };
 
 }  // namespace accrue

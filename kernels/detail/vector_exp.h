@@ -8,12 +8,12 @@
 
 namespace accrue::detail {
 
-// exp(x) for x <= 88, of operations that the compiler makes vectors of, which it does not of
-// std::exp. In float within 2 units of the last place, and 0 below -87, where the result would be
-// denormal. NaN stays NaN.
-// x = n * ln 2 + r with |r| <= ln 2 / 2, and exp(r) by the polynomial of Moshier's Cephes library.
+// exp(x) for x <= 88, computed by operations that the compiler can vectorise, unlike std::exp. In
+// float the result is within 2 units of the last place; below x = -87, where it would be denormal,
+// it is 0. NaN stays NaN.
+// x = n * ln 2 + r with |r| <= ln 2 / 2; exp(r) is the polynomial of Moshier's Cephes library.
 [[gnu::always_inline]] HOST_DEVICE inline float vector_exp(float x) {
-  // Adding 1.5 * 2^23 rounds to a whole number, which the sum then has in its lowest bits.
+  // Adding 1.5 * 2^23 rounds to an integer, which is then in the lowest bits of the sum.
   constexpr float rounder = 0x1.8p23f, log2_e = 1.44269504f;
   const float shifted = x * log2_e + rounder, n = shifted - rounder;
   const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;

@@ -11,13 +11,14 @@ struct SinCos {
   double sin, cos;
 };
 
-// The sine and cosine of x, of operations that the compiler makes vectors of; on cuda without the
-// large tables that those of any x take. As exact as x: within 2^-52 of those of an x' that is
-// within 2^-53 |x| of it.
-// x = n * pi / 2 + r with |r| <= pi / 4, and r's by the polynomials of Sun's fdlibm. pi / 2 has two
-// parts, of which the first has 33 bits, so that its product with n < 2^20 is exact.
+// The sine and cosine of x, computed by operations that the compiler can vectorise. On cuda they
+// need no large tables, unlike functions for any x. They are as exact as x: within 2^-52 of the
+// sine and cosine of some x' with |x' - x| <= 2^-53 |x|.
+// x = n * pi / 2 + r with |r| <= pi / 4; the sine and cosine of r are the polynomials of Sun's
+// fdlibm. pi / 2 is the sum of two parts. The first part has 33 bits, so its product with n < 2^20
+// is exact.
 [[gnu::always_inline]] HOST_DEVICE inline SinCos vector_sin_cos(double x) {
-  // Adding 1.5 * 2^52 rounds to a whole number, which the sum then has in its lowest bits.
+  // Adding 1.5 * 2^52 rounds to an integer, which is then in the lowest bits of the sum.
   constexpr double rounder = 0x1.8p52, two_over_pi = 0.63661977236758134308;
   const double shifted = x * two_over_pi + rounder, n = shifted - rounder;
   const double r = (x - n * 1.57079632673412561417) - n * 6.07710050650619224932e-11;

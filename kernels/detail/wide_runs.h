@@ -9,18 +9,18 @@
 
 namespace accrue::cpu {
 
-// Elements of any floating dtype in runs of the type W = Wide<T> that they are computed in: where
-// they lie, or of 16 bits in room of their own. A kernel whose loop goes over such runs is compiled
-// for float and double alone, and rounds to 16 bits where one that is compiled for them does: when
-// it stores. One that adds up within a run may not: the order of a vectorised sum depends on the
-// type.
+// Runs of elements of any floating dtype, in the type W = Wide<T> in which they are computed. Wide
+// elements are used where they lie, and 16-bit elements are copied into a buffer. A kernel that
+// loops over such runs is compiled only for float and double. It rounds to 16 bits when it stores,
+// as a kernel compiled for 16 bits would. A kernel that adds up within a run must not use them,
+// because the order of a vectorised sum depends on the type.
 inline constexpr int64_t wide_run = 1024;
 
-// out[i] = x[first + i] for i in [0, n), x of 16 bits, and the way back.
+// widen_run(): out[i] = x[first + i] for i in [0, n), where x has 16 bits. round_run() goes back.
 void widen_run(float* out, const View& x, int64_t first, int64_t n);
 void round_run(const View& y, int64_t first, const float* values, int64_t n);
 
-// Elements [first, first + n) of x to read, n at most `room`.
+// Elements [first, first + n) of x, for reading; n is at most `room`.
 template <class W, int64_t room = wide_run>
 class WideInput {
  public:
@@ -40,8 +40,8 @@ class WideInput {
   W room_[std::is_same_v<W, float> ? room : 1];
 };
 
-// The same to write, or to add to where beta is not 0: then it holds what is there. Its destructor
-// rounds.
+// Elements of y for writing. If beta is not 0, they are added to, and data() begins with their old
+// values. The destructor rounds them to 16 bits.
 template <class W, int64_t room = wide_run>
 class WideOutput {
  public:
@@ -67,7 +67,7 @@ class WideOutput {
   W room_[std::is_same_v<W, float> ? room : 1];
 };
 
-// Calls body.operator()<W>() with the type that elements of this dtype are computed in.
+// Calls body.operator()<W>() with the type in which elements of this dtype are computed.
 template <class Body>
 void dispatch_widened(DType dtype, Body&& body) {
   check(is_floating(dtype), "expected a floating dtype, got {}", name(dtype));

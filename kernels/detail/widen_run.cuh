@@ -8,7 +8,7 @@
 
 namespace accrue::cuda {
 
-// `count` bytes of a block from this one on: an even number of them, at an even address.
+// `count` bytes of a block from `from` on. The count and the address are even.
 template <int count, class Byte>
 struct ByteRun {
   Byte values[count];
@@ -20,9 +20,9 @@ struct ByteRun {
   __device__ int operator[](int i) const { return values[i]; }
 };
 
-// Sets out[0 .. count) to elements `first` and on of a block, as widen() does those of a whole one,
-// to the same bits. A run is at most 16 long and starts at a multiple of its length, so that its
-// elements have their scales in common, and lie in the same bits of their bytes.
+// Sets out[0 .. count) to the elements of a block from `first` on, with the same bits as widen(),
+// which takes a whole block. A run has at most 16 elements and starts at a multiple of its length.
+// Its elements therefore share their scales and lie in the same bits of their bytes.
 template <int count, class T>
 __device__ void widen_run(const Q4_0& block, int first, T* __restrict__ out) {
   const float d = block.d;
