@@ -145,7 +145,7 @@ View view_of(const Tensor& positions) { return positions.defined() ? positions.v
 void check_heads(const AttentionHeads& x) {
   check(x.queries > 0 && x.groups > 0 && x.size > 0 && x.queries % x.groups == 0,
         "[causal_attention] {} heads of queries in {} groups, of size {}: expected positive "
-        "numbers, and as many heads in every group",
+        "numbers, and the same number of heads in every group",
         x.queries, x.groups, x.size);
 }
 
@@ -225,10 +225,11 @@ class PieceAttention {
   void differentiate_queries(const HeadTarget& dq, bool wants_dk, bool wants_dv, const Tensor& dy,
                              const Attended& out, HeadColumns q) const {
     const bool is_last = !row_->dk.defined() && !row_->dv.defined();
-    check(is_last || row_->differentiated_from == end_,
-          "[causal_attention] backward of tokens {} to {} of a row after that from {} on: expected "
-          "its pieces one after another, the last one first",
-          begin_, end_, row_->differentiated_from);
+    check(
+        is_last || row_->differentiated_from == end_,
+        "[causal_attention] backward of tokens {} to {} of a row after the backward from token {} "
+        "on: expected its pieces one after another, the last one first",
+        begin_, end_, row_->differentiated_from);
     if (is_last) {
       const MemoryScope scope("gradients of keys and values");
       const Tensor& k = row_->k;

@@ -17,7 +17,8 @@ struct AttentionHeads {
 
 }  // namespace detail
 
-// In each row n, for query head h of group g = h / (H / G):
+// Attention in which each query sees its own token and tokens before it. In each row n, for query
+// head h of group g = h / (H / G):
 //    y[i, h, d] = sum_j a[h, i, j] * v[j, g, d]       a[h, i, j] = exp(s[h, i, j] - L[h, i])
 //    s[h, i, j] = sum_d q[i, h, d] * k[j, g, d] / sqrt(D)   L[h, i] = log sum_j exp(s[h, i, j])
 // q and y are [N, Tq, H D], k and v [N, T, G D], with Tq <= T (groups: Ainslie et al., "GQA",

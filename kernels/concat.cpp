@@ -43,9 +43,10 @@ Shape check_parts(const std::vector<Tensor>& tensors, int dim) {
   for (size_t k = 0; k < tensors.size(); ++k) {
     check_same("concat", {&tensors[0], &tensors[k]});
     const Shape& shape = tensors[k].shape();
-    check(shape.rank() == first.rank() && shape.with(dim, first[dim]) == first,
-          "[concat] tensor {} is {}, tensor 0 is {}: expected the same sizes but in dimension {}",
-          k, shape, first, dim);
+    check(
+        shape.rank() == first.rank() && shape.with(dim, first[dim]) == first,
+        "[concat] tensor {} is {}, tensor 0 is {}: expected the same sizes except in dimension {}",
+        k, shape, first, dim);
     size += shape[dim];
   }
   return first.with(dim, size);

@@ -6,7 +6,7 @@
 
 namespace accrue {
 
-// Joins the tensors x_0, x_1, ... along `dim` (a negative one counts from the end). With [N, C_k,
+// Joins tensors x_0, x_1 and so on along `dim`; a negative one counts from the end. With [N, C_k,
 // H, W] and dim 1, y [N, sum_k C_k, H, W] holds x_k in the channels from sum_{j<k} C_j on. A tensor
 // may occur more than once.
 // Backward: dx_k is that part of dy. Keeps nothing.

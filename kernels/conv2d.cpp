@@ -46,8 +46,9 @@ std::vector<ConvGeometry> geometries_of(const std::vector<Tensor>& parts, const 
     check_same("conv2d", {&parts[k], &w, b.defined() ? &b : &w});
     if (k == 0) continue;
     check(part.rank() == 4 && whole.rank() == 4 && part.with(1, whole[1]) == whole && part[1] > 0,
-          "[conv2d] part {} is {}, after parts of {}: expected the same sizes but channels", k,
-          part, whole);
+          "[conv2d] part {} is {}, after parts of {}: expected the same sizes except for the "
+          "channels",
+          k, part, whole);
     whole = whole.with(1, whole[1] + part[1]);
   }
   std::vector<ConvGeometry> geometries(parts.size(), geometry_of(whole, w, b, shape));

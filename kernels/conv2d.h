@@ -15,6 +15,7 @@ struct Conv2dShape {
   int64_t dilation = 1;
 };
 
+// The convolution of images, with a bias and an activation:
 //    y[n, o, h, w] = act(b[o] + sum_(c, i, j) w[o, c, i, j] * x[n, c, at(h, i), at(w, j)])
 //    at(h, i) = h * stride - before + i * dilation
 // x [N, C, H, W] is zero outside, w [O, C, KH, KW], b [O] or undefined for none, y [N, O, GH, GW]

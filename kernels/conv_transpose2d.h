@@ -12,10 +12,10 @@ struct ConvTranspose2dShape {
   int64_t output_padding = 0;
 };
 
+// The transposed convolution of images, which is conv2d's gradient with respect to its input:
 //    y[n, o, h, w] = b[o] + sum of x[n, c, p, q] * w[c, o, i, j] over all (c, p, q, i, j) with
 //                    p * stride - before + i = h and q * stride - before + j = w
-// This is conv2d's gradient with respect to its input. x [N, C, GH, GW], w [C, O, KH, KW], b [O] or
-// undefined for none, y [N, O, H, W] with
+// x is [N, C, GH, GW], w [C, O, KH, KW], b [O] or undefined for none, y [N, O, H, W] with
 //    H = (GH - 1) * stride - before - after + KH + output_padding, W likewise
 // Backward, with k, p and col of kernels/detail/conv_geometry.h for the image dy:
 //    dw[c, k] = sum_(n, p) x[n, c, p] * col[k, n, p]      db[o] = sum_(n, h, w) dy[n, o, h, w]

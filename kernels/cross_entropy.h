@@ -4,7 +4,8 @@
 
 namespace accrue {
 
-// loss = -1/N sum_n log softmax(x[n, :])[label[n]], logits x [N, C], labels [N] i32 in [0, C).
+// The mean cross entropy of the softmax of logits x [N, C] and the labels [N], i32 in [0, C):
+//   loss = -1/N sum_n log softmax(x[n, :])[label[n]]
 // Backward: dx[n, c] = dloss/N * (softmax(x[n, :])[c] - [c = label[n]]). dloss is the engine's
 // seed, which already includes the loss scale and the micro-batch's share of the window; backward
 // also takes a LossSeed. Softmax and sums are computed relative to the row's maximum, so no logit

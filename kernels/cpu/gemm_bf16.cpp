@@ -148,7 +148,7 @@ bool processor_multiplies_bfloat16() { return false; }
 
 template <class C>
 void gemm_bf16(C*, const BFloat16*, const BFloat16*, const Gemm<BFloat16>&) {
-  fail("[gemm] bf16 by oneDNN, which this build has not");
+  fail("[gemm] bf16 needs oneDNN, which this build does not have");
 }
 
 #endif

@@ -165,7 +165,7 @@ void compute_parts(Part part, const ConvGeometry& g, const Body& body) {
 void conv_gather(GradTarget grid, View image, const ConvWeights& w, View b, Activation activation,
                  const ConvGeometry& g, View scratch) {
   check(grid.beta == 0 || activation == Activation::none,
-        "an activated convolution cannot be added to what was there");
+        "a convolution with an activation cannot be added to its target");
   const DType dtype = image.dtype;
   compute_parts({0, image.shape[0]}, g, [&](Part part, const ConvGeometry& seen) {
     Workspace workspace(scratch);
@@ -202,7 +202,7 @@ void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& g, 
   });
 }
 
-// cuDNN reads weights as they lie.
+// Does nothing, because cuDNN reads weights as they lie.
 void pack_weights(View, View, Direction, const ConvGeometry&) {}
 
 namespace {

@@ -13,8 +13,8 @@
 // This header chooses which of cuDNN's algorithms computes a convolution.
 namespace accrue::cuda {
 
-// Everything that the choice depends on: the same algorithm always computes the same convolution,
-// and so gives the same bits.
+// Everything that the choice depends on: the same convolution is always computed by the same
+// algorithm, and so to the same bits.
 struct CudnnConvolution {
   ConvGeometry geometry;  // symmetric
   int64_t N;

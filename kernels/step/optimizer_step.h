@@ -39,9 +39,9 @@ struct AdamScalars {
 };
 
 // Stochastic gradient descent with momentum (dampening 0), as PyTorch computes it:
-//   g = grad_scale * gradient + weight_decay * w
-//   u = momentum * u + g                 (u starts at 0)
-//   w = w - lr * (nesterov ? g + momentum * u : u)
+//    g = grad_scale * gradient + weight_decay * w
+//    u = momentum * u + g                 (u starts at 0)
+//    w = w - lr * (nesterov ? g + momentum * u : u)
 // There is no u when momentum is 0.
 // Bytes moved in float32: 20 P with momentum, 12 P without.
 enum class Momentum { none, heavy_ball, nesterov };
@@ -51,9 +51,9 @@ struct SgdScalars {
 };
 
 // Lion (Chen et al. 2023, arXiv 2302.06675): each weight moves by lr, whatever the gradient's size.
-//   g = grad_scale * gradient
-//   w = w * (1 - lr * weight_decay) - lr * sign(beta1 * m + (1 - beta1) * g)
-//   m = beta2 * m + (1 - beta2) * g
+//    g = grad_scale * gradient
+//    w = w * (1 - lr * weight_decay) - lr * sign(beta1 * m + (1 - beta1) * g)
+//    m = beta2 * m + (1 - beta2) * g
 // sign(0) is 0, and a NaN stays a NaN. m is stored as zero where it would be denormal. Otherwise
 // rounding would keep it denormal for good, and its sign would forever move a weight whose gradient
 // has ended. Bytes moved: 20 P in float32, and 2 P more for a 16-bit copy.
@@ -84,9 +84,9 @@ void count_step(View steps, View outcome);
 
 // Runs before a step of Adam: counts the step, unless it is skipped, and computes the numbers that
 // are the same for all parameters. They need two powers in double, which most GPUs compute slowly.
-//   progress[0] = t += 1
-//   progress[1] = lr / (1 - beta1^t)
-//   progress[2] = 1 / sqrt(1 - beta2^t)
+//    progress[0] = t += 1
+//    progress[1] = lr / (1 - beta1^t)
+//    progress[2] = 1 / sqrt(1 - beta2^t)
 // progress is f64 [3].
 void adam_begin(View progress, View outcome, const AdamScalars& scalars);
 
@@ -99,8 +99,8 @@ void adam_begin(View progress, View outcome, const AdamScalars& scalars);
 // 0 for the first on a rank whose earlier moments another rank counts. Once a window, w is then
 // updated as above. This is AdamA (Zhang et al., "Adam Accumulation to Reduce Memory Footprints of
 // both Activations and Gradients for Large-scale DNN Training", arXiv 2305.19982). It is not Adam:
-// v takes in the sum of the squares of g, not the square of their sum; with one micro-batch they
-// are the same. Bytes moved: 20 P a micro-batch (read g, m, v; write m, v) and 16 P a window.
+// v takes in sum_i g_i^2, not (sum_i g_i)^2, with the g_i of the micro-batches; for one micro-batch
+// they are the same. Bytes moved: 20 P a micro-batch (read g, m, v; write m, v) and 16 P a window.
 enum class PastMoments { decay, stay, drop };  // what happens to m and v
 struct FoldScalars {
   double scale;
