@@ -21,7 +21,7 @@ Tensor scale(Tensor x, double factor);
 
 namespace detail {
 
-// y = factor[0] * x. factor has one element, f32 or f64 whatever x has, and is on x's device. Each
+// y = factor[0] * x. factor has one element, f32 or f64 for any x, and is on x's device. Each
 // kernel reads the factor when it runs, so a recorded graph replays with the factor's current
 // value. Changing it between a forward and its backward makes the gradient wrong.
 // Backward: dx = factor[0] * dy, written over dy if possible. Keeps factor. Writes y over x when

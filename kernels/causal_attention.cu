@@ -191,8 +191,8 @@ void causal_attention(View y, View L, CausalInputs in, View) {
       });
 }
 
-// A separate kernel computes dq and computes the tiles again, so no sum is over several blocks.
-// Where the targets are one buffer, dq is stored before dk is added, and dk before dv.
+// A separate kernel for dq computes the tiles again, so that no sum runs over several blocks. Where
+// the targets are one buffer, dq is stored before dk is added, and dk before dv.
 void causal_attention_backward(CausalTargets targets, View dy, View y, View L, CausalInputs in,
                                View scratch) {
   dispatch_floating(

@@ -74,12 +74,12 @@ struct PieceOfRow {
 // tokens begin, ..., begin + t - 1, which also see the tokens before them. k and v are copied into
 // the row.
 // Backward adds to the row's dk and dv with beta = 1 (beta = 0 in the last piece). Then it passes
-// this piece's rows of dk and dv on: only later pieces see these keys, too, and their backwards
-// have already run. The gradients equal the gradients without pieces, wherever the row is cut
-// (docs/text.md). Keeps q, y, the positions and L; the row holds k and v. The row's gradients exist
-// from the last piece's backward to the first's.
+// on this piece's rows of dk and dv. They are complete: of the other pieces, only later ones see
+// these keys, and their backwards have already run. The gradients equal those without pieces,
+// wherever the row is cut (docs/text.md). Keeps q, y, the positions and L; the row holds k and v.
+// The row's gradients exist from the last piece's backward to the first's.
 // Also throws Error if the row has fewer tokens, and in backward unless each piece ends where the
-// previous call's piece began.
+// piece of the backward before it began.
 Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                         const detail::AttentionHeads& heads, const Tensor& positions,
                         const detail::PieceOfRow& piece);

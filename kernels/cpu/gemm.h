@@ -7,7 +7,7 @@
 
 namespace accrue::cpu {
 
-// Describes a product of row-major matrices, without its operands. op() is given by Transpose.
+// Describes a product of row-major matrices, without its operands. Transpose says what op() does.
 template <class T>
 struct Gemm {
   int64_t M, N, K;

@@ -121,9 +121,8 @@ inline int64_t tiles_of(const Planes& planes) {
   return ceil_div(planes.H, int64_t{cells}) * ceil_div(planes.W, int64_t{cells});
 }
 
-// True where the transforms cost less than the multiplications that they save. With few channels
-// they cost more, because the channels share the costs of a tile; so they do where tiles reach far
-// beyond an odd image.
+// True where the transforms cost less than the multiplications that they save. They cost more if
+// few channels share the costs of a tile, or if tiles reach far beyond an odd image.
 inline bool pays(const ConvGeometry& g, const Planes& tiled) {
   constexpr int64_t least_channels = 16, tile_cells = cells * cells;
   return g.KH == taps && g.KW == taps && g.stride == 1 && g.dilation == 1 &&

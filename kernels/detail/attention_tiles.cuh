@@ -5,10 +5,10 @@
 namespace accrue::cuda {
 
 // The matrix of scores of a head exists only in tiles of 32 by 32. Each block computes one tile at
-// a time, where it uses it: it adds up the sums of its 32 rows, queries or keys, over 32 columns at
-// a time. In a block of eight warps, lane l has column l of a tile, and warp w has rows w, w + 8, w
-// + 16 and w + 24, so sums over columns are sums over a warp. Memory is read along the channels of
-// a head, which lie side by side.
+// a time, when it needs it, and adds up what its 32 rows, queries or keys, get from the tile's 32
+// columns. In a block of eight warps, lane l has column l of a tile, and warp w has rows w, w + 8,
+// w + 16 and w + 24, so sums over columns are sums over a warp. Memory is read along the channels
+// of a head, which lie side by side.
 inline constexpr int tile_size = warp_threads, tile_warps = block_threads / warp_threads;
 inline constexpr int thread_rows = tile_size / tile_warps;
 // The channels that a block sums; a lane has two of them for each row of its warp. Other blocks

@@ -47,9 +47,8 @@ namespace cpu {
 // beta is 0 if there is an activation.
 void conv_gather(GradTarget grid, View image, const ConvWeights& w, View b, Activation activation,
                  const ConvGeometry& geometry, View workspace);
-// image[n, c, h, w] = b[c] + sum of w[o, k] * grid[n, o, p] over all o and all (k, p) that see the
-// pixel
-//                  + beta * image[n, c, h, w]; b may be empty.
+// image[n, c, h, w] = b[c] + beta * image[n, c, h, w] + the sum of w[o, k] * grid[n, o, p] over all
+// o and all (k, p) that see the pixel; b may be empty.
 void conv_scatter(GradTarget image, View grid, const ConvWeights& w, View b,
                   const ConvGeometry& geometry, View workspace);
 // packed = w in the form by which a product in this direction multiplies.

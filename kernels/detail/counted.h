@@ -7,7 +7,7 @@
 
 namespace accrue {
 
-// Counts the places, pixels or tokens, over which a loss of their classes is a mean. These are all
+// The number of places, pixels or tokens, over which a loss of their classes is averaged: all
 // places of the samples, or only the judged ones, whose number the device alone knows. For both
 // devices.
 class Counted {

@@ -7,7 +7,7 @@ namespace accrue {
 namespace cpu {
 namespace {
 
-// `update` is passed by value: then the compiler knows that its numbers are in no array, and
+// `update` is passed by value, so that the compiler knows that no store to an array changes it, and
 // vectorises.
 template <class Update, class... Ts>
 void update_range(int64_t begin, int64_t end, Update update, Ts*... arrays) {
