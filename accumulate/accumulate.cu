@@ -4,9 +4,10 @@
 namespace accrue::cuda {
 namespace {
 
-// sum += scale * g. A thread has `width` consecutive elements at a time, for float32 one 16-byte
-// load of sum, one of g and one store: the kernel only waits for memory, and asks for it in large
-// pieces. By the grid-stride loop the device reads one contiguous window of each array at a time.
+// sum += scale * g. A thread processes `width` consecutive elements at a time; for float32 that is
+// one 16-byte load of sum, one of g and one store. The kernel is limited by memory, so it requests
+// large pieces. With the grid-stride loop, the device reads one contiguous window of each array at
+// a time.
 template <int width, class T, class G>
 __global__ void __launch_bounds__(block_threads)
     accumulate_kernel(T* sum, const G* g, T scale, int64_t n, const double* enabled) {

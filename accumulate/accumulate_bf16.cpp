@@ -8,7 +8,7 @@ namespace accrue {
 namespace cpu {
 
 void accumulate_bf16(GradTarget sum, View g, const RoundingKey& key) {
-  constexpr int64_t tile = 64;  // elements whose bits are drawn together, in vectors
+  constexpr int64_t tile = 64;  // elements whose random bits are drawn together, in vectors
   constexpr int64_t calls = tile / RoundingBits::elements_of_call;
   const RoundingBits random(key.seed, *step_outcome(key.window));
   const int64_t n = g.numel();

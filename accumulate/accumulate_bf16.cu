@@ -6,12 +6,12 @@
 namespace accrue::cuda {
 namespace {
 
-// sum = round(g + beta * sum). A thread has the eight consecutive elements that one call of Philox
-// has bits for, so nobody draws words that another has: two 16-byte loads of g, one of the sum, and
-// one such store. The ten rounds of a call are some ten operations an element, which a GPU does in
-// less time than it moves the eight bytes. The next thread has the next eight elements, and by the
-// grid-stride loop the device reads one contiguous window of each array at a time. The thread of
-// the last call takes the elements after the last whole vector, at most seven.
+// sum = round(g + beta * sum). A thread processes the eight consecutive elements that share one
+// call of Philox, so no call is made twice: two 16-byte loads of g, one load and one store of the
+// sum. The ten rounds of a call take some ten operations per element, which a GPU does in less time
+// than it moves the eight bytes. The next thread takes the next eight elements. With the
+// grid-stride loop, the device reads one contiguous window of each array at a time. The thread of
+// the last call also processes the elements after the last whole vector, at most seven.
 template <int width, bool accumulates>
 __global__ void __launch_bounds__(block_threads)
     accumulate_bf16_kernel(BFloat16* sum, const float* g, int64_t n, uint64_t seed,

@@ -5,7 +5,7 @@
 
 namespace accrue {
 
-// Calls body.operator()<T, G>() with the types of a sum and of what is added to it.
+// Calls body.operator()<T, G>(), where T is the type of a sum and G the type of its addends.
 template <class Body>
 void dispatch_sum(View sum, View g, Body&& body) {
   if (sum.dtype == DType::f64 && g.dtype == DType::f32)

@@ -15,25 +15,26 @@
 
 namespace accrue::detail {
 
-// The elements that are in both; none if it ends before it begins.
+// The elements that are in both ranges; the result is empty if it ends before it begins.
 inline Parameters::Range intersection(Parameters::Range a, Parameters::Range b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
 
-// What has come into a window: in this process, or in all that share it.
+// Counts of the micro-batches and samples in a window so far: in this process, or over all
+// processes that share the window.
 struct WindowCounts {
   int64_t micro_batches = 0, samples = 0;
   int64_t expected_samples = 0;
-  size_t terms = 0;  // beside each loss
+  size_t terms = 0;  // loss terms of each micro-batch
 };
 
-// How the gradients of a window's micro-batches come together, and how the optimizer steps by them.
-// Each strategy is one of these, in a file of its own in strategies/: lay them side by side. The
-// window (window.h) runs the backward of each micro-batch between begin() and end(), decides, and
-// calls step() for the ranges that have a gradient.
+// Combines the gradients of a window's micro-batches and steps the optimizer. Each strategy is a
+// subclass in its own file in strategies/. The window (window.h) runs the backward of each
+// micro-batch between begin() and end(), decides about the step, and calls step() for the ranges
+// that have a gradient.
 class Accumulator {
  public:
-  // Throws Error unless the parameters' gradients are where the strategy needs them.
+  // Throws Error unless the parameters' gradients are stored where the strategy needs them.
   Accumulator(Optimizer& optimizer, const StepDecision& decision, const WindowOptions& options);
   virtual ~Accumulator() = default;
   Accumulator(const Accumulator&) = delete;
@@ -45,43 +46,44 @@ class Accumulator {
     return std::make_unique<T>(optimizer, decision, options);
   }
 
-  // Comes before anything else of a micro-batch. Throws Error for one that the strategy cannot
+  // Call this first for each micro-batch. Throws Error for a micro-batch that the strategy cannot
   // take.
   virtual void begin(const WeightedLoss&) {}
-  // What the backward of a micro-batch starts from, loss_scale * weight / divisor(); it also adds
-  // the loss and its weight to the window's, at no cost, if adds_loss_in_backward().
+  // The gradient that a micro-batch's backward starts from: loss_scale * weight / divisor(). If
+  // adds_loss_in_backward(), the kernel that starts backward also adds the loss and its weight to
+  // the window's sums, at no cost.
   LossSeed seed(const WeightedLoss& weighted) const;
-  // Calls take() for each parameter as soon as its gradient is complete in the sense of takes(); of
-  // a strategy that takes none so, nothing.
+  // Calls take() for each parameter as soon as its gradient is complete, at the time that takes()
+  // names. If takes() is empty, the hook is empty, too.
   GradHook hook();
   virtual std::optional<GradHook::When> takes() const { return {}; }
   virtual void take(size_t, Variable&) {}
-  // Comes after backward, and takes in what it has left in the parameters' gradients.
+  // Call this after backward: it adds the gradients that backward left in the parameters.
   virtual void end(const WeightedLoss&) {}
-  // The number by which the weights of a window's micro-batches are divided in backward. The step
-  // divides by what they have come to.
+  // Backward divides the weights of a window's micro-batches by this number. The step corrects for
+  // the weight that they really sum to.
   virtual int64_t divisor(int64_t expected_samples) const;
-  // True if take() steps parameters. The window then decides before backward.
+  // True if take() steps parameters. The window then makes its decision before backward.
   virtual bool steps_in_backward() const { return false; }
   virtual bool adds_loss_in_backward() const { return true; }
 
   // The sum of the window's gradients [P], which the step multiplies by the outcome's grad_scale.
-  // Undefined if the strategy never has it whole.
+  // Undefined if the strategy never has the whole sum.
   virtual Tensor sum() const { return {}; }
-  // partials = those of the squares of sum(), within these elements. True if any parameter at all
-  // has a gradient.
+  // Writes the partial sums of squares of sum(), within these elements, to the decision's partials.
+  // True if any parameter at all has a gradient.
   bool sum_squares(Parameters::Range within) const;
-  // Steps the optimizer in these elements of ranges(); by default, by sum().
+  // Steps the optimizer for these elements, which lie in ranges(); by default, with sum().
   virtual void step(Parameters::Range range);
-  // Throws Error for a window that the strategy should not have taken in, now that its size and its
-  // outcome are known.
+  // Throw Error if the strategy cannot handle this window. They run once its counts and its outcome
+  // are known.
   virtual void check_whole(const WindowCounts&) const {}
   virtual void check_outcome(const StepOutcome&) const {}
 
-  // The ranges of the trained parameters that a micro-batch of this window has reached.
+  // The ranges of the trained parameters that this window's micro-batches have reached.
   std::vector<Parameters::Range> ranges() const;
-  // What a window's micro-batches have done so far: which parameters they have reached, and whether
-  // anything has changed that lasts longer than the window.
+  // The effects of a window's micro-batches so far: which parameters have a gradient, and whether
+  // anything has changed that outlives the window.
   struct Progress {
     std::vector<char> reached;  // 1 for each parameter with a gradient
     bool touched = false;
@@ -89,30 +91,32 @@ class Accumulator {
   };
   virtual Progress progress() const { return progress_; }
   virtual void set_progress(const Progress& progress) { progress_ = progress; }
-  // Throws Error if a parameter has a gradient already, which would join a window that begins: that
-  // of a backward() of somebody's own.
+  // Throws Error if a parameter already has a gradient, left by a backward() outside any window: it
+  // would be added to the new window.
   void check_fresh() const;
   // Forgets the window.
   void start_next();
-  // Throws Error if that left traces of it.
+  // Throws Error if a window with this progress has changed anything that outlives it.
   static void check_untouched(const Progress& of_window);
   // Throws Error unless a window's step can be skipped.
   void check_can_skip() const;
-  // sum(). Throws Error if there is none, or of a part of the parameters alone.
+  // sum(). Throws Error if there is none, or if it covers only a part of the parameters.
   Tensor kept_sum() const;
 
-  // For an exchange with other processes (exchange.h). complete(n, g) is called in take() when g
-  // [elements], the gradient of parameter number n, is complete, and before it is used.
+  // For an exchange with other processes (exchange.h): take() calls complete(n, g) when g
+  // [elements], the gradient of parameter number n, is complete and not used yet.
   using Complete = std::function<void(size_t parameter, const Tensor& gradient)>;
   void on_complete(Complete complete) { complete_ = std::move(complete); }
-  // What is a sum over micro-batches, and so over processes, in all ranges(): tensors [P].
-  // By default sum(), if there is one.
+  // The tensors [P] to add up over processes, in all ranges(), because they are sums over
+  // micro-batches. By default sum(), if there is one.
   virtual std::vector<Tensor> sums();
-  // Makes the part of sums() of a parameter that no micro-batch has reached the sum of nothing.
+  // Sets the part of sums() that belongs to a parameter without a gradient to a sum over no
+  // micro-batches.
   virtual void add_nothing(size_t parameter);
-  // Says that another process counts what the optimizer's moments were before the window.
+  // Says that another process contributes the optimizer's moments from before the window.
   virtual void leave_history_to_another() {}
-  // Steps one parameter by its whole gradient, in take() or for a process without a micro-batch.
+  // Steps one parameter with its whole gradient: in take(), or in a process that has no
+  // micro-batch.
   virtual void step_parameter(size_t parameter, const Tensor& gradient);
 
   Optimizer& optimizer() const { return optimizer_; }
@@ -126,9 +130,9 @@ class Accumulator {
     if (complete_) complete_(parameter, gradient);
   }
   bool is_watched() const { return complete_ != nullptr; }
-  // Says that a gradient in the parameters' arena belongs to the window's sum, or to none.
+  // Marks a gradient in the parameters' arena as part of the window's sum, or as unused.
   void set_claimed(Variable& leaf, bool claimed) const;
-  // Gives back the memory of a gradient that has been taken in.
+  // Frees a gradient whose values have been added.
   static void drop(Variable& leaf);
   View state() const { return decision_.state.view(); }
 

@@ -5,8 +5,8 @@
 namespace accrue::cuda {
 namespace {
 
-// For a sum, and what one thread makes of it in double. That may take a hundred registers, and each
-// thread of a block has as many: 1024 threads would not fit on a multiprocessor.
+// For a sum whose last step, in double, runs in one thread. That step may take a hundred registers,
+// and each thread of a block gets as many: 1024 threads would not fit on a multiprocessor.
 const Grid one_block{dim3(1), block_threads};
 
 template <class T>
@@ -31,8 +31,8 @@ __global__ void __launch_bounds__(lone_thread) plan_step_kernel(WindowState* sta
   state->plan = plan;
 }
 
-// One block adds all partial sums, each thread every 256th, then by halves: a fixed order. Its
-// first thread has the result.
+// One block adds all partial sums in a fixed order: each thread adds every 256th, then the block
+// adds by halves. Its first thread holds the result.
 __device__ double sum_of(const double* partials, int64_t n) {
   double sum = 0;
   for (int64_t i = threadIdx.x; i < n; i += block_threads) sum += partials[i];

@@ -9,10 +9,10 @@
 
 namespace accrue::detail::formula {
 
-// The difference of what is not finite with itself is NaN.
+// An infinity or a NaN minus itself is NaN.
 HOST_DEVICE inline bool is_finite(double x) { return x - x == 0; }
 
-// True if float32 has numbers as large as x >= 0; false for NaN.
+// True if x >= 0 is at most float32's largest number; false for NaN.
 HOST_DEVICE inline bool fits(double x) { return x <= std::numeric_limits<float>::max(); }
 
 HOST_DEVICE inline bool rolls_back(const WindowState& state, Transaction transaction) {
@@ -20,7 +20,7 @@ HOST_DEVICE inline bool rolls_back(const WindowState& state, Transaction transac
                                           : state.accepted == 0;
 }
 
-// judge_micro_batch() after the sum, for both devices.
+// The part of judge_micro_batch() after the sum, for both devices.
 struct Judge {
   HOST_DEVICE void operator()(WindowState& state, double sum_of_squares, double loss, double weight,
                               int64_t samples, float beta) const {
@@ -54,7 +54,7 @@ struct FollowLoss {
   }
 };
 
-// For both devices.
+// veto_step(), for both devices.
 struct Veto {
   HOST_DEVICE void operator()(WindowState& state, const WindowState& other) const {
     StepOutcome& out = state.outcome;
@@ -64,7 +64,7 @@ struct Veto {
   }
 };
 
-// decide_step() after the sum, for both devices.
+// The part of decide_step() after the sum, for both devices.
 struct Decide {
   NoiseScale noise_scale;
 

@@ -9,7 +9,7 @@
 namespace accrue {
 namespace {
 
-// On a meta device it takes memory, and exchanges nothing.
+// On a meta device it takes up memory but exchanges nothing.
 class BetweenRanks : public Exchange {
  public:
   BetweenRanks(Accumulator& accumulator, const StepDecision& decision, const WindowOptions& options)
@@ -69,9 +69,10 @@ class BetweenRanks : public Exchange {
   void start_next() override { gradual_.reset(); }
 
  private:
-  // What a rank says in backward: the number of a parameter whose gradient is complete, or this.
+  // A rank's message in backward: the number of a parameter whose gradient is complete, or one of
+  // the values below.
   enum class Completed : int64_t { all = -1, waiting = -2 };
-  // What ranks tell each other of a window.
+  // The counts of a window that ranks send to each other.
   struct Counts {
     WindowCounts window;
     int64_t dropped_samples;
@@ -87,7 +88,7 @@ class BetweenRanks : public Exchange {
   void add_gradually();
   void unite_reached();
   Completed await_completed(Completed own);
-  // The WindowState, or a copy of it on the cpu.
+  // The WindowState; if it is on cuda, a copy on the cpu.
   Tensor state_on_host() const {
     return device_ == Device::cuda ? decision_.state.to(Device::cpu, Category::workspace)
                                    : decision_.state;
@@ -99,7 +100,7 @@ class BetweenRanks : public Exchange {
   Ranks& ranks_;
   const Device device_;
   Tensor scratch_;
-  // The sum of the gradients, once this rank has completed some.
+  // The sum of the gradients over ranks, once this rank's last backward has begun.
   std::optional<GradualSum> gradual_;
 };
 
@@ -111,9 +112,9 @@ void BetweenRanks::begin_backward(bool is_last) {
   if (is_last && adds_gradually()) add_gradually();
 }
 
-// Each of the trained gradients in one sum, whichever of them this window's micro-batches reach,
-// because the ranks begin before they know. A gradient that is complete is that of all
-// micro-batches, and so are all those after it in the arena that are complete, too.
+// Adds up all trained gradients in one sum, whichever parameters this window reaches, because the
+// ranks begin before they know. This rank's part of the sum is complete from the first parameter on
+// after which all gradients in the arena are complete, that is, contain all its micro-batches.
 void BetweenRanks::add_gradually() {
   gradual_.emplace(
       ranks_, accumulator_.sum().view(),
@@ -130,7 +131,7 @@ void BetweenRanks::add_gradually() {
       });
 }
 
-// Each rank says what it has completed, and those without a micro-batch wait for it.
+// Each rank says which gradient it has completed; ranks without a micro-batch wait for that.
 BetweenRanks::Completed BetweenRanks::await_completed(Completed own) {
   Completed completed = Completed::waiting;
   for (const Completed said : ranks_.all_of(own)) {
@@ -157,8 +158,8 @@ void BetweenRanks::join_backward() {
   }
 }
 
-// The noise scale compares the window with the first micro-batch of the first rank that has one.
-// In a plan the others have what this rank has not.
+// Estimating the noise scale compares the window with the first micro-batch of the first rank that
+// has one. In a plan, the other ranks are assumed to have the samples that this rank lacks.
 WindowCounts BetweenRanks::add_counts(const WindowCounts& own) {
   if (!has_others()) {
     WindowCounts all = own;
@@ -172,17 +173,17 @@ WindowCounts BetweenRanks::add_counts(const WindowCounts& own) {
                            state.first_squares, state.first_weight, state.term_sums});
   Counts all{};
   for (const Counts& rank : ranks) {
-    if (rank.window.micro_batches == 0) continue;  // the rest is of the window before
+    if (rank.window.micro_batches == 0) continue;  // its other counts are from the previous window
     if (all.window.micro_batches == 0) {
       all.window.expected_samples = rank.window.expected_samples;
       all.window.terms = rank.window.terms;
       all.first_squares = rank.first_squares;
       all.first_weight = rank.first_weight;
     }
-    check(
-        rank.window.terms == all.window.terms,
-        "the losses of one rank have {} numbers beside them, those of another {}: expected as many",
-        rank.window.terms, all.window.terms);
+    check(rank.window.terms == all.window.terms,
+          "the losses of one rank have {} numbers beside them, the losses of another {}: expected "
+          "as many",
+          rank.window.terms, all.window.terms);
     check(rank.window.expected_samples == all.window.expected_samples,
           "one rank expects a window of {} samples, another of {}: expected the same on all",
           all.window.expected_samples, rank.window.expected_samples);
@@ -206,8 +207,8 @@ WindowCounts BetweenRanks::add_counts(const WindowCounts& own) {
   return all.window;
 }
 
-// A parameter that only other ranks' micro-batches have reached holds what an earlier window left
-// there: it becomes the sum of nothing.
+// If only other ranks' micro-batches have reached a parameter, its sum here is left over from an
+// earlier window: this makes it a sum over no micro-batches.
 void BetweenRanks::unite_reached() {
   Accumulator::Progress progress = accumulator_.progress();
   const std::vector<char> own = progress.reached;

@@ -4,12 +4,14 @@
 
 namespace accrue {
 
-// The factor on the loss's gradient in backward, divided out in the step, that lifts gradients over
-// float16's smallest numbers (Micikevicius et al., "Mixed Precision Training", arXiv 1710.03740).
-// If it is dynamic, it follows the rules of PyTorch's GradScaler: a window whose gradient is not
-// finite is skipped and multiplies the scale by `backoff`, down to 1; `interval` windows in a row
-// without such a gradient multiply it by `growth`. With a hysteresis h only the h-th such window
-// since the last growth (as in Megatron-LM), or since the last backoff, backs off.
+// A factor on the loss's gradient in backward, which lifts gradients above float16's smallest
+// numbers (Micikevicius et al., "Mixed Precision Training", arXiv 1710.03740). The step divides by
+// it.
+//
+// A dynamic scale follows the rules of PyTorch's GradScaler. A window whose gradient is not finite
+// is skipped and multiplies the scale by `backoff`, down to 1. After `interval` windows in a row
+// with finite gradients, the scale is multiplied by `growth`. With a hysteresis h, the scale backs
+// off only at the h-th skipped window since it last grew or backed off (as in Megatron-LM).
 struct LossScale {
   double initial = 1, growth = 1, backoff = 1;
   int64_t interval = 2000, hysteresis = 1;

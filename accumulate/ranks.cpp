@@ -39,7 +39,7 @@ size_t Ranks::scratch_bytes(Device place, size_t bytes) const {
 
 namespace {
 
-// Copy n values to the host, or from it.
+// copy_to_host() and copy_from_host() copy n values.
 template <class T>
 void copy_to_host(Device device, T* to, const T* from, int64_t n) {
   const auto bytes = static_cast<size_t>(n) * sizeof(T);
@@ -53,8 +53,8 @@ void copy_from_host(Device device, T* to, const T* from, int64_t n) {
   else if (n > 0) cuda::copy_to_device(to, from, bytes);
 }
 
-// x, of which each rank has a shard, block after block: some elements of every shard, one rank's
-// after another, as many as fit into half of the scratch.
+// Goes through x, of which each rank has a shard, in blocks. A block has some elements of every
+// shard, one rank's after another, as many as fit into half of the scratch.
 template <class T>
 class Blocks {
  public:
@@ -70,14 +70,15 @@ class Blocks {
   // The halves of the scratch.
   T *mine, *theirs;
 
-  // The elements that this block has of each shard; 0 after the last block.
+  // The number of elements that this block has of each shard; 0 after the last block.
   int64_t n;
 
   void next() {
     first_ += most_;
     n = std::clamp(shards_.size() - first_, int64_t(0), most_);
   }
-  // This block of x to the n elements at `to`, with zeros after the end of the shard, and back.
+  // Copies a rank's part of this block from x to the n elements at `to`, with zeros after the end
+  // of the shard; copy_from() copies back.
   void copy_to(T* to, int rank) const {
     const auto [begin, end] = shards_.part_of(rank, first_, n);
     copy_to_host(device_, to, x_ + begin, end - begin);
@@ -111,7 +112,7 @@ std::vector<std::span<std::byte>> rows_of(const View& x) {
   return rows;
 }
 
-// At most n elements of each shard of x, from its `first` on; and all of each.
+// At most n elements of each shard of x, from offset `first` in the shard on.
 std::vector<std::span<std::byte>> parts_of_shards(const View& x, const Shards& shards,
                                                   int64_t first, int64_t n) {
   std::vector<std::span<std::byte>> parts;
@@ -123,7 +124,8 @@ std::vector<std::span<std::byte>> shards_of(const View& x, const Shards& shards)
   return parts_of_shards(x, shards, 0, shards.size());
 }
 
-// A row of x [R, n] from each rank into y; weights are those of a mean, or none.
+// y = the combination of the rows of x [R, n], one row from each rank: the mean with these weights,
+// or without weights the sum.
 void combine_rows(const View& y, const View& x, const View& weights) {
   if (weights.data) mean_ranks(y, x, weights);
   else sum_ranks(y, x);
@@ -131,8 +133,9 @@ void combine_rows(const View& y, const View& x, const View& weights) {
 
 }  // namespace
 
-// Each rank gets everyone's blocks of its shard, combines them and, if they are for everyone, sends
-// them the result: each element crosses the network twice, whatever the number of ranks.
+// Each rank receives all ranks' blocks of its shard and combines them. If the result is for
+// everyone, it sends the result to all. So each element crosses the network twice, whatever the
+// number of ranks.
 template <class T>
 void Ranks::combine_on_host(View x, View scratch, To to, View weights) {
   const int R = count();
@@ -151,8 +154,8 @@ void Ranks::combine_on_host(View x, View scratch, To to, View weights) {
   }
 }
 
-// The same, where blocks need no copy on their way: they go from everyone's x to the scratch of the
-// rank whose shard they are of, which combines them into its x.
+// Does the same without copying blocks. They go from each rank's x to the scratch of the rank that
+// owns the shard, which combines them into its x.
 void Ranks::combine_in_place(View x, View scratch, View weights) {
   const int R = count();
   const Shards shards{x.numel(), R};
@@ -165,8 +168,8 @@ void Ranks::combine_in_place(View x, View scratch, View weights) {
   }
 }
 
-// On the host in messages that are sent at once, not when the receiver asks for them
-// (apps/cli/mpi.cpp): so few that MPI keeps a scratch's worth at most for a receiver that is late.
+// On the host, messages are sent eagerly, not when the receiver asks for them (apps/cli/mpi.cpp).
+// There are so few of them that MPI buffers at most a scratch's worth for a receiver that is late.
 void Ranks::share_in_place(View x) {
   const Shards shards{x.numel(), count()};
   const int64_t at_once = int64_t(scratch_on_host(count()) / size_of(x.dtype)) / count() / 16 * 16;
@@ -250,8 +253,8 @@ namespace {
 
 constexpr int64_t pieces_wanted = 8;
 
-// A gradual sum has a few pieces at least, so that most are exchanged before the end, but of no
-// less than 16 KiB a rank, and no more than the scratch holds.
+// A gradual sum has at least a few pieces, so that most are exchanged before the end. A piece has
+// at least 16 KiB for each rank, and fits into the scratch.
 int64_t piece_elements(const View& x, const View& scratch, int count) {
   const auto size = int64_t(size_of(x.dtype));
   const int64_t most = scratch.numel() / size, least = std::min(most, count * (16 << 10) / size);
@@ -289,7 +292,7 @@ void GradualSum::go_on(Ranks::Wait wait) {
   else advance(wait);
 }
 
-// The sums of a piece are on their way to all while the next one's terms are.
+// While the sums of one piece travel to all ranks, so do the terms of the next piece.
 void GradualSum::advance(Ranks::Wait wait) {
   while (ranks_.exchanged(wait)) {
     const bool shares = piece_.has_value();
@@ -311,7 +314,7 @@ bool GradualSum::takes_next_piece() {
   return true;
 }
 
-// The scratch gets everyone's elements of this rank's shard of the piece.
+// Each rank sends its elements of this rank's shard of the piece to the scratch.
 void GradualSum::begin_to_add() {
   const View x = part(x_, *piece_);
   const Shards shards{x.numel(), ranks_.count()};

@@ -18,24 +18,24 @@ class GradualSum;
 
 namespace detail {
 
-// The shares in which ranks hold a flat tensor: one range after another, each of the same whole
-// number of cache lines, except that the last ones may be short or empty.
+// The shards of a flat tensor, one for each rank: consecutive ranges of the same whole number of
+// cache lines, except that the last ones may be short or empty.
 struct Shards {
   int64_t elements;  // of the tensor
   int count;         // of the ranks
 
   int64_t size() const;
   Parameters::Range of(int rank) const;
-  // At most n elements of a shard, from its `first` on.
+  // At most n elements of a rank's shard, from offset `first` in the shard on.
   Parameters::Range part_of(int rank, int64_t first, int64_t n) const;
 };
 
 }  // namespace detail
 
-// Processes, numbered from 0, that share the micro-batches of every window. To a window, a rank is
-// nothing but more micro-batches. An implementation moves bytes between them; this class decides
-// what is added and in which order, so that all ranks have the same bits, and the same in every
-// run, whichever way the bytes take.
+// Processes, numbered from 0, that share the micro-batches of every window. To a window, a rank
+// only adds more micro-batches. A subclass moves bytes between ranks. This class decides the
+// numbers to add and their order, so that all ranks get the same bits, in every run and for every
+// transport.
 //
 // Call every function here on all ranks, in the same order; each call waits for the others.
 class Ranks {
@@ -44,29 +44,30 @@ class Ranks {
   virtual int rank() const = 0;
   virtual int count() const = 0;
 
-  // True if exchange() moves what lies in the memory of this device, cpu or cuda; the same on all
-  // ranks. If not, x passes through the host.
+  // True if exchange() can move memory of this device, cpu or cuda; the same on all ranks. If not,
+  // x is copied through the host.
   virtual bool reaches(Device device) const { return device == Device::cpu; }
 
-  // The size of the scratch for the functions below, u8, that lies on `place`, if no x has more
-  // than `bytes`. A larger x goes through it in pieces, in messages of at least 16 KiB: for less, a
-  // network takes as long. On a GPU each piece costs two groups of NCCL's and a kernel, some 30 us
-  // in which NVLink moves 10 MB: there it is as large as x, up to 32 MiB.
+  // The bytes of scratch, u8, that the functions below need on `place` if no x has more than
+  // `bytes`. A larger x goes through the scratch in pieces. Messages are at least 16 KiB, because
+  // smaller ones take a network as long. On a GPU each piece costs two NCCL groups and a kernel:
+  // some 30 us, in which NVLink moves 10 MB. There the scratch is as large as x, up to 32 MiB.
   size_t scratch_bytes(Device place, size_t bytes) const;
-  // Where the scratch for an x on `device` must lie: there if the ranks reach it, else on the host;
-  // on a meta device, where it would be charged.
+  // Where the scratch for an x on `device` must lie: on that device if the ranks reach it, else on
+  // the host; for a meta device, on meta, where its bytes are charged.
   Device scratch_device(Device device) const;
 
-  // x[i] = sum_r x_r[i], added in float64 by ascending rank and rounded once. f32 or f64.
+  // x[i] = sum_r x_r[i], added in float64 in order of rank and rounded once. f32 or f64.
   void sum(detail::View x, detail::View scratch);
-  // The same bits in this rank's shard of x; its other elements stay as they are.
+  // The same bits, but only in this rank's shard of x; its other elements stay unchanged.
   void sum_own_shard(detail::View x, detail::View scratch);
-  // Overwrites every shard of x with that of the rank whose it is. f32 or f64.
+  // Overwrites each shard of x with the values of the rank that owns the shard. f32 or f64.
   void share_shards(detail::View x, detail::View scratch);
-  // x[i] = x_0[i] + sum_r weight_r / W * (x_r[i] - x_0[i]), W the sum of the weights. Where the
-  // ranks agree, this is exactly their value. A rank of weight 0 has no influence. f32 or f64.
+  // x[i] = x_0[i] + sum_r weight_r / W * (x_r[i] - x_0[i]), W the sum of the weights. Elements that
+  // are equal on all ranks keep exactly their value. A rank of weight 0 has no influence. f32 or
+  // f64.
   void mean(detail::View x, double weight, detail::View scratch);
-  // Each rank's `own`, in their order.
+  // Each rank's `own`, in order of rank.
   template <class T>
   std::vector<T> all_of(const T& own) {
     std::vector<T> all(static_cast<size_t>(count()));
@@ -75,26 +76,26 @@ class Ranks {
   }
   // True if `own` is true on any rank.
   bool any(bool own);
-  // x[i] = sum_r x_r[i], added by ascending rank: for a few numbers.
+  // x[i] = sum_r x_r[i], added in order of rank. For a few numbers.
   void add_up(std::span<double> x);
 
-  // all[r] = own_r, `bytes` of each.
+  // all[r] = own_r, each of `bytes` bytes.
   virtual void gather(void* all, const void* own, size_t bytes) = 0;
-  // Overwrites x, on any device, with that of rank `from`.
+  // Overwrites x, on any device, with x of rank `from`.
   void broadcast(const Tensor& x, int from);
-  // Overwrites the `bytes` bytes at `data` with those of rank `from`.
+  // Overwrites the `bytes` bytes at `data` with the same bytes of rank `from`.
   virtual void broadcast(void* data, size_t bytes, int from) = 0;
 
  protected:
-  // Begins to exchange blocks: received[s] = sent_s[r] on rank r, of any sizes, also none, in the
-  // memory of the host or of a device that the ranks reach. Until that is done, blocks that are
-  // sent must not change, and those that are received must not be used. They overlap no others, but
-  // a rank's own may be received where it is. On cuda this is enqueued on the stream.
+  // Begins to exchange blocks: received[s] = sent_s[r] on rank r. Blocks have any size, also 0, and
+  // lie in the memory of the host or of a device that the ranks reach. Until the exchange is done,
+  // do not change sent blocks or use received ones. Blocks do not overlap, except that a rank may
+  // receive its own block in place. On cuda the exchange is enqueued on the stream.
   using Block = std::span<std::byte>;
   virtual void begin_exchange(Device device, std::span<const Block> received,
                               std::span<const Block> sent) = 0;
-  // True if all exchanges that were begun are done (on cuda: enqueued). They may make no progress
-  // but in this call.
+  // True if all exchanges begun so far are done (on cuda: enqueued). An exchange need not progress
+  // outside this call.
   enum class Wait { no, yes };
   virtual bool exchanged(Wait wait) = 0;
 
@@ -109,7 +110,7 @@ class Ranks {
     begin_exchange(device, received, sent);
     exchanged(Wait::yes);
   }
-  // For what is exchanged while the stream does something else; made when first asked for.
+  // For exchanges that run beside the stream's other work; made on first use.
   cuda::SideStream& side_stream();
   friend class detail::GradualSum;
 
@@ -118,18 +119,18 @@ class Ranks {
 
 namespace detail {
 
-// Ranks::sum() of a flat tensor that becomes complete from its end to its beginning, as gradients
-// do in backward: what is complete is exchanged meanwhile, on cuda beside the stream. The sums are
-// the same bits. On a device that the ranks reach.
+// Ranks::sum() for a flat tensor that becomes complete from its end to its beginning, as gradients
+// do in backward. Exchanges the completed part meanwhile, on cuda beside the stream. Gives the same
+// bits. Needs a device that the ranks reach.
 class GradualSum {
  public:
-  // Sums the elements in these ascending ranges, which are the same on all ranks.
+  // Sums the elements in these ranges, which ascend and are the same on all ranks.
   GradualSum(Ranks& ranks, View x, std::vector<Parameters::Range> ranges, View scratch);
 
-  // Says that this rank's elements from `begin` on are complete. Goes on with what is under way and
-  // begins with what can be begun; does not wait.
+  // Says that this rank's elements from `begin` on are complete. Advances pending exchanges and
+  // begins new ones where possible; does not wait.
   void complete_from(int64_t begin);
-  // Says that all are, and waits for the sums.
+  // Says that all elements are complete, and waits for the sums.
   void finish();
 
  private:
@@ -141,10 +142,10 @@ class GradualSum {
 
   Ranks& ranks_;
   const View x_, scratch_;
-  std::vector<Parameters::Range> ranges_;  // not begun
+  std::vector<Parameters::Range> ranges_;  // not yet begun
   const int64_t most_;                     // elements of a piece
   int64_t complete_from_;
-  // The one under way, of which each rank adds up a shard.
+  // The piece in progress; each rank adds up a shard of it.
   std::optional<Parameters::Range> piece_;
 };
 

@@ -10,8 +10,8 @@ namespace accrue {
 namespace cpu {
 namespace {
 
-// Sixty-four independent sums hide the latency of the addition. Squares may overflow where double
-// ones do not: only then add those.
+// Sixty-four independent sums hide the latency of the addition. They are in Wide<T> first; if they
+// overflow, the sum is computed again in double.
 template <class T>
 double sum_of_squares(const T* in, int64_t n) {
   constexpr int64_t lanes = 64;

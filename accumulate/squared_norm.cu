@@ -5,14 +5,14 @@
 namespace accrue::cuda {
 namespace {
 
-// A block for each place. Its elements are those that a grid-stride loop would give it: which ones
-// they are does not depend on the device, hence neither does the order of any sum. Squares are
-// double: they cannot overflow, and a kernel that waits for memory has the time.
+// One block for each partial sum. Its elements are those that a grid-stride loop would give it.
+// They do not depend on the device, so the order of every sum is fixed. Squares are double: they
+// cannot overflow, and a kernel limited by memory has time for them.
 template <int width, class T>
 __global__ void __launch_bounds__(block_threads)
     squared_norm_kernel(double* partials, float beta, const T* g, int64_t n) {
   const int64_t vectors = n / width;
-  // Few parameters leave most blocks without any.
+  // With few parameters, most blocks have no elements.
   if (int64_t{blockIdx.x} * block_threads >= (vectors > 0 ? vectors : n)) {
     if (threadIdx.x == 0) partials[blockIdx.x] = blend(0.0, beta, partials[blockIdx.x]);
     return;

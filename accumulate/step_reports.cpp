@@ -52,10 +52,10 @@ StepReport StepReports::take_last() {
 void StepReports::take_oldest() {
   StepReport report = in_flight_.front();
   in_flight_.pop_front();
-  StepOutcome outcome{.steps = taken_ + 1};  // all there is to say on a meta device
+  StepOutcome outcome{.steps = taken_ + 1};  // on a meta device, this is all that is known
   if (!is_meta_) outcomes_.pop(&outcome);
   taken_ = outcome.steps;
-  // A NaN has a sign, which would be printed.
+  // A NaN has a sign bit, which would be printed.
   const auto unsigned_nan = [](double x) { return std::isnan(x) ? std::nan("") : x; };
   report.step = outcome.steps;
   report.loss = unsigned_nan(outcome.loss);

@@ -17,34 +17,35 @@ struct WindowOptions;
 
 namespace detail {
 
-// What is known of a way in which the gradients of a window's micro-batches come together. Each
-// strategy says it in the .cpp of its name in accumulate/strategies/, beside its Accumulator; all
-// others ask here, and name no strategy.
+// The properties of a strategy, that is, of a way to combine the gradients of a window's
+// micro-batches. Each strategy defines them in accumulate/strategies/, in the .cpp of its name,
+// beside its Accumulator. All other code reads them here and names no strategy.
 struct StrategyFacts {
-  std::string_view name, help;  // "step-in-backward", and what it does, for people
+  std::string_view name, help;  // "step-in-backward", and a description for people
 
-  GradientStorage storage = GradientStorage::arena;  // that of the parameters it works on
+  GradientStorage storage = GradientStorage::arena;  // of the parameters that it works on
   // It never has the whole gradient: the norm is unknown, only a loss that is not finite skips a
   // window, and a window cannot be taken back.
   bool drops_gradients = false;
   // A window has one micro-batch for each rank.
   bool is_of_one_micro_batch = false;
-  // It adds up in Adam's moments, and needs them whole.
+  // It accumulates in Adam's moments, and needs all of them.
   bool sums_in_moments = false;
   // Ranks cannot exchange its sum.
   bool is_for_one_process = false;
-  // What the last backward of a window completes is the sum, which ranks may exchange meanwhile.
+  // A window's last backward completes the sum parameter by parameter, so ranks may exchange it
+  // meanwhile.
   bool has_final_gradients = false;
-  // Gradients of several micro-batches that are kept may come together, in one backward.
+  // One backward may add the gradients of several micro-batches that are kept.
   bool takes_joint_gradients = false;
-  // It is what others are compared with: the one that plans take as the measure of cost.
+  // Others are compared with it: plans measure costs relative to it.
   bool is_reference = false;
-  // A micro-batch's gradient lies apart from the sum until it is judged.
+  // A micro-batch's gradient is kept apart from the sum until the micro-batch is judged.
   bool judges_micro_batches = false;
-  // The split decides the result, beyond the rounding of a sum's order.
+  // The result depends on the split into micro-batches, by more than the rounding of sums.
   bool split_decides = false;
-  // What sets its step apart from that of one big batch: "is another optimizer". Empty if nothing
-  // does; of the others a plan recommends only what was asked for.
+  // How its step differs from the step of one big batch: "is another optimizer". Empty if it does
+  // not differ. A plan recommends a strategy that differs only on request.
   std::string_view differs{};
 
   // Throws Error for an optimizer that it cannot work with.
@@ -54,7 +55,7 @@ struct StrategyFacts {
 
 }  // namespace detail
 
-// All strategies. A new one has its place in these three lists, in one order.
+// All strategies. Add a new one to these three lists, at the same place.
 enum class Strategy { fused, separate, moments, step_in_backward, bf16_sum };
 
 namespace detail {
@@ -67,7 +68,7 @@ inline constexpr std::array all_strategies{&fused_strategy, &separate_strategy, 
 inline const StrategyFacts& facts_of(Strategy strategy) {
   return *all_strategies.at(static_cast<size_t>(strategy));
 }
-// The one with StrategyFacts::is_reference.
+// The strategy with StrategyFacts::is_reference.
 inline Strategy reference_strategy() {
   size_t i = 0;
   while (!all_strategies.at(i)->is_reference) ++i;

@@ -48,7 +48,7 @@ void Window::backward(WeightedLoss weighted) {
   const bool is_compared = options_.noise_scale == NoiseScale::estimate && is_first;
   const MemoryScope scope(Phase::backward);
   accumulator_->begin(weighted);
-  // At once, because the next one may come while this one is suspended in its backward.
+  // Count now, because the next micro-batch may arrive while this one's backward is suspended.
   counts_.samples += weight.samples;
   ++counts_.micro_batches;
   exchange_->begin_backward(last_is_next_ && !is_compared);
@@ -112,7 +112,7 @@ void Window::micro_step(int64_t samples, int64_t variant, const std::function<vo
   // The plan differs from step to step, so it is not recorded.
   if (accumulator_->steps_in_backward() && !exchange_->has_others()) tell_device();
   const WindowCounts before = counts_;
-  // It is called twice if CUDA refuses to record it.
+  // The work is called twice if CUDA refuses to record it.
   std::optional<Accumulator::Progress> progress_before;
   const auto work_from_start = [&] {
     if (progress_before) {
@@ -173,7 +173,7 @@ void Window::enqueue_together(const std::vector<Window*>& windows) {
       window->steps_.run({part, window->accumulator_->progress()}, [=] { window->run_step(part); });
   };
   run(Part::decide);
-  // The first learns from all, then all from the first.
+  // The first window takes over a skip from any other, then all others from the first.
   Window& first = *windows.front();
   for (Window* window : windows) veto_step(first.state(), window->state());
   for (Window* window : windows) veto_step(window->state(), first.state());
@@ -195,7 +195,7 @@ void Window::decide_before_backward() {
   optimizer_.begin_step(decision_.outcome());
 }
 
-// By the loss and what is known of the gradient.
+// Decides from the loss and from the known partial sums of the gradient.
 void Window::decide() { decide_step(state(), decision_.partials.view(), options_.noise_scale); }
 
 void Window::prepare_step() {
@@ -217,7 +217,7 @@ void Window::prepare_step() {
   tell_device();
 }
 
-// Everything between the last gradient and the next window, on the device alone.
+// All work on the device between the last gradient and the next window.
 void Window::run_step(Part part) {
   const bool has_begun = accumulator_->steps_in_backward();
   if (part != Part::apply) {
@@ -257,7 +257,7 @@ void Window::start_next() {
   accumulator_->start_next();
   parameters().drop_packed();
   exchange_->start_next();
-  // Recorded micro-steps do not say how many terms they have: as many as those before.
+  // A recorded micro-step does not say how many terms it has: assume as many as before.
   counts_ = {.expected_samples = options_.effective_batch_size, .terms = counts_.terms};
   is_planned_ = last_is_next_ = false;
 }

@@ -11,7 +11,7 @@ namespace accrue {
 namespace {
 
 void check_loss_scale(const LossScale& scale) {
-  // It and its inverse are normal numbers of float32.
+  // The loss scale and its inverse must be normal float32 numbers.
   check(scale.initial >= 0x1p-126 && scale.initial <= 0x1p126,
         "loss scale {}: expected from 2^-126 to 2^126", scale.initial);
   check(!scale.is_dynamic() || (scale.growth >= 1 && std::isfinite(scale.growth) &&

@@ -5,7 +5,7 @@
 namespace accrue::ladder {
 namespace {
 
-// Views of the parameters' slices, each as if flat.
+// Views of the parameters' slices, each flat.
 std::vector<View> slices(const Tensor& values, const std::vector<Parameters::Entry>& layout) {
   std::vector<View> views;
   for (const auto& entry : layout)
@@ -72,7 +72,7 @@ int64_t Arrays::count() const {
 }
 
 Parameters layout_of(size_t bytes) {
-  // A weight of 64 MiB does not stay in a cache from one operation on it to the next.
+  // A weight of 64 MiB does not stay in a cache between two operations on it.
   constexpr int64_t width = 4096;
   auto left = static_cast<int64_t>(bytes / sizeof(float));
   check(left > 0, "an array of {} bytes holds no float32", bytes);

@@ -12,7 +12,7 @@
 
 namespace accrue::ladder {
 
-// One flat array, as a rung sees it: as a whole, or the slice of each parameter.
+// One flat array of a rung: all of it, and the slice of each parameter.
 struct Array {
   Tensor initial;  // on the host
   Tensor values;   // on the device
@@ -23,11 +23,11 @@ struct Array {
   Tensor on_host() const { return values.to(Device::cpu, Category::workspace); }
 };
 
-// The ladders' operands: arrays laid out as a model's arena, the gaps between its parameters
-// zero. Elements are uniform in [-1, 1), those of v in [0, 1).
+// The operands of the ladders: arrays laid out like a model's arena, with zeros in the gaps between
+// parameters. Elements are uniform in [-1, 1); v's are uniform in [0, 1).
 struct Arrays {
   Arrays(const Parameters& layout, Device device);
-  // The initial values, in all arrays that a rung writes to (but t).
+  // Restores the initial values in all arrays that a rung writes to, except t.
   void reset() const;
 
   Device device;
@@ -41,15 +41,16 @@ struct Arrays {
   int64_t tensors() const { return static_cast<int64_t>(layout.size()); }
 };
 
-// A layout of `bytes`: layers of 4096 x 4096 weights and 4096 biases, the last ones smaller.
+// A layout of `bytes` bytes: layers of 4096 x 4096 weights and 4096 biases; the last ones are
+// smaller.
 Parameters layout_of(size_t bytes);
 
-// The exact value of an element, and how far from it rounding can take it.
+// The exact value of an element, and the largest error that rounding explains.
 struct Expected {
   double value, bound;
 };
 
-// In units of the bound: 1 or less is right.
+// The error in units of the bound: at most 1 is right.
 inline double error_of(double actual, Expected expected) {
   const double error = std::abs(actual - expected.value);
   if (error == 0) return 0;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double scale = 1.0 / 4;  // 1/K
 
-// Three roundings on the way: of scale, of the product, of the sum.
+// The bound covers three roundings: of scale, of the product, of the sum.
 template <class G>
 double error_of_sum(const Arrays& a, const Array& g) {
   const auto before = a.sum.initial.span<float>();
@@ -20,7 +20,7 @@ double error_of_sum(const Arrays& a, const Array& g) {
   });
 }
 
-// The weight gradient of one layer. As many terms as there are samples, none above 1.
+// The weight gradient of one layer: a sum of as many terms as there are samples, none above 1.
 struct WeightGradient {
   View dw;
   Tensor x, dz;
@@ -41,7 +41,7 @@ struct WeightGradient {
   }
 };
 
-// Rows of g, which hold random numbers below 1, as x and dz.
+// A matrix from the elements of g, random numbers below 1: x or dz.
 Tensor random_rows(const Arrays& a, int64_t rows, int64_t columns) {
   Tensor x = Tensor::empty({rows, columns}, DType::f32, Device::cpu, Category::workspace);
   const auto from = a.g.initial.span<float>();

@@ -9,7 +9,7 @@
 namespace accrue::ladder {
 namespace {
 
-// Adam on the views w, m, v and g, of one parameter or of all.
+// A function that runs Adam on the views w, m, v and g, of one parameter or of all.
 auto adam_by(double grad_scale, Device device) {
   const Tensor outcome = make_outcome(grad_scale, device);
   return [outcome, progress = make_progress(outcome)](Weights w, View m, View v, View g) {
@@ -17,7 +17,7 @@ auto adam_by(double grad_scale, Device device) {
   };
 }
 
-// As PyTorch's Adam computes it without fusion: seven operations, 72 bytes a parameter.
+// Adam as PyTorch computes it without fusion: seven operations, 72 bytes for each parameter.
 void adam_by_operations(View w, View m, View v, View g, View t) {
   const auto& [beta1, beta2, eps, decay, kind] = adam_scalars;
   const auto narrow = [](double x) { return static_cast<float>(x); };
@@ -30,14 +30,15 @@ void adam_by_operations(View w, View m, View v, View g, View t) {
   apply(w, SubtractQuotient{narrow(lr / (1 - std::pow(beta1, steps_taken)))}, w, m, t);
 }
 
-// Momentum, likewise: three operations, 32 bytes a parameter.
+// Momentum in the same way: three operations, 32 bytes for each parameter.
 void sgd_by_operations(View w, View u, View g) {
   apply(u, Scale{static_cast<float>(sgd_scalars.momentum)}, u);
   accumulate(u, g, 1);
   accumulate(w, u, -lr);
 }
 
-// A place of the partial sums on the cpu has 64 running sums in float32, on cuda sums in double.
+// On the cpu, each partial sum is made of 64 running sums in float32; on cuda it is a sum in
+// double.
 double norm_error(const Arrays& a, const Tensor& partials) {
   const Tensor parts = partials.to(Device::cpu), found = a.found.to(Device::cpu);
   const auto sums = parts.span<double>();

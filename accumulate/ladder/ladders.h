@@ -5,24 +5,25 @@
 
 namespace accrue::ladder {
 
-// The rungs of all ladders, after a copy to compare them with. They refer to `arrays`, which must
-// outlive them.
+// The rungs of all ladders, preceded by a copy to compare them with. They refer to `arrays`, which
+// must outlive them.
 std::vector<Rung> all_ladders(const Arrays& arrays, int64_t micro_batch_size);
 
-// sum += g / K, from a temporary and scalar kernels to one launch for all parameters.
+// sum += g / K, from scalar kernels with a temporary to one launch for all parameters.
 std::vector<Rung> accumulate_ladder(const Arrays& arrays);
 
-// Accumulation for nothing: dw = dz^T x + beta * dw of every linear layer, beta 1 against beta 0.
+// Accumulation without extra cost: dw = dz^T x + beta * dw of every linear layer, beta 1 against
+// beta 0.
 std::vector<Rung> gemm_ladder(const Arrays& arrays, int64_t micro_batch_size);
 
-// Dividing by the loss scale, and telling whether the gradient is finite: passes of their own
-// against what comes along in another.
+// Dividing by the loss scale and testing whether the gradient is finite: as separate passes,
+// against work fused into other passes.
 std::vector<Rung> scaling_ladder(const Arrays& arrays);
 
 // Adam and SGD, from tensor operations to one kernel for all parameters.
 std::vector<Rung> optimizer_ladder(const Arrays& arrays);
 
-// half an ulp of 1: what one operation in float32 is off by, relatively
+// Half an ulp of 1: the largest relative error of one operation in float32.
 inline constexpr double rounding = 0x1p-24;
 
 // Calls body(p) for every parameter, one after the other.

@@ -6,18 +6,18 @@
 
 namespace accrue::ladder {
 
-// A square product of MachineRates::gemm_size().
+// A product of square matrices of size MachineRates::gemm_size().
 class GemmProbe {
  public:
   explicit GemmProbe(Device device, DType dtype = DType::f32);
-  // The rate of one product, now.
+  // Measures the rate of one product.
   double flops_per_s() const;
 
  private:
   Tensor a_;
 };
 
-// Medians of three measurements after one to warm up, with no limit on memory. Throw OutOfMemory.
+// Medians of three measurements after one warm-up, with no limit on memory. Throw OutOfMemory.
 double copy_bytes_per_s(Device device);
 MachineRates measure_rates(Device device, DType dtype);
 

@@ -17,7 +17,7 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// A turn takes at least this long: a thousand times the uncertainty of clocks and launches.
+// A turn takes at least this many seconds: a thousand times the uncertainty of clocks and launches.
 constexpr double shortest_turn = 1e-3;
 
 class Timer {
@@ -26,7 +26,7 @@ class Timer {
     if (device == Device::cuda) stopwatch_.emplace();
   }
 
-  // The time of one run among `repetitions`.
+  // The seconds of one run, averaged over `repetitions`.
   double seconds_of(const Rung& rung, int64_t repetitions) {
     const auto start = Clock::now();
     if (stopwatch_) stopwatch_->start();

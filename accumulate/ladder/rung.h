@@ -9,13 +9,13 @@
 
 namespace accrue::ladder {
 
-// One way to do a job, measured beside the others.
+// One implementation of a task, measured beside the others.
 struct Rung {
   std::string ladder, name;
   int64_t launches;
-  int64_t bytes;              // what it must read and write, by its formula
-  std::function<void()> run;  // enqueues it
-  // After run() from the initial values: the largest error, in units of what rounding can explain.
+  int64_t bytes;              // that it must read and write, by its formula
+  std::function<void()> run;  // enqueues the work
+  // After run() from the initial values: the largest error, in units of the rounding bound.
   std::function<double()> error;
   // The rung whose time is subtracted from this one's; launches and bytes are the difference.
   std::string beyond;
@@ -29,14 +29,15 @@ struct Result {
   double bytes_per_s() const { return static_cast<double>(rung.bytes) / seconds; }
 };
 
-// Runs each rung once from the values that reset() gives, and looks at what came out.
+// Runs each rung once from the values that reset() restores, and checks the results.
 std::vector<Result> check_rungs(const std::vector<Rung>& rungs, const std::function<void()>& reset);
 
-// Times the rungs in turns for `seconds`, at least three rounds. A turn repeats its rung until it
-// takes long enough for the clock. On cuda the clock is the device's. Returns the rounds.
+// Times the rungs in turn for `seconds` seconds, at least three rounds. In each turn a rung repeats
+// until it takes long enough for the clock. On cuda the clock is the device's. Returns the number
+// of rounds.
 int64_t measure(std::vector<Result>& results, Device device, double seconds);
 
-// Throws Error that names the rungs whose results are wrong.
+// Throws Error that names the rungs with wrong results.
 void require_ok(const std::vector<Result>& results);
 
 }  // namespace accrue::ladder

@@ -2,8 +2,8 @@
 
 #include "kernels/backend.h"
 
-// The build keeps the compiler from vectorising this file (CMakeLists.txt), or "scalar" would be a
-// word without a meaning here.
+// The build forbids the compiler to vectorize this file (CMakeLists.txt); otherwise "scalar" would
+// not be true.
 namespace accrue::ladder {
 namespace cpu {
 

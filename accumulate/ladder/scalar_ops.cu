@@ -8,9 +8,9 @@ namespace {
 using accrue::cuda::block_threads, accrue::cuda::enqueue, accrue::cuda::first_item,
     accrue::cuda::grid_over, accrue::cuda::item_stride;
 
-// In all three a thread has one element at a time, a grid apart. A warp's 32 loads of 4 bytes are
-// neighbours, so that memory is read in whole lines even so; what is lost is that each instruction
-// asks for 4 bytes where it could ask for 16.
+// In all three kernels a thread processes one element at a time, with the grid as its stride. A
+// warp's 32 loads of 4 bytes are adjacent, so memory is still read in whole lines. The loss is that
+// each instruction requests 4 bytes where it could request 16.
 
 __global__ void __launch_bounds__(block_threads)
     scale_kernel(float* t, const float* g, float scale, int64_t n) {

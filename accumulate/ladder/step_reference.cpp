@@ -12,11 +12,11 @@ struct AdamStep {
   Expected w, m, v;
 };
 
-// One step in double. m' is a sum of two terms that may cancel, so its error is relative to their
-// absolute values (at most 6 roundings, of g, of the factors, products and sum; lerp's difference
-// stays within 8). The terms of v' are positive: its error is relative to itself (at most 10). The
-// quotient inherits half of that through the root, and adds the roundings of root, its factor, eps,
-// step and division.
+// One step in double. m' is a sum of two terms that may cancel, so its error bound is relative to
+// their absolute values: at most 6 roundings, of g, the factors, the products and the sum; the
+// difference in lerp stays within 8. The terms of v' are positive, so its bound is relative to v'
+// itself: at most 10 roundings. The quotient inherits half of that through the root, and adds the
+// roundings of the root, its factor, eps, the step and the division.
 AdamStep adam_step_of(double w, double m, double v, double g) {
   const auto& [beta1, beta2, eps, decay, kind] = adam_scalars;
   const double next_m = beta1 * m + (1 - beta1) * g;
@@ -65,7 +65,7 @@ double sgd_error(const Arrays& a) {
   const auto at = [](const Array& array, size_t i) {
     return double(array.initial.span<float>()[i]);
   };
-  // Four roundings at most: of the factor, the product, the sum; one more of g's scale.
+  // At most four roundings: of the factor, the product, the sum, and g's scale.
   const auto momentum = [&](size_t i) -> Expected {
     const double kept = sgd_scalars.momentum * at(a.m, i), g = at(a.g, i);
     return {kept + g, 4 * rounding * (std::abs(kept) + std::abs(g))};

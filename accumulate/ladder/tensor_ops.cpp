@@ -10,7 +10,7 @@ void find_nonfinite(View found, View g) {
   const float* in = g.as<const float>();
   parallel_for(g.numel(), 1, [&](int64_t begin, int64_t end) {
     int any = 0;
-    // Not finite: the difference with itself is NaN.
+    // A number that is not finite minus itself is NaN.
     for (int64_t i = begin; i < end; ++i) any |= in[i] - in[i] != 0;
     if (any) std::atomic_ref(*found.as<float>()).store(1);
   });

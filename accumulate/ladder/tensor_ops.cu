@@ -7,8 +7,8 @@ namespace {
 
 using namespace accrue::cuda;
 
-// A thread has one 16-byte vector at a time, a grid apart. Whoever finds something writes the same
-// value to the same place, so nothing depends on who is last.
+// A thread processes one 16-byte vector at a time, with the grid as its stride. All threads that
+// find something write the same value to the same place, so their order does not matter.
 template <int width>
 __global__ void __launch_bounds__(block_threads)
     find_nonfinite_kernel(float* found, const float* g, int64_t n) {

@@ -7,11 +7,11 @@
 
 namespace accrue::ladder {
 
-// The tensor operations that a library without fusion makes a step of, each a kernel and a pass
-// over memory of its own. Vectorised like the shipped kernels, so that fusion is all that differs.
+// The tensor operations that make up a step in a library without fusion: each is one kernel and one
+// pass over memory. They are vectorized like the shipped kernels, so that only fusion differs.
 // Views are f32 [n]; y may be one of the inputs.
 
-// f of apply(), by what it computes.
+// Functions f for apply(), named after their formula.
 struct Scale {  // scale * x
   float scale;
   HOST_DEVICE float operator()(float x) const { return scale * x; }
@@ -23,7 +23,7 @@ struct AddConstant {  // x + constant
 struct Root {  // sqrt(x)
   HOST_DEVICE float operator()(float x) const { return std::sqrt(x); }
 };
-struct Lerp {  // m on the way to g
+struct Lerp {  // linear interpolation from m to g
   float weight;
   HOST_DEVICE float operator()(float m, float g) const { return m + weight * (g - m); }
 };
@@ -64,11 +64,11 @@ void apply(View y, F f, Inputs... inputs) {
   launch<cpu::apply<F, Inputs...>, cuda::apply<F, Inputs...>>(y.device, y, f, inputs...);
 }
 
-// found[0] = 1 if an element of g is not finite, else found stays as it is. found f32 [1]; 4 n
+// found[0] = 1 if an element of g is not finite; otherwise found is unchanged. found f32 [1]; 4 n
 // bytes.
 void find_nonfinite(View found, View g);
 
-// y = x, the fastest the machine has: 8 n bytes.
+// y = x, as fast as the machine can copy: 8 n bytes.
 void copy(View y, View x);
 
 }  // namespace accrue::ladder

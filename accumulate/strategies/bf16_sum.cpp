@@ -1,8 +1,8 @@
-// Strategy bf16-sum: the sum is kept in bfloat16, 2 P bytes where fused keeps 4 P. Backward makes
-// each parameter's gradient in float32; as soon as it is complete it is added to the sum, which is
-// rounded by chance to a neighbour (accumulate_bf16.h), and dropped. So the sum has the mean of the
-// one in float32, and a noise of about 2^-9 of it for each micro-batch (docs/memory.md). The step
-// reads the sum as it is.
+// Strategy bf16-sum keeps the sum in bfloat16: 2 P bytes where fused needs 4 P. Backward computes
+// each parameter's gradient in float32. As soon as it is complete, it is added to the sum,
+// stochastically rounded to a neighbor (accumulate_bf16.h), and dropped. So the expected sum equals
+// the float32 sum, and each micro-batch adds noise of about 2^-9 of it (docs/memory.md). The step
+// reads the sum directly.
 
 #include "accumulate/accumulate_bf16.h"
 #include "accumulate/accumulator.h"

@@ -1,6 +1,7 @@
 // Strategy fused: the gradients' arena is the sum. Backward kernels write dst = value + beta * dst
-// into it, beta 0 in the window's first claim of a parameter and 1 in all later ones, of the same
-// micro-batch or of the next. Nothing else moves: no buffer, no zeroing and no addition beside the
+// into it. beta is 0 the first time a window claims a parameter, and 1 every later time, in the
+// same micro-batch or the next. There is no further buffer, zeroing or addition. 4 P bytes of
+// gradients in float32.
 // kernels' own. 4 P bytes of gradients in float32.
 
 #include "accumulate/accumulator.h"
@@ -13,7 +14,7 @@ class Fused : public Accumulator {
  public:
   using Accumulator::Accumulator;
 
-  // Nothing is left to be done with a gradient, unless others wait for it.
+  // A gradient needs no further work unless an exchange waits for it.
   std::optional<GradHook::When> takes() const override {
     return is_watched() ? std::optional(GradHook::When::kernel) : std::nullopt;
   }
@@ -21,7 +22,7 @@ class Fused : public Accumulator {
 
   Tensor sum() const override { return parameters().gradients(); }
 
-  // What has been claimed is the flag of each variable.
+  // Each variable's own flag says whether it has been claimed.
   Progress progress() const override {
     Progress now = progress_;
     for (size_t i = 0; i < now.reached.size(); ++i) now.reached[i] = entry(i).claimed();

@@ -1,8 +1,8 @@
 // Strategy moments: Adam's moments are the sum (AdamA, kernels/step/optimizer_step.h). Each
-// parameter's gradient is folded into them and dropped as soon as it is complete, so no more than a
-// few gradients exist at a time: 0 P bytes. It is another optimizer than Adam, because v takes in
-// sum_i g_i^2. A window cannot be taken back, and what is folded is a share of a number of samples
-// that must be known before.
+// parameter's gradient is folded into them and dropped as soon as it is complete, so only a few
+// gradients exist at a time: 0 P bytes. This is another optimizer than Adam, because v accumulates
+// sum_i g_i^2. A window cannot be taken back. Each gradient is folded as a share of a number of
+// samples, which must be known beforehand.
 
 #include "accumulate/accumulator.h"
 #include "core/inside.h"
@@ -60,7 +60,7 @@ class IntoMoments : public Accumulator {
     for (const auto& [name, moment] : optimizer_.state()) moments.push_back(moment);
     return moments;
   }
-  // A gradient of 0 decays the moments, too, and takes in the share of it that is l2.
+  // A gradient of 0 still decays the moments and adds l2 weight decay to them.
   void add_nothing(size_t parameter) override {
     fold(parameter, entry(parameter).tensor.view(), 0);  // 0 times anything
   }

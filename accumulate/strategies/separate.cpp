@@ -1,7 +1,7 @@
-// Strategy separate: what is written by hand everywhere, and the baseline of this library. Each
-// micro-batch has its gradient in the parameters' arena; sum += gradient goes into a second one.
-// 8 P bytes of gradients in float32, and 12 P bytes moved for each micro-batch. Because a gradient
-// lies apart from the sum, it can be judged and left out (OnOverflow::drop_micro_batch).
+// Strategy separate: the loop that people write by hand, and the baseline of this library. Each
+// micro-batch's gradient is computed in the parameters' arena and added to a second arena, the sum.
+// 8 P bytes of gradients in float32, and 12 P bytes moved for each micro-batch. Because the
+// gradient is apart from the sum, it can be judged and left out (OnOverflow::drop_micro_batch).
 
 #include "accumulate/accumulate.h"
 #include "accumulate/accumulator.h"
@@ -36,11 +36,11 @@ class Separate : public Accumulator {
 
  private:
   bool drops() const { return options_.on_overflow == OnOverflow::drop_micro_batch; }
-  // The ranges that the micro-batch under way has reached.
+  // The ranges that the current micro-batch has reached.
   std::vector<Parameters::Range> claimed() const {
     return parameters().ranges([](const Parameters::Entry& entry) { return entry.claimed(); });
   }
-  // Decides if the micro-batch whose gradient has just been computed is to count.
+  // Decides whether the micro-batch whose gradient has just been computed counts.
   void judge(const WeightedLoss& weighted) {
     float beta = 0;
     for (const auto [begin, end] : claimed()) {

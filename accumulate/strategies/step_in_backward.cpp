@@ -1,7 +1,7 @@
 // Strategy step-in-backward: no sum at all, for windows of one micro-batch. Each parameter is
-// stepped and its gradient dropped as soon as its last op has been differentiated: 0 P bytes of
-// gradients, and the same bits as a step after backward. What the step multiplies by is therefore
-// decided before backward, by the loss alone.
+// stepped and its gradient dropped as soon as the last op that contributes to it has been
+// differentiated: 0 P bytes of gradients, and the same bits as a step after backward. The factors
+// of the step are therefore decided before backward, from the loss alone.
 
 #include "accumulate/accumulator.h"
 #include "core/inside.h"
