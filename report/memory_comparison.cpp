@@ -9,7 +9,8 @@
 namespace accrue {
 namespace {
 
-// The bytes of a row to compare with another's: PyTorch on the CPU is only known from outside.
+// The bytes of a row to compare with another row. PyTorch's memory on the CPU is only known from
+// outside.
 size_t comparable_bytes(const MemoryRow& row, bool from_outside) {
   return from_outside ? row.rss_growth_bytes : row.bytes_without_data();
 }
@@ -20,7 +21,8 @@ bool is_known_from_outside(const MemoryRow& row) {
 
 std::string factor(double ratio) { return fmt::format("{:.2f}x", ratio); }
 
-// Says so where one batch at once needs less if its gradients need not be kept.
+// Says how much less memory one batch at once needs if its gradients need not be kept; empty if it
+// needs no less.
 std::string beaten_at_once(const MemoryRow& row, const MemoryRows& rows) {
   if (row.batches.accumulation_steps() == 1 || row.way.is_pytorch()) return "";
   for (const MemoryRow& other : rows)

@@ -16,7 +16,7 @@ namespace detail {
 struct StrategyFacts;
 }  // namespace detail
 
-// A way to get from an effective batch to an optimizer step; a comparison has rows of each.
+// A way to get from an effective batch to an optimizer step. A comparison has rows for each way.
 struct Way {
   enum class Split {
     never,   // one batch at once
@@ -31,7 +31,7 @@ struct Way {
   bool is_pytorch() const { return name == "pytorch"; }
   // Null for PyTorch.
   const StrategyFacts* strategy() const;
-  // Whether the row has the command's --precision; other rows have one of their own.
+  // True if the row uses the command's --precision; other ways set their own precision.
   bool is_in_given_precision() const {
     return std::ranges::none_of(settings, [](auto& s) { return s.first == "precision"; });
   }
@@ -39,20 +39,21 @@ struct Way {
 
 // The baseline: the whole effective batch at once, gradients kept.
 const Way& at_once();
-// All others.
+// All other ways.
 const std::vector<Way>& all_ways();
-// The one of this name; nullptr if there is none.
+// The way of this name; nullptr if there is none.
 const Way* find_way(const std::string& name);
 
-// One configuration and what was measured of it.
+// One configuration and its measurements.
 struct MemoryRow {
   double width;
   Batches batches;
   Way way;
 
   Usage peak;                   // by the ledger
-  size_t untold_bytes = 0;      // PyTorch's, which it does not tell apart
-  size_t rss_growth_bytes = 0;  // highest resident memory, less that before the first allocation
+  size_t untold_bytes = 0;      // PyTorch's memory whose category is unknown
+  size_t rss_growth_bytes = 0;  // the peak of resident memory, minus its value before the first
+                                // allocation
   std::optional<size_t> reserved_bytes;     // PyTorch's allocator, on cuda
   std::vector<double> us_per_sample;        // of each window
   std::optional<double> weight_difference;  // largest, against the baseline's weights
@@ -65,9 +66,8 @@ struct MemoryRow {
 // Rows that share width and effective batch. The first is at_once().
 using MemoryRows = std::vector<MemoryRow>;
 
-// In words, what a row costs and saves against the first: "3.1x less memory for 1.02x the time".
-// Says so where it does not pay: where memory is not less, or time grows by more than memory
-// shrinks.
+// Describes the costs and savings of a row compared to the first: "3.1x less memory for 1.02x the
+// time". Says "does not pay" if memory is not less, or if time grows by more than memory shrinks.
 std::string verdict(const MemoryRow& row, const MemoryRows& rows);
 
 nlohmann::ordered_json to_json(const MemoryRow& row, const MemoryRows& rows);

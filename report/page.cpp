@@ -15,7 +15,7 @@ extern const std::string_view page_html, page_css, page_js, memory_js, runs_js, 
 
 namespace {
 
-// Inside <script>: nothing in a string of the data may end it or start a comment.
+// For JSON inside <script>: no string in the data may end the script or start a comment.
 std::string script_safe(const nlohmann::ordered_json& json) {
   std::string text;
   for (const char c : json.dump()) {
@@ -39,7 +39,7 @@ std::string page_of(std::string_view script, nlohmann::ordered_json result) {
   fill_in(page, "/*{{style}}*/", embedded::page_css);
   fill_in(page, "/*{{chart}}*/", embedded::chart_js);
   fill_in(page, "/*{{script}}*/", fmt::format("{}\n{}", embedded::page_js, script));
-  // Last, since nobody knows what it holds.
+  // Filled in last, because the data may contain anything.
   fill_in(page, "/*{{data}}*/", script_safe(result));
   return page;
 }

@@ -27,7 +27,7 @@ std::vector<Json> lines_of(const fs::path& path) {
   std::vector<Json> lines;
   for (std::string text; std::getline(file, text);) {
     Json line = parse_own_json(text);
-    // A run that is still going may be writing it.
+    // A running training may still be writing this line.
     if (!line.is_object() && file.peek() == std::ifstream::traits_type::eof()) break;
     check(line.is_object(), "{}, line {}: expected a JSON object", path.string(), lines.size() + 1);
     lines.push_back(std::move(line));
@@ -35,7 +35,8 @@ std::vector<Json> lines_of(const fs::path& path) {
   return lines;
 }
 
-// The mean of a key over a stretch of steps; of a rate over their samples. Null without a number.
+// The mean of a key over a range of steps, weighted by samples for a rate. Null if there is no
+// number.
 Json mean(std::span<const Json> stretch, const std::string& key) {
   double sum = 0, weights = 0;
   for (const Json& line : stretch) {
@@ -78,7 +79,7 @@ std::vector<std::pair<std::string, std::vector<Json>>> by_player(const std::vect
   return players;
 }
 
-// The scores on the way, by the step that each came after. Null if there are none.
+// The scores during the run, with the step that each came after. Null if there are none.
 Json scores_of(const std::vector<Json>& lines) {
   Json scores;
   int64_t step = 0;
@@ -107,7 +108,7 @@ std::string in_base64(const std::string& bytes) {
   return text.replace(text.size() - padding, padding, padding, '=');
 }
 
-// The latest of samples/window-000500.png. Null if there is none.
+// The sheet with the highest number, as in samples/window-000500.png. Null if there is none.
 Json latest_sheet(const fs::path& samples) {
   long long latest = -1;
   fs::path path;
@@ -136,7 +137,8 @@ Json summary_of(const fs::path& path) {
   return summary;
 }
 
-// A short name for each directory: its last part, or all of it where two share that.
+// A short name for each directory: its last part, or the whole path if two directories share the
+// last part.
 std::vector<std::string> labels_of(const std::vector<std::string>& directories) {
   std::multiset<std::string> names;
   std::vector<std::string> last;

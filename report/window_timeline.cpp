@@ -58,7 +58,7 @@ std::vector<PhaseSpan> last_whole_window(const nlohmann::json& trace) {
   return phases;
 }
 
-// The changes in [begin, end), the first of them moved to `begin`: what was alive there.
+// The changes in [begin, end). The first is at `begin`, with the bytes that were alive then.
 std::vector<Change> between(const std::vector<Change>& changes, double begin, double end) {
   const auto after_begin = std::ranges::upper_bound(changes, begin, {}, &Change::us);
   std::vector<Change> part{{begin, {}}};
