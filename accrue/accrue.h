@@ -1,7 +1,7 @@
 #pragma once
 
-// All that a program that trains needs of accrue, by subject. An op of one's own also includes
-// <accrue/own_op.h>.
+// Everything that a training program needs of accrue, by subject. A program that defines its own op
+// also includes <accrue/own_op.h>.
 
 #include "accrue/autograd.h"
 #include "accrue/data.h"

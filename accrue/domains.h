@@ -1,6 +1,6 @@
 #pragma once
 
-// The domains that accrue has: what a job can be about.
+// The domains that come with accrue, that is, the kinds of data that a job can be about.
 
 #include "fonts/domain.h"
 #include "images/domain.h"
@@ -8,8 +8,8 @@
 
 namespace accrue {
 
-// All of them, with the usual values of their settings. Of data that two of them claim the later
-// one is taken.
+// All domains, with the usual values of their settings. If two domains claim the same data, the
+// later one takes it.
 inline detail::Domains all_domains() {
   using namespace detail;
   std::vector<std::unique_ptr<Domain>> all;

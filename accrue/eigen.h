@@ -1,8 +1,8 @@
 #pragma once
 
 // Tensors on the cpu as Eigen's matrices without a copy, and Eigen's expressions as tensors.
-// accrue.h does not include this, and accrue's libraries do not need it: finding Eigen 3.4 (Debian:
-// libeigen3-dev; CMake: Eigen3::Eigen) is up to whoever includes it.
+// accrue.h does not include this, and accrue's libraries do not need it: your build must find Eigen
+// 3.4 (Debian: libeigen3-dev; CMake: Eigen3::Eigen).
 //
 //     as_matrix<float>(y) = as_matrix<float>(x) * as_matrix<float>(w).transpose();
 
@@ -17,7 +17,7 @@
 
 namespace accrue {
 
-// T may be const: nothing can then be written through the view.
+// A const T makes the view read-only.
 template <class T, class Plain>
 using EigenView = Eigen::Map<std::conditional_t<std::is_const_v<T>, const Plain, Plain>>;
 template <class T>
@@ -28,7 +28,8 @@ using VectorView = EigenView<T, Eigen::Matrix<std::remove_const_t<T>, Eigen::Dyn
 template <class T>
 using ArrayView = EigenView<T, Eigen::Array<std::remove_const_t<T>, Eigen::Dynamic, 1>>;
 
-// The elements for such a view. Throws Error unless x is a T tensor on Device::cpu with elements.
+// The elements for such a view. Throws Error unless x is a T tensor on Device::cpu that has
+// elements.
 template <class T>
 T* eigen_elements(const Tensor& x) {
   static_assert(std::is_arithmetic_v<T>,
@@ -37,11 +38,11 @@ T* eigen_elements(const Tensor& x) {
   return x.span<std::remove_const_t<T>>().data();
 }
 
-// The functions below share the tensor's elements, so its storage must outlive the view. What is
-// written through a view is not recorded for differentiation.
+// The views below share the tensor's elements, so its storage must outlive them. Writes through a
+// view are not recorded for differentiation.
 
-// m(r, c) = x[r, c] for x [R, C]. T is float, double, int32_t or uint8_t, or const of these.
-// Throws Error unless x is a T tensor on Device::cpu with elements and two dimensions.
+// m(r, c) = x[r, c] for x [R, C]. T is float, double, int32_t or uint8_t, const or not. Throws
+// Error unless x is a T tensor on Device::cpu that has elements and two dimensions.
 template <class T>
 MatrixView<T> as_matrix(const Tensor& x) {
   detail::check(x.shape().rank() == 2,
@@ -50,7 +51,7 @@ MatrixView<T> as_matrix(const Tensor& x) {
   return {eigen_elements<T>(x), x.size(0), x.size(1)};
 }
 
-// v(n) = x[n] for x [N], a column. Throws Error as as_matrix() does, unless x has one dimension.
+// v(n) = x[n] for x [N], a column. Throws Error like as_matrix(), except that x has one dimension.
 template <class T>
 VectorView<T> as_vector(const Tensor& x) {
   detail::check(x.shape().rank() == 1,
@@ -59,18 +60,18 @@ VectorView<T> as_vector(const Tensor& x) {
   return {eigen_elements<T>(x), x.size(0)};
 }
 
-// a(i) = the i-th element of x of any shape, in row-major order, for formulas of single elements.
-// Throws Error unless x is a T tensor on Device::cpu with elements.
+// a(i) = the i-th element of x of any shape, in row-major order, for elementwise formulas. Throws
+// Error unless x is a T tensor on Device::cpu that has elements.
 template <class T>
 ArrayView<T> as_array(const Tensor& x) {
   return {eigen_elements<T>(x), x.numel()};
 }
 
-// A tensor [rows, columns], or [size] for a vector by type, with the values of a matrix, an array
-// or an expression of these: y[r, c] = x(r, c). Its dtype is that of the scalars, which
-// .cast<float>() changes. An expression is computed into the tensor. Matrices of Eigen's own are
-// copied, because a tensor owns its storage; to spare the copy, let as_matrix() of a tensor take
-// their place. Throws OutOfMemory.
+// A tensor with the values of a matrix, an array or an expression: y[r, c] = x(r, c). Its shape is
+// [rows, columns], or [size] if the type of x is a vector. Its dtype is the scalar type of x;
+// .cast<float>() changes that. An expression is computed directly into the tensor. An Eigen matrix
+// is copied, because a tensor owns its storage; to avoid the copy, create the tensor first and
+// write through as_matrix(). Throws OutOfMemory.
 template <class Expression>
 Tensor tensor_of(const Eigen::DenseBase<Expression>& x, Device device = Device::cpu,
                  Category category = Category::data) {

@@ -1,6 +1,7 @@
 #pragma once
 
-// Characters of fonts, their sheets, and fonts that are traced and written. Not part of accrue.h.
+// Fonts as files: drawing their characters, sheets of characters, tracing and writing fonts. Not
+// part of accrue.h.
 
 #include "fonts/characters.h"
 #include "fonts/drawn_font.h"

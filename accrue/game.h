@@ -1,6 +1,6 @@
 #pragma once
 
-// Networks that train each other.
+// Several networks that train each other.
 //
 //     Window window(optimizer, ScheduleOptions{.base = 1e-3}, {.effective_batch_size = 64});
 //     Game game({{.name = "generator",

@@ -1,6 +1,6 @@
 #pragma once
 
-// A whole training, plan or scoring by the settings of the program.
+// A whole training, plan or scoring, described by the program's settings.
 //
 //     Request request(all_domains());
 //     request.give("data", "digits");

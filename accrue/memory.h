@@ -1,6 +1,6 @@
 #pragma once
 
-// Whose memory it is: limits, scopes, recordings of the ledger.
+// Accounting of memory: limits, scopes, recordings of the ledger.
 //
 //     ledger(Device::cpu).set_limit(parse_bytes("1GiB"));
 //     const MemoryScope scope("the first layer");

@@ -1,6 +1,6 @@
 #pragma once
 
-// Modules and where their parameters lie.
+// Modules and the memory of their parameters.
 //
 //     auto net = std::make_unique<Sequential>();
 //     net->add<Linear>(4, 32, Activation::relu);

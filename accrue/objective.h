@@ -1,6 +1,6 @@
 #pragma once
 
-// What a training is for, and its score.
+// The objective of a training, and its score.
 //
 //     options.objective = classification("features", "kinds");
 //     const Score score = evaluate(model, data.test, /*micro_batch=*/16, DType::f32, Device::cpu);

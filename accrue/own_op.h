@@ -1,7 +1,7 @@
 #pragma once
 
-// What an op of one's own needs; its CUDA kernels also include <accrue/core/launch.cuh>. A program
-// that only trains needs none of it, so accrue.h leaves it in accrue::detail.
+// Everything that your own op needs; its CUDA kernels also include <accrue/core/launch.cuh>. A
+// program that only trains does not need these names, so accrue.h leaves them in accrue::detail.
 
 #include "kernels/backend.h"
 

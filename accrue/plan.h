@@ -1,6 +1,6 @@
 #pragma once
 
-// Memory that is known before a run, and what fits.
+// Predicted memory of a run, and plans that fit into a limit.
 //
 //     const Usage peak = predict_peak(options, data, Device::cpu);
 //     const Plan plan = plan_windows(options, data, Device::cpu, parse_bytes("1GiB"),

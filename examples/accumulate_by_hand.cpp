@@ -2,10 +2,10 @@
 // backward() alone, and with Window. Prints the norm of the gradient of each window.
 //
 // After zero_grad() the first backward writes the gradient and the later ones add to it. A
-// micro-batch's loss is the mean of its n samples; from the seed n / (samples of the window) the
-// gradients add up to that of the whole window. The last window has 48 samples, 32 and 16. To
-// divide by K = 3 there, as is right for a full window, makes the step too short, and each of the
-// 16 samples count as much as two others.
+// micro-batch's loss is the mean of its n samples. With the seed n / (samples of the window), the
+// gradients add up to the gradient of the whole window. The last window has 48 samples, 32 and 16.
+// There, dividing by K = 3, which is right for a full window, makes the step too short, and each of
+// the 16 samples counts as much as two others.
 
 #include <accrue/accrue.h>
 

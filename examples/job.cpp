@@ -1,5 +1,5 @@
-// Trains a convolutional network on the built-in digits by the settings of the program, and scores
-// the weights that it has saved.
+// Trains a convolutional network on the built-in digits, configured by the program's settings, and
+// scores the saved weights.
 
 #include <accrue/accrue.h>
 

@@ -1,8 +1,8 @@
-// Trains a GAN with an effective batch of 32 samples, of which 4 are in memory at a time: from
-// pictures of shapes a generator draws their masks, and a discriminator tells these from the true
-// ones. Each takes the steps of one batch of 32. Prints the losses of every 50th window, then how
-// well the masks are drawn. With a directory as its argument the run can be killed and started
-// again: it goes on from its latest checkpoint there.
+// Trains a GAN with an effective batch of 32 samples, of which 4 are in memory at a time. A
+// generator draws masks for pictures of shapes, and a discriminator tells drawn masks from true
+// ones. Each takes the same steps as with one batch of 32. Prints the losses of every 50th window,
+// then a score of the masks. With a directory as its argument the run can be killed and started
+// again: it resumes from its latest checkpoint there.
 
 #include <accrue/accrue.h>
 
@@ -17,7 +17,7 @@ std::unique_ptr<Layer> make_discriminator() {
   return model;
 }
 
-// The mean cost of taking masks for true ones (1) or drawn ones (0).
+// The mean cost of classifying these masks as true (1) or drawn (0).
 Tensor verdict(const Networks& networks, const Tensor& masks, double truth, const Pass& pass) {
   const Tensor logits = networks["discriminator"](masks, pass);
   return bce_with_logits(logits,

@@ -1,5 +1,5 @@
-// Trains a network of one's own in a budget of memory: predicts the peak of smaller and smaller
-// micro-batches, takes the first that fits, and goes on from the last checkpoint if it was killed.
+// Trains your own network in a budget of memory: predicts the peak of smaller and smaller
+// micro-batches, takes the first that fits, and resumes from the last checkpoint if it was killed.
 #include <accrue/accrue.h>
 using namespace accrue;
 

@@ -1,7 +1,7 @@
-// A task of one's own: from a noisy picture, 24 pixels high and 40 wide and of two channels, a
-// network tells the radius of the disc in it. The data set has two fields, the objective says which
-// of them the network sees, what its answer costs and how it is scored; training, predictions of
-// memory and checkpoints need to know no more. Prints the error before and after.
+// Your own task: a network estimates the radius of the disc in a noisy picture, 24 pixels high and
+// 40 wide, with two channels. The data set has two fields. The objective says which field the
+// network sees, the cost of its answer, and its score. Training, predictions of memory and
+// checkpoints work with any such objective. Prints the error before and after.
 
 #include <accrue/accrue.h>
 
@@ -48,7 +48,7 @@ class Radius : public Objective {
     return {.loss = sums[0] / N,
             .samples = data.size(),
             .metrics = {{"mean error", sums[1] / N}},
-            .text = fmt::format("radii off by {:.2f} pixels in the mean", sums[1] / N)};
+            .text = fmt::format("radii off by {:.2f} pixels on average", sums[1] / N)};
   }
 };
 

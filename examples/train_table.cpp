@@ -1,6 +1,6 @@
-// From a file of comma-separated values to a trained, saved and loaded network: a class from four
-// numbers. Standardises the columns by Eigen, plans in a budget of memory, trains, scores, saves,
-// and answers for one row.
+// From a file of comma-separated values to a trained, saved and loaded network, which predicts a
+// class from four numbers. Standardizes the columns with Eigen, plans in a budget of memory,
+// trains, scores, saves, and answers for one row.
 
 #include <accrue/accrue.h>
 #include <accrue/eigen.h>
@@ -10,7 +10,7 @@
 
 using namespace accrue;
 
-// A file as another program may have written it: flowers of three kinds, which differ in length.
+// A file as another program might write it: flowers of three kinds, which differ in length.
 void write_flowers(const std::string& path, int rows, unsigned seed) {
   std::ofstream file(path);
   std::mt19937 random(seed);
@@ -33,7 +33,7 @@ Dataset read_flowers(const std::string& path) {
            {"kinds", table.indices("kind", 3), Encoding::index, 3}}};
 }
 
-// The mean and deviation of each column of the training data, by which later data are standardised.
+// The mean and deviation of each column of the training data, used to standardize later data, too.
 struct Columns {
   Eigen::RowVectorXf mean, deviation;
 };
@@ -50,7 +50,7 @@ void standardise(const Dataset& data, const Columns& columns) {
   x.rowwise() /= columns.deviation.array();
 }
 
-// Parameters go by the names under which the layers are declared: "hidden.weight".
+// Parameters are named after the declared layers: "hidden.weight".
 class Classifier : public Layer {
  public:
   Classifier() {
@@ -89,7 +89,7 @@ int main() {
   fmt::print("test {}\n", trainer.evaluate(flowers.test).describe());
   trainer.save_weights("flowers.safetensors");
 
-  // Elsewhere: the same layers, with those weights.
+  // In another program: the same layers, with the saved weights.
   const auto model = options.model();
   Parameters parameters = place(*model, DType::f32, Device::cpu, /*seed=*/0);
   load_weights("flowers.safetensors", parameters);

@@ -1,5 +1,5 @@
-// Checks scale_features against central differences in double, and that a second backward adds to
-// the gradient of the first; on the CPU and on a GPU where there is one.
+// Checks scale_features against central differences in double, and checks that a second backward
+// adds to the first gradient. Runs on the CPU, and on a GPU if there is one.
 
 #include <accrue/accrue.h>
 #include <accrue/core/cuda.h>
@@ -19,9 +19,9 @@ Tensor random_tensor(const Shape& shape, uint64_t seed) {
   return x;
 }
 
-// The largest difference between two gradients of the loss by x: twice what one backward gives,
-// from two of them, and twice the central difference. The loss is quadratic, so the latter is exact
-// but for the rounding of the loss, about 1e-16, over the step of 1e-4.
+// The largest difference between two estimates of twice the gradient with respect to x: the sum of
+// two backward passes, and twice the central difference. The loss is quadratic, so the central
+// difference is exact except for rounding of the loss, about 1e-16, divided by the step 1e-4.
 template <class Loss>
 double largest_error(const Tensor& x, const Loss& loss) {
   zero_grad(x);

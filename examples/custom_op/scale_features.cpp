@@ -1,5 +1,5 @@
-// The op: its kernels on the CPU, then what backward does with them. Every kernel that makes a
-// gradient writes dst = value + beta * dst and, with beta 0, reads none of dst.
+// The op: its kernels on the CPU, then its backward. Every kernel that computes a gradient writes
+// dst = value + beta * dst, and does not read dst if beta is 0.
 
 #include "scale_features.h"
 
@@ -27,7 +27,7 @@ void multiply_rows(GradTarget y, View x, View a) {
 }
 
 // da = sum over the rows of dy * x, + beta * da. A thread owns a range of features, so the sums
-// need no atomics and are the same from run to run.
+// need no atomics and have the same bits in every run.
 void sum_products(GradTarget da, View dy, View x) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const int64_t N = x.shape[0], I = x.shape[1];

@@ -1,5 +1,5 @@
-// The kernels for CUDA, with the same arguments. They are enqueued on accrue's stream; nothing
-// here waits or allocates.
+// The CUDA kernels, with the same arguments. They are enqueued on accrue's stream; nothing here
+// waits or allocates.
 
 #include <accrue/own_op.h>
 
@@ -11,8 +11,8 @@ using namespace accrue::cuda;
 namespace custom::cuda {
 namespace {
 
-// A thread has elements a grid apart, so that a warp's accesses are contiguous. Each is read before
-// it is written, by one thread: y may be x.
+// A thread processes elements with the grid as its stride, so that a warp's accesses are
+// contiguous. The same thread reads each element before writing it, so y may be x.
 template <bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
     multiply_rows_kernel(T* y, const T* x, const T* a, int64_t numel, int64_t I) {
@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(block_threads)
     store(y[i], x[i] * a[i % I], std::bool_constant<accumulate>{});
 }
 
-// A thread has a feature and goes down its rows, in which its neighbours have theirs.
+// A thread goes down the rows of one feature, next to its neighbors' features.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     sum_products_kernel(T* da, float beta, const T* dy, const T* x, int64_t N, int64_t I) {
