@@ -16,7 +16,7 @@ Metadata rounding_of(Training& training) {
   return rounding_identity(training.options(), training.objective(), training.device());
 }
 
-// The elements of a network's flat state tensors that belong to each parameter.
+// A map from each parameter to its elements in a network's flat state tensors.
 std::string arena_map(const Training& training) {
   nlohmann::ordered_json map;
   for (const Player& player : training.game().players())
@@ -25,8 +25,8 @@ std::string arena_map(const Training& training) {
   return map.dump();
 }
 
-// Sets every number to its counter. Throws Error, with none set, unless they are the same by name
-// and type.
+// Sets every number to its counter. Throws Error, without setting any, unless names and types are
+// the same.
 void set_numbers(const StateDict& state, const std::map<std::string, CounterValue>& counters) {
   std::string problems;
   std::map<std::string, std::variant<int64_t*, double*>> numbers(state.numbers.begin(),
@@ -39,7 +39,7 @@ void set_numbers(const StateDict& state, const std::map<std::string, CounterValu
   }
   for (const auto& [name, count] : counters)
     if (!numbers.contains(name)) problems += fmt::format("\n  {} is not known", name);
-  check(problems.empty(), "its counters are not those of this program:{}", problems);
+  check(problems.empty(), "its counters differ from this program's:{}", problems);
   for (const auto& [name, number] : numbers)
     std::visit([&, &name = name](
                    auto* to) { *to = std::get<std::decay_t<decltype(*to)>>(counters.at(name)); },
@@ -161,7 +161,7 @@ void Checkpoints::check_same_run(const CheckpointDirectory::Found& checkpoint) {
         checkpoint.directory.string(), other);
 }
 
-// The first rank reads, and sends the others what it reads.
+// The first rank reads the file and sends its contents to the others.
 void Checkpoints::restore(const std::optional<CheckpointDirectory::Found>& found) {
   const StateDict all = state();
   const WholeState whole(all, ranks_);

@@ -9,43 +9,44 @@
 namespace accrue::detail {
 
 // The checkpoints of a run: this class decides what is in them and when they are written, and
-// resumes from them. Without a directory there are none, and no function here does anything.
+// resumes from them. Without a directory there are none, and all functions here do nothing.
 //
-// A checkpoint holds all state that is carried from one window to the next, so that a run that goes
-// on from it ends, bit for bit, like one that never stopped. Parameters and module buffers are its
-// weights.safetensors; Window::state_dict() and what the training loop adds to it are the rest.
+// A checkpoint holds all state that is carried from one window to the next, so that a run that
+// resumes from it ends, bit for bit, like one that never stopped. Parameters and module buffers are
+// in its weights.safetensors. The rest is Window::state_dict() and the state of the training loop.
 //
-// Several ranks have the same state between two windows, or each its shard of some of it, which a
-// checkpoint holds whole. Only the first has the directory: it writes for all, and sends the others
-// the state that it resumes from. So resume(), save() and save_best() are for all ranks together.
+// Between two windows, several ranks have the same state, except that each may have only its shard
+// of some tensors; a checkpoint holds these whole. Only the first rank has the directory: it writes
+// for all, and sends the others the state that it resumes from. So call resume(), save() and
+// save_best() on all ranks together.
 class Checkpoints {
  public:
-  // `loop` is the state of the training loop, and `scored` the data that it scores on its way.
-  // Throws Error for a directory that cannot be used, and for one with checkpoints unless the run
-  // is to go on from them.
+  // `loop` is the state of the training loop, and `scored` the data that it scores during the run.
+  // Throws Error for a directory that cannot be used, and for one that has checkpoints unless the
+  // run is to resume from them.
   Checkpoints(const TrainingOptions& options, const Dataset& train, Training& training,
               StateDict loop, const Dataset* scored = nullptr);
 
   // If the options say so, restores everything from the latest whole checkpoint. Returns false if
-  // there is none. For a checkpoint of another run, throws Error, which names each difference, and
+  // there is none. For a checkpoint of another run, throws an Error that names each difference, and
   // changes nothing.
   bool resume(Observer& observer);
-  // True if what it resumed from scored other data, so that its best score says nothing here. Where
-  // scores decide the result, that is another run.
+  // True if the checkpoint's run scored other data, so that its best score cannot be compared here.
+  // If scores decide the result, resume() refuses such a checkpoint as another run's.
   bool has_scored_other_data() const { return scored_other_data_; }
 
-  // True if enough steps have been enqueued since the last checkpoint for another.
+  // True if enough steps have been enqueued since the last checkpoint to write another.
   bool due() const;
   // Writes a checkpoint, unless one of this step has been written or resumed from (windows skipped
-  // since are skipped again after it). Call this between two windows, with all steps reported.
+  // since then will be skipped again). Call this between two windows, with all steps reported.
   // Throws Error if it cannot be written, and Divergence if it holds a value that is not finite;
-  // the earlier ones are then as they were.
+  // earlier checkpoints then remain unchanged.
   void save();
-  // Writes one beside them, DIR/best, in place of the best one before.
+  // Writes a checkpoint to DIR/best, beside the others, replacing the best one so far.
   void save_best();
 
  private:
-  // The first rank's; nothing on others.
+  // The checkpoint that the first rank finds; nothing on other ranks.
   std::optional<CheckpointDirectory::Found> find(Observer& observer);
   void check_finite(const NamedTensors& tensors) const;
   void write(std::optional<CheckpointDirectory>& directory, int64_t keep) const;

@@ -10,7 +10,7 @@
 namespace accrue {
 namespace {
 
-// While it lives, the parameters of all players but one are frozen.
+// Freezes the parameters of all players but one while it lives.
 class FreezeOthers {
  public:
   FreezeOthers(const std::vector<Player>& players, const Player& but) {
@@ -28,7 +28,7 @@ class FreezeOthers {
   FreezeOthers& operator=(const FreezeOthers&) = delete;
 
  private:
-  std::vector<Variable*> frozen_;  // that were not before
+  std::vector<Variable*> frozen_;  // that were not frozen before
 };
 
 // Goes through the micro-batches of a window.
@@ -36,12 +36,12 @@ class WindowReader {
  public:
   WindowReader(const MicroBatches& window, const Pass& pass) : window_(window), pass_(pass) {}
 
-  // The next one; null after the last.
+  // The next micro-batch; null after the last.
   const MicroBatch* next() {
     if (now_ && now_->ends_window) return nullptr;
     return now_ = window_(i_++);
   }
-  // The pass that knows its samples.
+  // The pass, with the indices of the current samples.
   Pass pass() const {
     Pass own = pass_;
     if (now_->indices.defined()) own.samples = now_->indices;
@@ -125,7 +125,7 @@ std::vector<Game::Turn> Game::turns_of(const Turn& playing) const {
   return turns;
 }
 
-// A player on its way through a window. It begins with its first micro-batch, in whichever walk.
+// A player's progress through a window. It begins with the first micro-batch, for any walk.
 struct Game::UnderWay {
   const Player& player;
   std::unique_ptr<WindowWalk> walk = player.walk ? player.walk() : nullptr;
@@ -139,7 +139,7 @@ void Game::accumulate(const Turn& turn, const MicroBatches& micro_batches, const
   for (UnderWay& way : ways) look_ahead(way, micro_batches, pass);
   WindowReader reader(micro_batches, pass);
   while (const MicroBatch* micro_batch = reader.next()) {
-    // Players that step together are exchanged one after the other.
+    // The gradients of players that step together are exchanged one player after the other.
     if (micro_batch->ends_window && ways.size() == 1) turn.front()->window.expect_last();
     for (UnderWay& way : ways) add(way, *micro_batch, reader.pass(), variant);
   }
@@ -202,7 +202,7 @@ bool Game::plays(const Player& player, const Turn& turn) const {
 }
 
 void Game::step(const Turn& turn) {
-  const MemoryScope scope(Phase::step);  // one, whatever is in it
+  const MemoryScope scope(Phase::step);  // one scope for everything inside
   if (turn.size() == 1) {
     turn.front()->window.enqueue_step();
   } else {
@@ -210,7 +210,7 @@ void Game::step(const Turn& turn) {
     for (const Player* player : turn) windows.push_back(&player->window);
     Window::enqueue_together(windows);
   }
-  // They have seen the samples of those who played.
+  // The other players' networks have seen the samples of those who played.
   for (const Player& other : players_)
     if (!plays(other, turn)) other.window.settle_buffers_with(turn.front()->window);
 }

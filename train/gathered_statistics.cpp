@@ -7,7 +7,7 @@
 namespace accrue {
 namespace {
 
-// Rows beside each other in a table of `most`.
+// The rows, stacked in a table of `most` rows.
 Tensor table_of(const std::vector<Tensor>& rows, int64_t most) {
   const Tensor& first = rows.front();
   const Shape shape{most, first.size(0), first.size(1)};
@@ -24,7 +24,7 @@ Tensor table_of(const std::vector<Tensor>& rows, int64_t most) {
 Tensor GatheredStatistics::of_all(const std::vector<Tensor>& own) {
   if (!ranks_) return table_of(own, std::ssize(own));
   const Device device = own.front().device();
-  if (is_meta(device)) most_ = std::ssize(own);  // the first rank has most
+  if (is_meta(device)) most_ = std::ssize(own);  // a plan is for the first rank, which has the most
   else if (most_ == 0) count_parts(std::ssize(own));
   const Tensor block = table_of(own, most_);
   const Tensor all =

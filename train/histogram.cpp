@@ -21,7 +21,7 @@ const std::vector<double>& limits() {
   return all;
 }
 
-// An empty bucket is only told where one with values follows: it says where that begins.
+// Keeps an empty bucket only before one with values, to say where that one begins.
 std::vector<Histogram::Bucket> told(const std::vector<double>& counts) {
   std::vector<Histogram::Bucket> buckets;
   for (size_t i = 0; i < counts.size(); ++i) {

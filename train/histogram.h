@@ -5,9 +5,9 @@
 
 namespace accrue {
 
-// The finite values of an array, counted in TensorBoard's buckets: their limits are 0 and
-// +-1e-12 * 1.1^k up to 1e20 (tensorflow/core/lib/histogram). bucket i counts the values v with
-// limit[i - 1] <= v < limit[i]; runs of empty buckets are one.
+// The finite values of an array, counted in TensorBoard's buckets. Their limits are 0 and +-1e-12 *
+// 1.1^k up to 1e20 (tensorflow/core/lib/histogram). Bucket i counts the values v with limit[i - 1]
+// <= v < limit[i]. A run of empty buckets is stored as one.
 struct Histogram {
   struct Bucket {
     double limit, count;

@@ -8,7 +8,7 @@
 namespace accrue {
 namespace {
 
-// The next micro-batch may be prepared in the same memory.
+// A copy, because the next micro-batch may be prepared in the same memory.
 MicroBatch copy_of(const MicroBatch& micro_batch) {
   MicroBatch copy = micro_batch;
   for (auto& [name, values] : copy.fields) values = values.to(values.device(), Category::data);
@@ -87,7 +87,7 @@ Tensor InterleavedWalk::join_dx_terms(const Run& run, const Own& own, const OfAl
   return {};
 }
 
-// The first to go on computes what all need.
+// The first micro-batch to resume computes the result for all.
 Tensor InterleavedWalk::meet(const Tensor& own, const OfAll& of_all) {
   check(own_.empty() || own_.front().shape() == own.shape(),
         "micro-batches of a window come to BatchNorms with sums {} and {}: expected the same norm",
@@ -107,7 +107,7 @@ bool InterleavedWalk::is_one() {
                              [&](const void* norm) { return !norms_[norm].dx_terms.defined(); });
 }
 
-// A norm below which nothing wants a gradient has not stopped the rehearsal.
+// If nothing below a norm needs a gradient, the norm has not stopped the rehearsal.
 void InterleavedWalk::wait() {
   was_in_vain_ = !rehearsed_;
   if (was_in_vain_) return;

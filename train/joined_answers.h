@@ -5,16 +5,16 @@
 
 namespace accrue {
 
-// A model's answers to samples that are compared with each other.
+// A model's answers to samples that the loss or score compares with each other.
 struct JoinedAnswers {
-  Tensor all;         // [N, ...], those of lower ranks first
-  int64_t begin = 0;  // the first of this rank's own
+  Tensor all;         // [N, ...], in order of rank
+  int64_t begin = 0;  // the index of this rank's first answer
 };
 
 // Each rank sends its answers [n, ...] to all others, once. `own` is undefined on a rank without
-// any: there `all` has the others' bytes, to no use. Without ranks, or with one, it is `own`. On a
-// meta device nothing is sent, and `all` has `samples` rows.
-// Throws Error for answers of several sizes.
+// answers; there `all` only holds the others' bytes. Without ranks, or with one, `all` is `own`. On
+// a meta device nothing is sent, and `all` has `samples` rows. Throws Error if the ranks' answers
+// differ in size.
 JoinedAnswers join_answers(const Tensor& own, int64_t samples, Ranks* ranks);
 
 }  // namespace accrue

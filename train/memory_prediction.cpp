@@ -43,8 +43,8 @@ Datasets detail::plan_data(const Datasets& data, Device device, size_t memory) {
 
 namespace {
 
-// Micro-batches of one size need the same memory however many there are: two of them, and what
-// remains, stand for any, unless something of all of them is kept.
+// The sizes of micro-batches to try. Any number of micro-batches of one size needs the same memory,
+// unless something of each one is kept. So two of them and the remainder suffice.
 std::vector<int64_t> distinct_sizes(int64_t samples, const TrainingOptions& options,
                                     const Objective& objective) {
   const int64_t micro = options.batches.micro;
@@ -55,8 +55,9 @@ std::vector<int64_t> distinct_sizes(int64_t samples, const TrainingOptions& opti
   return sizes;
 }
 
-// A window of micro-batches of these sizes, each of the same samples, in which every player plays.
-// Only a loss of the whole window asks how many samples, with others', it stands for.
+// Plays a window with micro-batches of these sizes, all cut from the same samples, in which every
+// player plays. `samples` is the window's size over all ranks, which only a loss of the whole
+// window needs.
 void play(Training& training, const std::vector<int64_t>& sizes, int64_t samples) {
   training.loader().start_epoch(0);
   const MicroBatch& whole = *training.loader().next();
@@ -75,10 +76,10 @@ void play(Training& training, const std::vector<int64_t>& sizes, int64_t samples
   }
 }
 
-// The number of the n-th, 2n-th, ... windows of a run in a part of it.
+// The number of a run's n-th, 2n-th, ... windows that are in `part`.
 int64_t multiples_in(const WindowRange& part, int64_t n) { return part.end / n - part.begin / n; }
 
-// Two whole windows, if there are as many, and the short one that ends an epoch.
+// Plays two whole windows, if the part has so many, and the short window that ends an epoch.
 void play_windows(Training& training, const TrainingOptions& options, int64_t samples,
                   PlannedRank planned, const WindowRange& part) {
   const int64_t E = options.batches.effective, rest = samples % E;
@@ -125,7 +126,7 @@ Usage detail::peak_of_windows(const TrainingOptions& options, const Dataset& dat
   if (!options.checkpoints.directory.empty() && !plans_for_cuda(device))
     for (const auto& [name, elements] : training.game().state_dict().sharded)
       Tensor::empty({std::min(elements, int64_t(piece_bytes / sizeof(float)))}, DType::f32, device,
-                    Category::workspace);  // a checkpoint's (train/whole_state.h)
+                    Category::workspace);  // for a piece of a checkpoint (train/whole_state.h)
   return ledger(device).peak();
 }
 
@@ -143,7 +144,7 @@ Usage detail::planned_peak(const TrainingOptions& options, const Dataset& planne
   return peak_of_windows(options, planned, meta_of(device), scored, PlannedRank::any);
 }
 
-// The run again, in a byte less than it needs: it fails where it would have had its peak.
+// Runs again with one byte less than the peak: the run fails at the allocation that reaches it.
 MemoryShortage detail::deciding_allocation(const TrainingOptions& options, const Dataset& planned,
                                            Device device, const Dataset* scored) {
   const size_t peak = planned_peak(options, planned, device, scored).total();

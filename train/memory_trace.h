@@ -6,11 +6,11 @@
 
 namespace accrue::detail {
 
-// A recording of the device's memory until the end of the first windows, as Chrome's trace events
-// (docs/memory.md has the format).
+// A recording of the device's memory until the end of the first windows, in the format of Chrome's
+// trace events (docs/memory.md describes it).
 class MemoryTrace {
  public:
-  // Starts to record so many windows, which have so many steps: one for each turn (train/game.h).
+  // Starts recording `windows` windows, which have `steps` steps, one for each turn (train/game.h).
   // `about` is a JSON object that describes the run.
   MemoryTrace(int64_t windows, int64_t steps, Device device, std::string about = "{}");
   // Ends the recording and returns it as JSON; `more` is added to `about`.

@@ -12,7 +12,7 @@ namespace accrue {
 
 namespace detail {
 
-// OnOom::split at work: window `window` of an epoch, and all that follow, run with smaller
+// An event of OnOom::split: window `window` of an epoch, and all later ones, run with smaller
 // micro-batches.
 struct Halving {
   int64_t epoch, window;
@@ -21,49 +21,53 @@ struct Halving {
 
 }  // namespace detail
 
-// The outcome of a window for one of the networks that play. Its noise scale is in terms of the
-// loss (Objective::terms_in()).
+// The outcome of a window for one player. Its noise scale counts the loss's terms
+// (Objective::terms_in()).
 struct WindowReport : StepReport {
   int64_t epoch = 0, window = 0;          // counted from 0; windows over all epochs
-  double seconds = 0;                     // of training until it was known (Trainer::seconds())
-  std::string player{};                   // empty in a training of one network
-  std::vector<std::string> term_names{};  // Player::terms, whose values StepReport::terms has
+  double seconds = 0;                     // of training until the outcome was known
+                                          // (Trainer::seconds())
+  std::string player{};                   // empty in a training with one network
+  std::vector<std::string> term_names{};  // Player::terms: the names of the values in
+                                          // StepReport::terms
 };
 
-// Is told what happens in a run, in order. Epochs and windows are counted from 0.
+// Receives the events of a run, in order. Epochs and windows are counted from 0.
 class Observer {
  public:
   virtual ~Observer() = default;
 
-  // A checkpoint cannot be used; the one before it is tried.
+  // A checkpoint cannot be used; the run tries the one before it.
   virtual void on_damaged_checkpoint(const std::string& /*reason*/) {}
-  // The run goes on from a checkpoint. `differences` has a line for each setting that makes sums
-  // round in another order than in the run that wrote it.
+  // The run resumes from a checkpoint. `differences` has a line for each setting that differs from
+  // the checkpoint's run and changes the order in which sums are rounded.
   virtual void on_resume(const std::filesystem::path& /*checkpoint*/,
                          const std::string& /*differences*/) {}
-  // There is no checkpoint to go on from, so the run starts from the beginning.
+  // There is no checkpoint to resume from, so the run starts from the beginning.
   virtual void on_no_checkpoint(const std::filesystem::path& /*directory*/) {}
 
   virtual void on_halving(const detail::Halving&) {}
-  // CUDA does not launch some work as one graph, so the run takes longer. One line, once each.
+  // CUDA cannot launch some work as one graph, so the run takes longer. Called once for each such
+  // `line`.
   virtual void on_refused_graph(const std::string& /*line*/) {}
-  // The step of a player's window is enqueued. Its gradients are there until its next window.
+  // A player's step has been enqueued. Its gradients remain until the player's next window.
   virtual void on_window(const Player&) {}
-  // The outcome of a window, in the order of each player's windows, up to a few windows later.
+  // The outcome of a window. Arrives in the order of each player's windows, up to a few windows
+  // late.
   virtual void on_step(const WindowReport&) {}
-  // Other data was scored after a window of an epoch.
+  // Other data was scored after this many windows of an epoch.
   virtual void on_score(int64_t /*epoch*/, int64_t /*windows*/, const Score&, bool /*is_best*/) {}
-  // All windows so far have been told. The run writes a checkpoint next, if it has any; it does so
-  // on its way and at its end.
+  // All outcomes so far have been reported. The run writes a checkpoint next, if it uses
+  // checkpoints; called for each checkpoint and at the end.
   virtual void on_checkpoint() {}
 
-  // The memory that it takes, beside the run's own.
+  // The memory that this observer takes, beside the run's own.
   virtual Usage held_on(Device) const { return {}; }
 };
 
 namespace detail {
 
-// Tells several observers, in this order.
+// Forwards events to several observers, in this order.
 class Observers : public Observer {
  public:
   explicit Observers(std::vector<Observer*> observers) : observers_(std::move(observers)) {}

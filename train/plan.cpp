@@ -24,12 +24,12 @@ std::vector<Enum> values(const std::map<std::string, Enum>& names) {
   return found;
 }
 
-// More is not always more: scratch depends on the shape, and so does the remainder. So many sizes
-// beyond one that does not fit are tried before the search believes it.
+// A larger micro-batch may need less memory, because scratch and the remainder depend on it. So if
+// one does not fit, the search tries sizes up to this one before it gives up.
 int64_t doubted_until(int64_t micro) { return std::max<int64_t>(micro, 32) + 8; }
 
-// The largest of 1 ... whole for which fits() holds and whole + 1, or the next larger one, does
-// not; 0 if there is none.
+// The largest size from 1 to `whole` for which fits() holds and does not hold for the next size
+// tried; 0 if there is none.
 int64_t largest_that_fits(int64_t whole, const std::function<bool(int64_t)>& fits) {
   if (fits(whole)) return whole;
   int64_t fitting = 0, failing = whole;
@@ -42,12 +42,12 @@ int64_t largest_that_fits(int64_t whole, const std::function<bool(int64_t)>& fit
   return fitting;
 }
 
-// With which every rank has a share of a window.
+// The largest micro-batch with which every rank has a share of a window.
 int64_t largest_micro_batch(const TrainingOptions& options) {
   return ceil_div(options.batches.effective, int64_t(options.ranks ? options.ranks->count() : 1));
 }
 
-// How samples are cut: so many in a micro-batch, and at most so many elements of one at a time.
+// How samples are split: the micro-batch, and the most elements of a sample to compute at a time.
 struct Cut {
   int64_t micro, piece;
   auto operator<=>(const Cut&) const = default;
@@ -63,11 +63,11 @@ class Candidate {
         memory_(memory),
         piece_(options.batches.piece) {}
 
-  // Throws Error for what cannot be combined.
+  // Throws Error for options that cannot be combined.
   Alternative best() {
     const int64_t whole = largest_micro_batch(options_);
     peak({whole, piece_});
-    // A strategy without accumulation throws for less, and so do too many walks.
+    // A strategy without accumulation throws for a smaller micro-batch, and so do too many walks.
     try {
       peak({1, piece_});
     } catch (const Error& error) {
@@ -86,7 +86,7 @@ class Candidate {
   // Why best() has not tried smaller micro-batches; empty if it has.
   const std::string& why_whole() const { return why_whole_; }
 
-  // With the cut that needs least, of those that were run.
+  // The alternative whose split needs the least memory among those that were run.
   Alternative least_memory() {
     Cut least = needs_.rbegin()->first;
     for (const auto& [cut, needed] : needs_)
@@ -94,7 +94,7 @@ class Candidate {
     return alternative(least);
   }
 
-  // In whole samples, or in the pieces that are asked for.
+  // With whole samples, or with the pieces that the options request.
   Alternative alternative(int64_t micro) { return alternative({micro, piece_}); }
 
  private:
@@ -105,8 +105,8 @@ class Candidate {
 
   bool fits(const Cut& cut) { return peak(cut).total() <= memory_; }
 
-  // The first that fits of half a sample, a quarter of it, ...; 0 if there is none, or if smaller
-  // ones save less than a hundredth.
+  // The first that fits of half a sample, a quarter of it, ...; 0 if there is none, or once halving
+  // saves less than a hundredth.
   int64_t largest_piece_that_fits() {
     size_t before = peak({1, 0}).total();
     int64_t piece = options_.objective_for(planned_.train)->divisible_length(planned_.train);
@@ -126,7 +126,7 @@ class Candidate {
     options_.batches.piece = cut.piece;
     TrainingOptions plain = options_;
     plain.strategy = reference_strategy();
-    // To drop a micro-batch is not every strategy's.
+    // Not every strategy can drop a micro-batch.
     plain.on_overflow = OnOverflow::skip_window;
     plain.recompute = Recompute::none;
     plain.batch_norm_by = BatchNormBy::keep;
@@ -149,7 +149,7 @@ class Candidate {
     if (const auto known = needs_.find(cut); known != needs_.end()) return known->second;
     options_.batches.micro = cut.micro;
     options_.batches.piece = cut.piece;
-    // Where a window is offloaded, nothing else of the run is charged to the host.
+    // With an offloaded window, the run charges nothing else to the host.
     Ledger& host = ledger(Device::meta);
     const size_t before = host.current().total();
     host.reset_peak();
@@ -158,18 +158,18 @@ class Candidate {
     return needs_[cut] = {peak, offloads ? host.peak().total() - before : 0};
   }
 
-  TrainingOptions options_;  // with the cut that was looked at last
+  TrainingOptions options_;  // with the split that was tried last
   const Datasets& planned_;
   Device device_;
   size_t memory_;
-  int64_t piece_;  // that is asked for; 0: whole samples
+  int64_t piece_;  // that the options request; 0: whole samples
   std::string why_whole_;
   std::map<Cut, Needs> needs_;
 };
 
 bool differs(const Alternative& a) { return !facts_of(a.strategy).differs.empty(); }
 
-// As exactly as an estimate can be believed, which does not find anything cheaper than one batch.
+// The cost, rounded to the precision of the estimate. Nothing counts as cheaper than one batch.
 int64_t hundredths(double cost) { return std::max<int64_t>(100, std::llround(100 * cost)); }
 
 bool better(const Alternative& a, const Alternative& b) {

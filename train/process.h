@@ -5,15 +5,14 @@
 
 namespace accrue {
 
-// This process's resident memory, now and at its peak since the program was started. (Not
-// getrusage's maximum, which a parent's memory before exec may set.)
-// Throws Error where /proc/self/status cannot be read.
+// This process's resident memory: now, and its peak since the program started. (getrusage's maximum
+// may include a parent's memory before exec.) Throws Error if /proc/self/status cannot be read.
 size_t resident_bytes();
 size_t peak_resident_bytes();
 
-// This process's command line, as it could be typed again.
+// This process's command line, in a form that can be typed again.
 std::string command_line();
-// A word as a shell reads it, in quotes if it needs them.
+// The word in the form that a shell reads, quoted if necessary.
 std::string shell_word(const std::string& word);
 
 // "2026-11-21 20:15 UTC"

@@ -8,10 +8,10 @@
 
 namespace accrue {
 
-// The table of train/profile_report.h for programs (docs/benchmarks.md has the keys).
+// The table of train/profile_report.h as JSON (docs/benchmarks.md lists the keys).
 nlohmann::ordered_json profile_json(const Profile& profile, const MachineRates& rates);
-// The spans that the profile has kept of its first windows, as a file of Chrome's trace events,
-// with profile_json() and `about`, which describes the run, beside them.
+// A file of Chrome's trace events with the spans that the profile kept of its first windows. It
+// also holds profile_json() and `about`, which describes the run.
 std::string profile_trace(const Profile& profile, const MachineRates& rates, int64_t windows,
                           nlohmann::ordered_json about);
 

@@ -18,7 +18,7 @@ std::string name_of(Phase phase) {
   return phase == Phase::setup ? "outside" : std::string(name(phase));
 }
 
-// A rate in units of `unit`, and in per cent of the machine's; dashes for none.
+// A rate in units of `unit`, and in percent of the machine's rate; dashes if there is none.
 std::string rate(double per_s, double unit, double of_machine) {
   if (per_s == 0) return fmt::format("{:>10}{:>7}", "-", "-");
   const std::string share = of_machine > 0 ? fmt::format("{:.0f}", 100 * per_s / of_machine) : "-";
@@ -38,7 +38,7 @@ std::string headline(const Profile& profile, const MachineRates& rates) {
                     format_bytes(MachineRates::copy_bytes));
 }
 
-// A row for each kernel, with its number of calls and both of its rates.
+// A row for each kernel, with its number of calls and both its rates.
 std::string wide_table(const Profile& profile, const MachineRates& rates) {
   std::string text =
       fmt::format("{:<10}{:<18}{:<28}{:>9}{:>11}{:>7}{:>10}{:>7}{:>10}{:>7}\n", "phase", "op",
@@ -51,7 +51,8 @@ std::string wide_table(const Profile& profile, const MachineRates& rates) {
   return text;
 }
 
-// In 80 columns: each kernel's rate of arithmetic where it has one, else that of its bytes.
+// A table of 80 columns. Shows each kernel's rate of arithmetic if it has one, otherwise its rate
+// of bytes.
 std::string narrow_table(const Profile& profile) {
   std::string text = fmt::format("{:<9}{:<17}{:<25}{:>9}{:>6}{:>14}\n", "phase", "op", "kernel",
                                  "ms", "%", "rate");

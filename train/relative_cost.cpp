@@ -8,10 +8,10 @@
 namespace accrue {
 namespace {
 
-// Both are orders of magnitude: a core does about 100 GFLOP/s at 10 GB/s, a large GPU 50 TFLOP/s
-// at 5 TB/s, and a micro-batch costs them some 20 us beside its kernels.
+// Both are orders of magnitude. A core does about 100 GFLOP/s at 10 GB/s, a large GPU 50 TFLOP/s at
+// 5 TB/s, and a micro-batch costs either some 20 us beside its kernels.
 constexpr double flops_per_byte = 10, flops_per_micro_batch = 2e6;
-// Between a GPU and its host: 50 GB/s.
+// For copies between a GPU and its host: 50 GB/s.
 constexpr double flops_per_moved_byte = 1000;
 
 Work work_in(Profile& profile) {
@@ -30,7 +30,7 @@ double cost_in(Profile& profile) {
   return work.flops - work.spared_flops + flops_per_byte * work.bytes;
 }
 
-// Sums what a ledger is charged while this lives.
+// Sums the bytes that a ledger is charged while this object lives.
 class Charges : public LedgerObserver {
  public:
   explicit Charges(Device device) : ledger_(ledger(device)) { ledger_.observe(this); }
@@ -43,7 +43,7 @@ class Charges : public LedgerObserver {
   Ledger& ledger_;
 };
 
-// A micro-batch as often as `parts` says, as a window.
+// A window that repeats one micro-batch `parts` times.
 std::vector<MicroBatch> micro_batches_of(Training& training, int64_t parts) {
   training.loader().start_epoch(0);
   std::vector<MicroBatch> window(static_cast<size_t>(parts), *training.loader().next());
@@ -51,7 +51,7 @@ std::vector<MicroBatch> micro_batches_of(Training& training, int64_t parts) {
   return window;
 }
 
-// What a sample's way to the host and back costs while BatchNorms wait for a window.
+// The cost of moving a sample's data to the host and back while BatchNorms wait for a window.
 double offload_cost_of_sample(TrainingOptions options, const Dataset& data) {
   if (!options.keeps_window() || options.batch_norm_by != BatchNormBy::offload ||
       options.batches.accumulation_steps() == 1)
@@ -67,9 +67,9 @@ double offload_cost_of_sample(TrainingOptions options, const Dataset& data) {
   return 2 * flops_per_moved_byte * double(moved.bytes) / double(options.batches.effective);
 }
 
-// The number of micro-batches whose mean stands for all of a window: the first may write what
-// others add to, and one that is alone needs no walks. A profile cannot follow those that take
-// turns.
+// The number of micro-batches whose mean represents a window's micro-batches. There are two,
+// because the first may write gradients where others add. With a kept window there is one, because
+// a profile cannot follow micro-batches that take turns; alone, it needs no walks.
 int64_t counted_micro_batches(const TrainingOptions& options) {
   return options.keeps_window() ? 1 : std::min<int64_t>(options.batches.accumulation_steps(), 2);
 }

@@ -58,7 +58,7 @@ bool RepeatedWalk::end_walk() {
     }
     of_all_ = nullptr;
   }
-  // A norm below which nothing wants a gradient never brings its terms.
+  // If nothing below a norm needs a gradient, the norm never contributes its terms.
   const bool is_last = own.empty() || std::ranges::all_of(known_, [](const Known& one) {
                          return one.dx_terms.defined();
                        });
@@ -99,7 +99,7 @@ Tensor RepeatedWalk::join_dx_terms(const Run& run, const Own& own, const OfAll& 
   return {};
 }
 
-// One that is alone in its window has not been rehearsed.
+// Only a micro-batch that is alone in its window comes here: it has not been rehearsed.
 Tensor RepeatedWalk::of_this_part(const Own& own, const OfAll& of_all) {
   check(walks_ == 0, "a micro-batch comes to a BatchNorm that it did not come to in rehearsal");
   return of_all(joined_.of_all({own()}));

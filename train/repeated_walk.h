@@ -11,20 +11,20 @@
 
 namespace accrue {
 
-// The micro-batches of a window as one batch, as InterleavedWalk has them, for no memory: nothing
-// of a micro-batch is kept while others run. Instead the window is walked once for each sum that a
-// BatchNorm needs of it, and each micro-batch is rehearsed up to the first norm that lacks one: in
-// forward from the first norm to the last, then in backward from the last to the first. n norms so
-// take 2 n + 1 walks, of which the last is a window like any other.
+// Runs the micro-batches of a window as one batch, like InterleavedWalk, but without its memory:
+// nothing of a micro-batch is kept while others run. Instead the window is walked once for each sum
+// that a BatchNorm needs. In a walk, each micro-batch is rehearsed up to the first norm that lacks
+// a sum: in forward from the first norm to the last, then in backward from the last to the first.
+// So n norms take 2 n + 1 walks. The last walk is like any other window's.
 //
-// The bits are those of an InterleavedWalk. A module may run a norm several times in a forward,
-// unless that is computed again.
+// The bits equal InterleavedWalk's. A module may run a norm several times in a forward, unless the
+// forward is recomputed.
 class RepeatedWalk : public WindowWalk, public JoinedBatch {
  public:
-  // For at most so many walks beside the last.
+  // Allows at most `most` walks besides the last.
   RepeatedWalk(Ranks* ranks, int64_t most) : joined_(ranks), most_(most) {}
 
-  // Throws Error if that takes too many walks. Call it on all ranks, also on those that have no
+  // Throws Error if more walks are needed. Call it on all ranks, also on those without a
   // micro-batch.
   void look_ahead(const WindowAhead& window) override;
   void run(const MicroBatch& micro_batch, const Pass& pass, const MicroBatchWork& work) override;
@@ -38,12 +38,13 @@ class RepeatedWalk : public WindowWalk, public JoinedBatch {
     Run run;
     Tensor dx_terms{};
   };
-  // Runs a micro-batch, in the order of the window, as far as it comes. One that is alone in its
-  // window needs no rehearsal.
+  // Runs a micro-batch, in the window's order, until it lacks a sum. A micro-batch that is alone in
+  // its window needs no rehearsal.
   void rehearse(const MicroBatch& micro_batch, const Pass& pass, const MicroBatchWork& work);
-  // Returns true when all is known.
+  // Returns true once all sums are known.
   bool end_walk();
-  // Keeps what a part brings of a run; the first part of a walk also says what it lacks.
+  // Keeps a micro-batch's contribution to this run of a norm. The walk's first micro-batch also
+  // decides which run the walk is for.
   void bring(const Run& run, Tensor own, const OfAll& of_all);
   Tensor of_this_part(const Own& own, const OfAll& of_all);
   Known* find(const Run& run);
@@ -56,7 +57,7 @@ class RepeatedWalk : public WindowWalk, public JoinedBatch {
   bool is_rehearsing_ = false, is_alone_ = false;
   int64_t walks_ = 0;
   size_t parts_ = 0;  // of this walk
-  Run lacking_;       // dx_terms, if its moments are known
+  Run lacking_;       // the run that this walk is for: of dx_terms, if its moments are known
   OfAll of_all_;
   std::vector<Tensor> own_;
 };

@@ -16,7 +16,7 @@
 namespace accrue {
 namespace {
 
-// With the split where that decides the result.
+// The strategy's name, with the micro-batch if the split decides the result.
 std::string strategy_text(const TrainingOptions& o) {
   const std::string name = name_in(strategy_names(), o.strategy);
   return facts_of(o.strategy).split_decides
@@ -44,8 +44,8 @@ void add_to_checksum(uLong& crc, const Field& field) {
   }
 }
 
-// "10000 samples, images [10000, 1, 28, 28], labels [10000], CRC-32 89abcdef": what the data holds,
-// wherever it lies.
+// "10000 samples, images [10000, 1, 28, 28], labels [10000], CRC-32 89abcdef": the content of the
+// data, independent of its location.
 std::string fingerprint(const Dataset& data) {
   uLong crc = crc32_z(0, nullptr, 0);
   std::string fields;
@@ -66,7 +66,8 @@ std::string class_names_in(const Dataset& data) {
   return {};
 }
 
-// Without the name of the data that stood before it: "photos/: 10000 samples, ...".
+// A fingerprint without the data's name, which older versions put before it: "photos/: 10000
+// samples, ...".
 std::string without_place(const std::string& said) {
   const size_t after = said.rfind(samples_word);
   if (after == said.npos) return said;
@@ -84,8 +85,8 @@ RunIdentity deciding(const Settings& settings, const Settings& usual) {
     const std::string text = setting.text();
     return text.empty() ? std::string("none") : text;
   };
-  // What makes a setting idle is then a value that decides, too, and differs in a run where it is
-  // not idle.
+  // Only deciding settings are in this table. So if a setting is idle because of another setting's
+  // value, that value decides, too, and differs in a run where the setting is not idle.
   const Settings all = settings.where(decides);
   RunIdentity identity;
   for (const Setting& setting : settings)
@@ -102,7 +103,7 @@ RunIdentity deciding(const Settings& settings, const Settings& usual) {
 
 namespace {
 
-// Adds what is not there yet.
+// Adds the values whose names are not there yet.
 void add(RunIdentity& all, const RunIdentity& more, const std::string& prefix = {}) {
   for (const auto& [name, value] : more.values) all.values.emplace(prefix + name, value);
   for (const std::string& name : more.idle) all.idle.insert(prefix + name);
@@ -116,7 +117,7 @@ RunIdentity run_identity(const TrainingOptions& options, const Dataset& data,
   const TrainingOptions& o = options;
   const TrainingOptions usual;
   RunIdentity all = deciding(settings_of(o), settings_of(usual));
-  Metadata said;  // beside the settings, or more than the setting of its name
+  Metadata said;  // values beside the settings, or in place of the setting with that name
   const ObjectivePtr objective = o.objective_for(data);
   if (!o.players.empty()) {
     for (const Setting& unused : settings_of(static_cast<const StepOptions&>(o)))

@@ -35,19 +35,19 @@ fs::path prepared(const RunLogOptions& options, Strategy strategy) {
         options.directory, error ? error.message() : "not a directory");
   check(options.continued || !fs::exists(directory / "metrics.jsonl"),
         "'{}' holds the log of another run: expected a new or empty directory", options.directory);
-  // Files of these names that no log came with.
+  // Files with these names in a directory without a log belong to something else.
   if (!fs::exists(directory / "metrics.jsonl"))
     for (const char* name : {"summary.json", "config.toml"})
       check(!fs::exists(directory / name),
             "'{}' has a {}, which is of no log and would be replaced: expected a new or empty "
             "directory",
             options.directory, name);
-  // A place that cannot be written to is an error now, not after the training.
+  // A directory that cannot be written is an error now, not after the training.
   check_writable(directory / "summary.json");
   return directory;
 }
 
-// The numbers in a line, by the names of TensorBoard's tags: "peak_bytes/total".
+// The numbers in a line, named like TensorBoard's tags: "peak_bytes/total".
 EventFile::Tagged<double> scalars_of(const Json& line, const std::string& group) {
   EventFile::Tagged<double> scalars;
   for (const auto& [key, value] : line.items()) {
@@ -61,7 +61,7 @@ EventFile::Tagged<double> scalars_of(const Json& line, const std::string& group)
   return scalars;
 }
 
-// By the key in a JSON line, whatever its group.
+// The descriptions by key of a JSON line, for any group.
 const Descriptions& descriptions() {
   static const Descriptions all{
       {"epoch", "Epoch, counted from 1."},
@@ -116,7 +116,7 @@ struct RunLog::Files {
     explicit JsonFile(std::string path)
         : path_(std::move(path)), file_(std::fopen(path_.c_str(), "a")) {
       check(file_ != nullptr, "'{}': {}", path_, std::strerror(errno));
-      // Held as long as the file is open.
+      // The lock is held while the file is open.
       const bool ours = ::flock(::fileno(file_.get()), LOCK_EX | LOCK_NB) == 0;
       check(ours || errno != EWOULDBLOCK,
             "'{}' is being written by another run: expected a file of this run's own", path_);
@@ -166,7 +166,7 @@ struct RunLog::Files {
       write(line);
       events_.add(last_step_, scalars_of(line, "test"));
     }
-    // The histograms of each parameter's gradient as the window's last step used it. Waits for the
+    // Adds histograms of each parameter's gradient as the window's last step used it. Waits for the
     // device.
     void gradients(const Player& player) {
       EventFile::Tagged<Histogram> histograms;
@@ -228,14 +228,14 @@ RunLog::RunLog(const RunLogOptions& options, const TrainingOptions& training_opt
     files_->directory.emplace(
         options, training_options.strategy,
         training.game().players().size() > 1 ? training.game().windows() : training.steps());
-  // What an earlier run wrote goes only when nothing can be refused any more.
+  // Erase an earlier run's lines last, when no further check can fail.
   if (files_->json && !options.continued) files_->json->empty();
 }
 
 RunLog::~RunLog() = default;
 
 Json RunLog::Files::line_of(const WindowReport& report) {
-  // Players report a window one after the other: each has its own time from window to window.
+  // Players report a window one after the other, so each player has its own time between windows.
   double& last = last_step[report.player];
   const double seconds = report.seconds - std::exchange(last, report.seconds);
   Json line;

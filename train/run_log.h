@@ -12,13 +12,13 @@
 
 namespace accrue {
 
-// The files in which a run is written down.
+// The files that record a run.
 struct RunLogOptions {
   // The file of JSON lines: one for each window, with its loss, learning rate, gradient norm and
-  // peak memory, and the scores at the end. Networks that train each other have a line each, with
-  // the player's name. Empty: none.
+  // peak memory, and the scores at the end. Networks that train each other have separate lines,
+  // with the player's name. Empty: no such file.
   std::string json;
-  // Takes these lines, if there is no such file.
+  // Receives these lines if there is no such file.
   std::function<void(std::string_view)> json_lines{};
   // A directory for TensorBoard and `accrue report`. Empty: none.
   //   events.out.tfevents.*  scalars named after the keys of a JSON line ("train/loss",
@@ -29,25 +29,25 @@ struct RunLogOptions {
   //   metrics.jsonl          the JSON lines
   //   summary.json           at the end
   std::string directory;
-  // The run's choices as names and values: its row in TensorBoard's table of hyperparameters.
-  // Empty: none.
+  // The run's choices as names and values, for its row in TensorBoard's table of hyperparameters.
+  // Empty: no row.
   std::vector<std::pair<std::string, std::string>> hyperparameters{};
-  // What its scores and its players' terms mean, beside what every run has.
+  // The meanings of its scores and of its players' terms, beside the usual numbers of a run.
   detail::Descriptions descriptions{};
   int64_t histograms_every = 0;  // optimizer steps between the gradients' histograms; 0: none
-  bool continued = false;        // the run goes on, and its files are continued
-  // The process's memory before the run's data was there; the growth is counted from it.
+  bool continued = false;        // the run was resumed: append to its files
+  // The process's memory before the run's data was loaded; growth is measured from here.
   size_t resident_before = 0;
 };
 
-// Writes down a run. If the process is killed, its files are readable up to the last event told,
-// except that the JSON file on its own is complete only up to the last checkpoint. A file that
-// cannot be written throws Error, which names it.
+// Records a run. If the process is killed, its files are readable up to the last event, except that
+// the separate JSON file is complete only up to the last checkpoint. Throws an Error that names the
+// file if it cannot be written.
 class RunLog : public Observer {
  public:
-  // Throws Error for files that cannot be opened, a directory that cannot be made or written to or
-  // that has another run in it, histograms for a strategy that keeps no gradients, and for a
-  // directory without protobuf.
+  // Throws Error for files that cannot be opened, and for a directory that cannot be created or
+  // written or that has another run in it. Throws Error for histograms with a strategy that keeps
+  // no gradients, and for a directory in a build without protobuf.
   RunLog(const RunLogOptions& options, const TrainingOptions& training_options,
          detail::Training& training);
   ~RunLog() override;
@@ -58,14 +58,15 @@ class RunLog : public Observer {
   // Throws Error if the JSON file could not be written completely.
   void on_checkpoint() override;
 
-  // Adds a picture of the run after `window` windows, for TensorBoard.
+  // Adds a picture made after `window` windows, for TensorBoard.
   void picture(int64_t window, const std::string& tag, const detail::GrayImage& drawn);
-  // Writes down a text of the run after `window` windows: a line {"window", "sample"}, and for
-  // TensorBoard. Bytes that are not UTF-8 become U+FFFD.
+  // Records a text that was generated after `window` windows: in a line {"window", "sample"}, and
+  // for TensorBoard. Bytes that are not UTF-8 become U+FFFD.
   void sample(int64_t window, const std::string& tag, const std::string& text);
-  // Writes the scores on the test data, of the weights and of their average.
+  // Writes the scores on the test data: with the weights, and with their average.
   void score(const Score& test, const std::optional<Score>& of_average);
-  // Writes summary.json: when the run began and ended, then `summary`, a JSON object as text.
+  // Writes summary.json: when the run began and ended, then the contents of `summary`, a JSON
+  // object as text.
   void finish(const std::string& summary);
 
  private:
@@ -75,9 +76,9 @@ class RunLog : public Observer {
 
 namespace detail {
 
-// Cuts a file of JSON lines back to those of a run's first `windows` windows, for a run that goes
-// on from there. It leaves out scores, and a last line that was cut short when the run ended.
-// Returns the number of the last window that has a line: less than asked for if lines are missing.
+// Truncates a file of JSON lines to the lines of the first `windows` windows, for a run that
+// resumes there. Removes scores, and a last line that is incomplete. Returns the number of the last
+// window that has a line: less than `windows` if lines are missing.
 int64_t keep_logged_windows(const std::string& path, int64_t windows);
 
 }  // namespace detail

@@ -25,7 +25,7 @@ void for_each_part(const Layer& model, const Objective& objective, const Dataset
                         .dtype = dtype};
   if (ranks && ranks->count() > 1) {  // one window of all samples, divided one by one
     options.effective_batch_size = data.size();
-    options.rank = is_meta(device) ? 0 : ranks->rank();  // a plan is the first rank's
+    options.rank = is_meta(device) ? 0 : ranks->rank();  // a plan is for the first rank
     options.ranks = ranks->count();
     options.share_unit = 1;
   }

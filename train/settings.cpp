@@ -44,7 +44,7 @@ bool equal_but_for_case(const std::string& a, const std::string& b) {
   fail("{} is {}: expected {}", about.name, text.empty() ? "empty" : text, expected);
 }
 
-// The name of a type of field, and its values as text and from text.
+// For each type of field: the type's name, and conversion of values to and from text.
 
 template <class T>
 const char* type_name(const T&) {
@@ -101,7 +101,7 @@ std::string text_of(const std::vector<T>& values, const SettingFacts& about) {
 }
 template <class T>
 void set(std::vector<T>& values, const std::string& text, const SettingFacts& about) {
-  if (text.empty()) return;  // none
+  if (text.empty()) return;  // an empty list
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
     set(values.emplace_back(), text.substr(begin, end - begin), about);
@@ -201,7 +201,7 @@ Settings& Settings::add_choice(std::function<int()> get, std::function<void(int)
   std::vector<std::string> names;
   for (const auto& entry : values) names.push_back(entry.first);
   about.takes = fmt::format("{}", fmt::join(names, "|"));
-  // What copies of a table share.
+  // The data that copies of a table share.
   struct Choice {
     SettingFacts about;
     std::map<std::string, int> values;

@@ -44,17 +44,17 @@ void SkippedWindows::end() const {
 
 void SkippedWindows::see(const WindowReport& report) {
   last_window_ = report.window;
-  if (report.no_weight) {  // no sign of trouble, unless it is all that there is
+  if (report.no_weight) {  // no sign of trouble, unless all windows are like this
     const int64_t epoch = training_.loader().windows_per_epoch();
     ++without_weight_;
     check(without_weight_ < std::max(epoch, options_.max_skipped),
-          "nothing is judged in {} windows in a row (an epoch has {}): expected data of which "
-          "something is",
+          "nothing is judged in {} windows in a row (an epoch has {}): expected data with "
+          "something to judge",
           without_weight_, epoch);
     return;
   }
   without_weight_ = 0;
-  // The culprit takes a pass over the window: only if there is one.
+  // Finding the culprit takes a pass over the window, so do it only for an error.
   if (report.overflow && options_.on_overflow == OnOverflow::stop)
     throw Divergence(fmt::format(
         "{} gradient of window {} is not finite (loss {}, loss scale {:g}), which is to end the "
@@ -67,12 +67,12 @@ void SkippedWindows::see(const WindowReport& report) {
     from_scale_ = std::numeric_limits<double>::infinity();
   } else if (report.overflow && std::isfinite(report.loss) && dynamic_scale_ &&
              report.loss_scale > 1 && report.loss_scale <= from_scale_ / 2) {
-    // As long as the loss scale falls, a smaller one may cure it.
+    // While the loss scale still falls, a smaller one may help.
     in_a_row_ = 0;
     from_scale_ = report.loss_scale;
   } else if (report.overflow || !std::isfinite(report.loss)) {
     ++in_a_row_;
-  }  // else another player's window was, for which this one was skipped
+  }  // Otherwise this window was skipped because another player's was.
   if (in_a_row_ >= options_.max_skipped)
     throw Divergence(
         fmt::format("{} loss or its gradient was not finite in {} windows in a row (after step {}, "
@@ -80,7 +80,8 @@ void SkippedWindows::see(const WindowReport& report) {
                     whose(), in_a_row_, report.step, report.loss, reason(report.window)));
 }
 
-// Where there were finite losses before, it is the steps' doing: what is not finite now follows.
+// If earlier losses were finite, the steps have caused the trouble; the present values are its
+// consequence.
 std::string SkippedWindows::reason(int64_t window) const {
   if (last_) {
     const auto loss_of = [](const StepReport& report) {

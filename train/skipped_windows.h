@@ -9,28 +9,29 @@
 
 namespace accrue::detail {
 
-// Ends a run that has stopped making progress: after `max_skipped` windows in a row were skipped
-// that no smaller loss scale would have saved, or while the scale did not fall to half, with
-// OnOverflow::stop at the first overflow, and after an epoch of windows without any weight.
+// Ends a run that has stopped making progress. It counts windows in a row that were skipped for a
+// gradient or loss that is not finite, and starts anew whenever a dynamic loss scale has halved.
+// The run ends after `max_skipped` of them, and also after an epoch of windows without any weight.
+// With OnOverflow::stop it ends at the first overflow.
 class SkippedWindows {
  public:
-  // Watches one of the players.
+  // Watches one player.
   SkippedWindows(Training& training, const TrainingOptions& options, const Dataset& data,
                  const Player& player);
 
-  // Takes the reports in the order of the windows. Throws Divergence, which names the first
-  // parameter or the first sample of the window that is not finite, and Error for data of which
-  // nothing is judged.
+  // Takes reports in the order of the windows. Throws a Divergence that names the first parameter
+  // that is not finite, or the window's first sample whose loss is not. Throws Error for data in
+  // which no sample counts.
   void see(const WindowReport& report);
-  // At the end of a run. Throws Divergence likewise if the player has not taken a step, because no
-  // window was finite.
+  // Call this at the end of a run. Throws the same Divergence if the player has never stepped
+  // because no window was finite.
   void end() const;
-  // The part that see() changes.
+  // Adds the state that see() changes.
   void add_state(StateDict& dict);
 
  private:
-  // Says which part of the window is not finite: "0.weight is not finite", "the first sample with
-  // such a result is number 17 of digits".
+  // Says what is not finite: "0.weight is not finite", "the first sample with such a result is
+  // number 17 of digits".
   std::string culprit(int64_t window) const;
   // Says why the run ends and what to do about it.
   std::string reason(int64_t window) const;
@@ -42,9 +43,10 @@ class SkippedWindows {
   const Player& player_;
   const bool dynamic_scale_;
   int64_t in_a_row_ = 0, without_weight_ = 0;
-  int64_t last_window_ = 0;                   // that was seen
-  std::optional<WindowReport> first_, last_;  // the first and last finite ones since this run began
-  // The loss scale at which the count began; infinite after a window that was not skipped.
+  int64_t last_window_ = 0;                   // the last window that was seen
+  std::optional<WindowReport> first_, last_;  // the first and last finite windows since this
+                                              // process began
+  // The loss scale when the count began; infinite after a window that was not skipped.
   double from_scale_ = std::numeric_limits<double>::infinity();
 };
 

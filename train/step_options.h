@@ -14,13 +14,12 @@
 
 namespace accrue {
 
-// The optimizers by name.
+// The optimizers.
 enum class OptimizerKind { adam, adamw, sgd, lion };
 
-// The type that a model computes in: that of activations, and of the factors of its products.
-// Parameters, gradients, moments and sums are always float32. tf32 is float32 in memory; products
-// on a GPU's tensor cores round their factors to 10 fraction bits. It takes effect through
-// cuda::allow_tf32().
+// The type that a model computes in, for activations and the factors of products. Parameters,
+// gradients, moments and sums are always float32. tf32 is float32 in memory, but a GPU's tensor
+// cores round the factors of products to 10 fraction bits (cuda::allow_tf32()).
 enum class Precision { fp32, tf32, bf16, fp16 };
 
 // A value of StepOptions::loss_scale.
@@ -28,7 +27,7 @@ inline constexpr double dynamic_loss_scale = -std::numeric_limits<double>::infin
 
 namespace detail {
 
-// The names of the choices, in messages and files.
+// The names of the choices, for messages and files.
 const std::map<std::string, OptimizerKind>& optimizer_names();
 const std::map<std::string, ScheduleOptions::Kind>& schedule_names();
 template <class Enum>
@@ -40,38 +39,40 @@ std::string name_in(const std::map<std::string, Enum>& names, Enum value) {
 
 }  // namespace detail
 
-// How the weights of a network step: its optimizer, learning rate and loss scale. Its fields have
-// rows in settings_of(), below.
+// How a network's weights step: optimizer, learning rate and loss scale. Each field has a row in
+// settings_of(), below.
 struct StepOptions {
   OptimizerKind optimizer = OptimizerKind::adam;
-  ScheduleOptions schedule{};            // its `total` is derived
+  ScheduleOptions schedule{};            // its `total` is derived from the run's length
   double beta1 = 0.9;                    // adam, adamw, lion
-  std::optional<double> beta2{};         // without: 0.999, for lion 0.99
+  std::optional<double> beta2{};         // by default 0.999; for lion 0.99
   double eps = 1e-8;                     // adam, adamw
   double momentum = 0;                   // sgd
   bool nesterov = false;                 // sgd
-  std::optional<double> weight_decay{};  // without: 0, for adamw 0.01
-  // Parameters that do not decay: by name, by a part of one between dots, or `vectors`, all that
-  // have one dimension. `none` is none.
+  std::optional<double> weight_decay{};  // by default 0; for adamw 0.01
+  // Parameters that do not decay, by name or by a part of a name between dots. `vectors` means all
+  // parameters with one dimension; `none` means none.
   std::vector<std::string> no_decay{};
-  // beta2_half_life replaces beta2: the samples after which half of what beta2 decays is gone.
+  // beta2_half_life replaces beta2: the number of samples after which beta2 has decayed a
+  // contribution to half.
   std::optional<double> clip_norm{}, ema{}, beta2_half_life{};
   bool noise_scale = false;
   // A number, or dynamic_loss_scale. If not set: dynamic for fp16, whose smallest number is 6e-8,
-  // else 1.
+  // otherwise 1.
   std::optional<double> loss_scale{};
   LossScale dynamic_scale = LossScale::dynamic();
 
   LossScale chosen_loss_scale(Precision precision) const;
-  // The beta2 of beta2_half_life for this effective batch, else beta2 or the optimizer's default.
+  // The beta2 of beta2_half_life for this effective batch, or else beta2 or the optimizer's
+  // default.
   double chosen_beta2(int64_t effective_batch) const;
-  // The optimizer that these options mean.
+  // The optimizer that these options describe.
   std::unique_ptr<Optimizer> make_optimizer(const Parameters& parameters, int64_t effective_batch,
                                             detail::Owned owned = {}) const;
 };
 
-// The settings of a step by name. Their table stands beside the fields, so that one place has
-// everything about a setting except its effect.
+// The settings of a step by name. The table is beside the fields, so that everything about a
+// setting except its effect is in one place.
 inline Settings settings_of(StepOptions& o) {
   using namespace detail;
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
@@ -111,7 +112,7 @@ inline Settings settings_of(StepOptions& o) {
       .add(o.beta2_half_life,
            {.name = "beta2-half-life",
             .decides = result,
-            .help = "Adam: the same by the samples after which half of it is gone",
+            .help = "Adam: beta2, as the number of samples after which half is gone",
             .takes = "SAMPLES",
             .acts_with = with_moments,
             .costs = Costs::nothing})
@@ -123,7 +124,7 @@ inline Settings settings_of(StepOptions& o) {
       .add(o.weight_decay,
            {.name = "weight-decay",
             .decides = result,
-            .help = "Decay of the weights; with adamw and lion apart from the gradient",
+            .help = "Decay of the weights; adamw and lion do not add it to the gradient",
             .unset = "0; for adamw 0.01",
             .costs = Costs::nothing})
       .add(
@@ -176,19 +177,21 @@ inline Settings settings_of(StepOptions& o) {
                                  .costs = Costs::nothing})
       .add(o.schedule.pct_start, {.name = "lr-rise",
                                   .decides = result,
-                                  .help = "one-cycle: share of the steps in which it rises",
+                                  .help = "one-cycle: share of the steps in which the rate rises",
                                   .acts_with = with_one_cycle,
                                   .costs = Costs::nothing})
-      .add(o.schedule.div_factor, {.name = "lr-start-divisor",
-                                   .decides = result,
-                                   .help = "one-cycle: it starts at the learning rate over this",
-                                   .acts_with = with_one_cycle,
-                                   .costs = Costs::nothing})
-      .add(o.schedule.final_div_factor, {.name = "lr-end-divisor",
-                                         .decides = result,
-                                         .help = "one-cycle: and ends at that over this",
-                                         .acts_with = with_one_cycle,
-                                         .costs = Costs::nothing})
+      .add(o.schedule.div_factor,
+           {.name = "lr-start-divisor",
+            .decides = result,
+            .help = "one-cycle: the first rate is the learning rate divided by this",
+            .acts_with = with_one_cycle,
+            .costs = Costs::nothing})
+      .add(o.schedule.final_div_factor,
+           {.name = "lr-end-divisor",
+            .decides = result,
+            .help = "one-cycle: the last rate is the first divided by this",
+            .acts_with = with_one_cycle,
+            .costs = Costs::nothing})
       .add(o.ema, {"ema", result,
                    "Also average the weights over the steps, with this decay (0.999)", "DECAY"})
       .add_flag(o.noise_scale, true,
@@ -204,7 +207,7 @@ inline Settings settings_of(StepOptions& o) {
                           .words = {{"dynamic", dynamic_loss_scale}}})
       .add(o.dynamic_scale.initial, {.name = "loss-scale-init",
                                      .decides = result,
-                                     .help = dynamic + "the first",
+                                     .help = dynamic + "the initial scale",
                                      .acts_with = with_dynamic,
                                      .costs = Costs::nothing})
       .add(o.dynamic_scale.growth,
@@ -215,7 +218,7 @@ inline Settings settings_of(StepOptions& o) {
             .costs = Costs::nothing})
       .add(o.dynamic_scale.interval, {.name = "loss-scale-interval",
                                       .decides = result,
-                                      .help = dynamic + "so many of them in a row",
+                                      .help = dynamic + "how many such windows in a row it takes",
                                       .acts_with = with_dynamic,
                                       .costs = Costs::nothing})
       .add(o.dynamic_scale.backoff, {.name = "loss-scale-backoff",
@@ -225,12 +228,12 @@ inline Settings settings_of(StepOptions& o) {
                                      .costs = Costs::nothing})
       .add(o.dynamic_scale.hysteresis, {.name = "loss-scale-hysteresis",
                                         .decides = result,
-                                        .help = dynamic + "so many overflows before it backs off",
+                                        .help = dynamic + "how many overflows it takes to back off",
                                         .acts_with = with_dynamic,
                                         .costs = Costs::nothing});
   return s;
 }
-// That table, to be looked at alone.
+// A copy of that table for reading only.
 inline Settings settings_of(const StepOptions& o) {
   return settings_of(const_cast<StepOptions&>(o)).read_only();
 }

@@ -6,20 +6,20 @@
 
 namespace accrue {
 
-// Whether a run goes on.
+// Whether a run should stop.
 enum class Stop {
   no,
-  after_window,  // once the window under way has stepped
-  now            // before the next micro-batch: the window under way is rolled back
+  after_window,  // after the current window has stepped
+  now            // before the next micro-batch: the current window is rolled back
 };
-// A run calls this before every micro-batch and after every window, and so does what goes through
-// data in pieces. The answer may come from a flag that a signal handler sets.
+// Runs call this before every micro-batch and after every window; loops over data call it before
+// each batch. It may read a flag that a signal handler sets.
 using StopRequest = std::function<Stop()>;
 namespace detail {
 inline Stop never_stop() { return Stop::no; }
 }  // namespace detail
 
-// Thrown when Stop::now stops a run within a window, or what goes through data.
+// Thrown when Stop::now stops a run within a window, or a loop over data.
 struct Stopped : Error {
   using Error::Error;
 };

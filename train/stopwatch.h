@@ -4,7 +4,7 @@
 
 namespace accrue::detail {
 
-// Adds up the time of a run but for that of others who have their turn in it, such as a score.
+// Adds up the time of a run, without the time of others that run in between, such as a score.
 class Stopwatch {
  public:
   double seconds() const {
@@ -12,7 +12,7 @@ class Stopwatch {
     return std::chrono::duration<double>(before_ + since).count();
   }
 
-  // While it lives, the stopwatch runs.
+  // The stopwatch runs while this object lives.
   class Running {
    public:
     explicit Running(Stopwatch& watch) : watch_(watch) { watch_.start(); }
@@ -23,7 +23,7 @@ class Stopwatch {
    private:
     Stopwatch& watch_;
   };
-  // While it lives, one that is running stands still.
+  // A running stopwatch pauses while this object lives.
   class Paused {
    public:
     explicit Paused(Stopwatch& watch) : watch_(watch) { watch_.stop(); }

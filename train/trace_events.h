@@ -9,7 +9,7 @@
 
 namespace accrue {
 
-// Writes a file of Chrome's trace events: one event a line, in one process.
+// Writes a file of Chrome's trace events: one event per line, in one process.
 class TraceEvents {
  public:
   using Json = nlohmann::ordered_json;
@@ -30,7 +30,7 @@ class TraceEvents {
          {"tid", track},
          {"args", std::move(args)}});
   }
-  // The file, with `about`, which describes the run, beside the events.
+  // The contents of the file: the events, and `about`, which describes the run.
   std::string text(const Json& about) const {
     return fmt::format("{{\"displayTimeUnit\":\"ms\",\"otherData\":{},\"traceEvents\":[\n{}\n]}}\n",
                        about.dump(), text_);

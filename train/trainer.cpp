@@ -98,7 +98,7 @@ std::optional<OtherHead> Trainer::load_weights(const std::string& path, NewHead 
 
 bool Trainer::on_any(bool here) const { return options_.ranks ? options_.ranks->any(here) : here; }
 
-// All ranks go through the same windows only if these are equal.
+// Ranks go through the same windows only if these values are equal.
 void Trainer::check_other_ranks() const {
   if (!options_.ranks) return;
   struct Known {
@@ -129,7 +129,7 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
         std::chrono::steady_clock::now() - start;
     return minutes.count() >= *options_.max_minutes;
   };
-  // A window that is skipped is no step, but its samples have had their turn in the epoch.
+  // A skipped window is no step, but the epoch has used its samples.
   while (!is_finished() && !on_any(stop() != Stop::no)) {
     training_.play(epoch_, window_in_epoch_, observer, stop);
     for (const std::string& line : cuda::refused_graphs())
@@ -176,8 +176,8 @@ void Trainer::score_on_the_way(Observer& observer, const StopRequest& stop) {
   checkpoints_.save_best();
 }
 
-// On cuda one player's reports may be known windows before another's: they are told in the order of
-// the windows, and of the players in each.
+// On cuda one player's reports may be known several windows before another's. They are passed on in
+// the order of the windows, and of the players in each window.
 void Trainer::take_reports(Observer& observer, Window::Wait wait) {
   for (PlayerReports& reports : reports_)
     std::ranges::move(reports.player.window.reports(wait), std::back_inserter(reports.waiting));
@@ -197,7 +197,7 @@ void Trainer::take_reports(Observer& observer, Window::Wait wait) {
   }
 }
 
-// The observer first: a log then has every window before a checkpoint.
+// The observer is called first, so that a log has every window before a checkpoint.
 void Trainer::save_checkpoint(Observer& observer) {
   const Stopwatch::Paused paused(watch_);
   observer.on_checkpoint();
@@ -205,7 +205,7 @@ void Trainer::save_checkpoint(Observer& observer) {
 }
 
 Score Trainer::evaluate(const Dataset& data, const StopRequest& stop) {
-  // Without the loader's memory a run that fitted has enough to be scored.
+  // Freeing the loader's memory leaves enough for scoring, if the run itself fitted.
   training_.release_loader();
   return with_fewer_samples(training_.batches().micro, [&](int64_t samples) {
     return accrue::evaluate(training_.model(), training_.objective(), data, samples,

@@ -14,10 +14,10 @@
 namespace accrue {
 
 // Trains a model on a data set in windows: epochs over the data, a step for each window,
-// checkpoints on the way, smaller micro-batches if memory runs out. With TrainingOptions::ranks it
-// shares each window with the trainers of other processes: call every function here on all of them.
-// Several networks that train each other (TrainingOptions::players) play each window as a Game
-// does. Prints nothing.
+// checkpoints during the run, and smaller micro-batches if memory runs out. With
+// TrainingOptions::ranks it shares each window with the trainers of other processes: call every
+// function here on all of them. Several networks that train each other (TrainingOptions::players)
+// play each window like a Game. Prints nothing.
 //
 //   Trainer trainer(options, data.train, Device::cpu);
 //   trainer.resume(observer);
@@ -26,40 +26,39 @@ namespace accrue {
 class Trainer {
  public:
   // `data` must lie on the device or on the cpu (place_data()), and so must `scored`, the data for
-  // TrainingOptions::eval_every. Throws Error for options that contradict themselves, and
+  // TrainingOptions::eval_every. Throws Error for options that contradict each other, and
   // OutOfMemory.
   Trainer(const TrainingOptions& options, const Dataset& data, Device device,
           std::optional<Dataset> scored = std::nullopt);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Goes on from the latest checkpoint, if the options say so, and returns true if there is one.
-  // run() does so first, if nobody has.
-  // Throws Error for a checkpoint of another run, and for one of a run that has gone further than
-  // this one is to go.
+  // Resumes from the latest checkpoint, if the options say so, and returns true if there is one.
+  // run() does this first if you have not. Throws Error for a checkpoint of another run, and for a
+  // checkpoint that is further along than this run is to go.
   bool resume(Observer& observer);
-  // Replaces the initial weights; with several networks, those of the last. A network that trains
-  // alone keeps its head if that has another number of classes in the file, or always, and this
-  // returns the head (load_pretrained()).
+  // Replaces the initial weights; with several networks, the last network's. A network that trains
+  // alone keeps its own head if the file's head has another number of classes, or always with
+  // NewHead::always. Returns that head (load_pretrained()).
   std::optional<detail::OtherHead> load_weights(const std::string& path,
                                                 NewHead new_head = NewHead::of_other_size);
 
-  // Trains to the end of the last epoch or until total_steps() are taken. Returns earlier, after a
+  // Trains until the last epoch ends or total_steps() steps are taken. Returns earlier, after a
   // checkpoint, if `stop` says so on any rank. Throws Divergence if the run has stopped making
   // progress, Stopped for Stop::now, OutOfMemory, and Error for a checkpoint that cannot be
-  // written. After any of these, alternating players may be a window apart; resume() brings them
+  // written. After an exception, alternating players may be one window apart; resume() brings them
   // together.
   void run(Observer& observer, const StopRequest& stop = detail::never_stop);
 
-  // Returns the score of the weights on other data, in micro-batches as small as memory needs. With
-  // several networks, this and the functions below use the last one. Throws Stopped as
-  // accrue::evaluate() does.
+  // Returns the score of the weights on other data, in micro-batches as small as memory requires.
+  // With several networks, this and the functions below use the last one. Throws Stopped like
+  // accrue::evaluate().
   Score evaluate(const Dataset& data, const StopRequest& stop = detail::never_stop);
   // Returns the score of the weights' moving average, or nothing if there is none.
   std::optional<Score> evaluate_average(const Dataset& data,
                                         const StopRequest& stop = detail::never_stop);
-  // Write the weights or their average (train/weights.h), with TrainingOptions::about_weights; of
-  // several ranks the first writes.
+  // Write the weights or their average (train/weights.h), with TrainingOptions::about_weights. With
+  // several ranks, the first one writes.
   void save_weights(const std::string& path);
   void save_average(const std::string& path);
 
@@ -70,21 +69,21 @@ class Trainer {
   // The number of windows that have run, including those before resume() and those that were
   // skipped.
   int64_t windows() const;
-  // True if run() has nothing more to do: the last epoch has ended, total_steps() are taken or no
-  // score was better for too long.
+  // True if run() has nothing left to do: the last epoch has ended, total_steps() steps are taken,
+  // or scores have not improved for too long.
   bool is_finished() const;
-  // The time that run() has taken so far to train, without that of scores, checkpoints and what an
-  // observer does when it is told of a step.
+  // The time that run() has spent on training so far, without scores, checkpoints and the
+  // observer's work in on_step().
   double seconds() const { return watch_.seconds(); }
   // True if TrainingOptions::patience has ended the run.
   bool has_stopped_early() const;
 
  private:
-  // The reports of a player's windows; `skipped` checks that they still make progress.
+  // The reports of a player's windows; `skipped` checks that the player still makes progress.
   struct PlayerReports {
     const Player& player;
     detail::SkippedWindows skipped;
-    std::deque<StepReport> waiting{};  // that the observer has not seen
+    std::deque<StepReport> waiting{};  // not yet passed to the observer
     int64_t seen = 0;
     double epoch_loss_sum = 0;  // over the epoch's samples so far
     // The next report's window, counted over all epochs.
@@ -95,7 +94,7 @@ class Trainer {
   StateDict state();
   int64_t windows_per_epoch() const;
   void check_other_ranks() const;
-  // True if `here` is true on any rank, so that they stop together.
+  // True if `here` is true on any rank, so that all ranks stop together.
   bool on_any(bool here) const;
   bool evaluates_now(bool epoch_ends) const;
   void score_on_the_way(Observer& observer, const StopRequest& stop);
@@ -106,12 +105,12 @@ class Trainer {
   const Dataset data_;
   detail::Training training_;
   const int64_t total_steps_;
-  const double terms_of_sample_;  // of the loss
+  const double terms_of_sample_;  // of the loss (Objective::terms_in())
   detail::Stopwatch watch_;
   int64_t epoch_ = 0, window_in_epoch_ = 0;
   std::deque<PlayerReports> reports_;  // in the order of the players
   const std::optional<Dataset> scored_;
-  bool has_resumed_ = false;  // or has found nothing to resume from
+  bool has_resumed_ = false;  // also if there was no checkpoint
   double best_loss_ = std::numeric_limits<double>::infinity();
   int64_t without_better_ = 0;  // scores since the best
   detail::Checkpoints checkpoints_;

@@ -11,14 +11,14 @@
 namespace accrue {
 namespace {
 
-// The elements that this rank's optimizer owns. A plan is the first rank's, which owns most.
+// The elements that this rank's optimizer owns. A plan is for the first rank, which owns the most.
 Owned owned_of(const TrainingOptions& o, const Tensor& values) {
   if (!o.shard_optimizer || !o.ranks) return {};
   return Shards{values.numel(), o.ranks->count()}.of(is_meta(values.device()) ? 0
                                                                               : o.ranks->rank());
 }
 
-// The parameters that StepOptions::no_decay means.
+// The parameters that StepOptions::no_decay selects.
 std::vector<Parameters::Range> without_decay(const Parameters& parameters,
                                              const std::vector<std::string>& names) {
   const auto is_meant = [](const Parameters::Entry& entry, const std::string& name) {
@@ -58,7 +58,8 @@ void keep_packed(const TrainingOptions& o, const Parameters& parameters) {
   if (pays || o.pack == Pack::on) parameters.keep_packed(o.pack);
 }
 
-// A network's own, so that two of one shape start apart. The first one's is the run's.
+// A different seed for each network, so that two of one shape start differently. The first
+// network's seed is the run's.
 uint64_t seed_of(uint64_t seed, size_t number) { return seed + number * 0x9e3779b97f4a7c15; }
 
 const TrainingOptions& checked(const TrainingOptions& options) {
@@ -70,7 +71,7 @@ const TrainingOptions& checked(const TrainingOptions& options) {
   return options;
 }
 
-// Throws Error, which says why, unless all micro-batches of a window can be seen together.
+// Throws an Error that says why, unless all micro-batches of a window can be seen together.
 void check_sees_window(const TrainingOptions& o, std::string_view why) {
   check(o.on_overflow == OnOverflow::skip_window,
         "{} no micro-batch can be left out of it: expected on-overflow skip-window", why);
@@ -78,7 +79,7 @@ void check_sees_window(const TrainingOptions& o, std::string_view why) {
         why);
 }
 
-// Throws Error for ranks of which one may begin a window anew, alone.
+// Throws Error if one of several ranks could start a window again on its own.
 void check_can_wait(const TrainingOptions& o, std::string_view why) {
   check(!o.ranks || o.ranks->count() == 1 || o.on_oom == OnOom::fail,
         "{} ranks wait for each other within it, and none can begin it anew: expected on-oom fail",
@@ -155,7 +156,7 @@ Training::Network::Network(const TrainingOptions& o, const PlayerOptions& own, u
 
 namespace {
 
-// The player's loss is that of a whole window, as the objective has it.
+// Gives the player the objective's loss of a whole window.
 void take_loss_of_window(Player& player, const ObjectivePtr& objective, const Layer& model,
                          Ranks* ranks) {
   const auto loss = std::make_shared<WindowLoss>(
@@ -205,7 +206,7 @@ void Training::make_networks() {
 }
 
 std::unique_ptr<Loader> Training::make_loader() const {
-  // A plan is the first rank's.
+  // a plan is for the first rank
   const int rank = options_.ranks && !is_meta(device_) ? options_.ranks->rank() : 0;
   return std::make_unique<Loader>(
       data_, LoaderOptions{.effective_batch_size = options_.batches.effective,
@@ -271,12 +272,12 @@ bool Training::can_halve() const {
   return batches().micro > 1 || (length > 1 && batches().piece != 1);
 }
 
-// The turn under way is forgotten. The loader of the smaller micro-batch may not fit either: its
-// slots hold some of them.
+// Forgets the current turn. The loader for the smaller micro-batch may not fit either, because it
+// holds several micro-batches in slots: then the size is halved again.
 Halving Training::halve(int64_t epoch, int64_t window) {
   const Batches before = batches();
   game_->abandon();
-  if (device_ == Device::cuda) cuda::synchronize();  // copies out of the loader may be under way
+  if (device_ == Device::cuda) cuda::synchronize();  // copies from the loader may be in progress
   loader_.reset();
   if (before.micro == 1) {
     const int64_t length = objective_->divisible_length(data_);
@@ -290,7 +291,7 @@ Halving Training::halve(int64_t epoch, int64_t window) {
     loader_ = make_loader();
   };
   with_fewer_samples((before.micro + 1) / 2, make);
-  // The peak from here on is that of the split with which the run goes on.
+  // From here on, the peak is measured with the new split.
   ledger(device_).reset_peak();
   return {epoch, window, before, batches()};
 }

@@ -127,8 +127,8 @@ ScheduleOptions TrainingOptions::schedule_of(const PlayerOptions& network, int64
 
 namespace {
 
-// A window that others have the gradients of cannot be repeated, and no backward is the last where
-// micro-batches run abreast.
+// A window cannot be repeated once other ranks have its gradients. If micro-batches take turns, no
+// backward is the last.
 bool can_overlap(const TrainingOptions& o) {
   return o.on_oom == OnOom::fail && facts_of(o.strategy).has_final_gradients &&
          !o.shard_optimizer && o.batch_norm == BatchNormOver::micro_batch;

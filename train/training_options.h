@@ -29,13 +29,13 @@ constexpr DType compute_dtype(Precision precision) {
 
 }  // namespace detail
 
-// The fate of a window for which there is not enough memory: the run fails, or the micro-batch is
-// halved and the window runs again (train/training.h).
+// The reaction to a window for which there is not enough memory: the run fails, or the micro-batch
+// is halved and the window runs again (train/training.h).
 enum class OnOom { fail, split };
 
 namespace detail {
 
-// The names of the choices, in messages and files.
+// The names of the choices, for messages and files.
 const std::map<std::string, Precision>& precision_names();
 const std::map<std::string, Strategy>& strategy_names();
 std::string help_of_strategies();
@@ -58,20 +58,21 @@ inline constexpr int64_t each_epoch = 0;
 struct CheckpointOptions {
   std::string directory{};
   int64_t every = 500;    // optimizer steps
-  int64_t keep_last = 3;  // the number that remains
-  bool resume = false;    // go on from the latest whole one, from the start if there is none
-  Metadata origin{};      // for people: how the run was started, for example
+  int64_t keep_last = 3;  // how many remain
+  bool resume = false;    // resume from the latest whole checkpoint; start from the beginning if
+                          // there is none
+  Metadata origin{};      // for people, such as how the run was started
 };
 
 namespace detail {
 
-// What two runs must agree in to be the same, as text by name ("none" for what is not set). Of some
-// names a checkpoint may say something else, or nothing.
+// The values that must be equal for two runs to be the same, as text by name ("none" for an unset
+// value). A checkpoint may differ from some of these values, or lack them.
 struct RunIdentity {
   Metadata values{};
-  // Settings that decide nothing, or nothing beside the others' values.
+  // Settings without an effect on the result, at least with the other settings' values.
   std::set<std::string> idle{};
-  // Settings whose value is that of a run which knew nothing of them.
+  // Settings whose value has the same effect as not having the setting.
   std::set<std::string> usual{};
 };
 
@@ -89,22 +90,23 @@ struct TrainingOptions : StepOptions, detail::Task {
   BatchNormBy batch_norm_by = BatchNormBy::keep;
   bool keeps_window() const { return accrue::detail::keeps_window(batch_norm, batch_norm_by); }
   int64_t window_passes =
-      detail::few_window_passes;    // with walk, at most so many more (RepeatedWalk)
-  Pack pack = Pack::where_it_pays;  // where_it_pays: only windows of several micro-batches
+      detail::few_window_passes;    // with walk, the most additional passes (RepeatedWalk)
+  Pack pack = Pack::where_it_pays;  // where_it_pays: only for windows of several micro-batches
   OnOom on_oom = OnOom::fail;
   int64_t epochs = 1;
-  std::optional<int64_t> steps;       // at most so many optimizer steps, if the epochs have more
-  std::optional<double> max_minutes;  // of each run(), whose last window is completed
+  std::optional<int64_t> steps;       // a limit on optimizer steps, if the epochs have more
+  std::optional<double> max_minutes;  // of each run(), which completes its last window
   bool shuffle = true;
-  // Layers of the one network that are not trained, by name, or backbone (layers/module.h,
-  // place()).
+  // The names of layers that are not trained, if there is one network; backbone means all but the
+  // last layer (layers/module.h, place()).
   std::vector<std::string> freeze;
 
-  // Scores other data on the way, after so many windows; each_epoch: after every epoch.
+  // Scores other data during the run, after this many windows each time; each_epoch: after every
+  // epoch.
   std::optional<int64_t> eval_every;
-  // Ends the run after so many scores in a row without a lower loss.
+  // Ends the run after this many scores in a row without a lower loss.
   std::optional<int64_t> patience;
-  bool keep_best = false;  // a checkpoint of the score with the lowest loss, beside the others
+  bool keep_best = false;  // keeps a checkpoint of the lowest loss scored, beside the others
 
   OnOverflow on_overflow = OnOverflow::skip_window;
   int64_t max_skipped = 10;  // windows in a row
@@ -113,41 +115,41 @@ struct TrainingOptions : StepOptions, detail::Task {
   Graphs cuda_graphs = Graphs::on;
 
   // The processes that share the micro-batches of each window (accumulate/ranks.h). Each makes a
-  // training of the same options, and the first writes the checkpoints. Null for this one alone.
+  // training with the same options, and the first writes the checkpoints. Null: only this process.
   Ranks* ranks = nullptr;
-  // The micro-batch size by which the samples of a window are divided among the ranks:
-  // batches.micro, unless memory has made that smaller on this one.
+  // The unit in which the samples of a window are divided among the ranks: batches.micro, even
+  // where a rank's micro-batch has been halved for lack of memory.
   std::optional<int64_t> share_unit;
-  // Each rank keeps the optimizer's state, and the average of the weights, for its shard of the
-  // parameters alone (accumulate/window.h).
+  // Each rank keeps the optimizer's state, and the average of the weights, only for its shard of
+  // the parameters (accumulate/window.h).
   bool shard_optimizer = false;
-  // automatic: on where it is known to pay, on the CPU, if the other options allow it.
+  // automatic: on where it is known to help, on the CPU, if the other options allow it.
   Overlap rank_overlap = Overlap::automatic;
-  // True if this process writes, for all ranks.
+  // True if this process writes files for all ranks.
   bool is_first_rank() const;
 
   CheckpointOptions checkpoints;
-  // Further settings in which two runs must agree to be the same, such as the sizes of the model: a
-  // run does not go on from a checkpoint that differs in them (train/run_identity.h).
+  // Further settings that must be equal for two runs to be the same, such as the sizes of the
+  // model: a run does not resume from a checkpoint that differs in them (train/run_identity.h).
   detail::RunIdentity identity;
-  // The metadata of saved weights, such as the model that they are of.
+  // The metadata of saved weights, such as the model's name.
   Metadata about_weights;
   // about_weights and accrue's version.
   Metadata weights_metadata() const;
 
-  // The networks to train, the players or the one that has no name, whose loss is the objective's.
+  // The networks to train: the players, or the single unnamed network with the objective's loss.
   std::vector<PlayerOptions> networks(const ObjectivePtr& objective) const;
-  // The schedule of one of them over the steps it takes of so many samples.
+  // The schedule of one network over the steps that it takes with this many samples.
   ScheduleOptions schedule_of(const PlayerOptions& network, int64_t samples) const;
 
   ObjectivePtr objective_for(const Dataset& data) const;
   Overlap chosen_overlap(Device device) const;
-  // The number of optimizer steps over so many samples if no window is skipped. No run takes more.
+  // The number of optimizer steps for this many samples if no window is skipped. No run takes more.
   int64_t total_steps(int64_t samples) const;
 };
 
-// The settings of a training by name. Their table stands beside the fields, so that one place has
-// everything about a setting except its effect.
+// The settings of a training by name. The table is beside the fields, so that everything about a
+// setting except its effect is in one place.
 inline Settings settings_of(TrainingOptions& o) {
   using namespace detail;
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
@@ -157,7 +159,7 @@ inline Settings settings_of(TrainingOptions& o) {
            {.name = "precision",
             .decides = result,
             .help =
-                "Of activations and products; sums, parameters and their gradients stay in float32",
+                "Type of activations and products; sums, parameters and gradients stay in float32",
             .acts_in = ActsIn::answers,
             .asked_by = AskedBy::most_runs})
       .add(o.seed, {.name = "seed",
@@ -193,7 +195,7 @@ inline Settings settings_of(TrainingOptions& o) {
       .add(o.window_passes,
            {.name = "window-passes",
             .decides = no_result,
-            .help = "With batch-norm-by walk: walk the window at most so many times more",
+            .help = "With batch-norm-by walk: at most this many additional walks",
             .range = {1, 1e6},
             .needs = "batch-norm",
             .acts_with = {{"batch-norm", {"window"}}, {"batch-norm-by", {"walk"}}}})
@@ -211,12 +213,12 @@ inline Settings settings_of(TrainingOptions& o) {
                       .asked_by = AskedBy::most_runs})
       .add(o.steps, {.name = "steps",
                      .decides = no_result,
-                     .help = "Stop before that, after this many optimizer steps taken",
+                     .help = "Stop earlier, after this many optimizer steps",
                      .range = zero_or_more})
       .add(o.max_minutes, {.name = "max-minutes",
                            .decides = no_result,
-                           .help = "Stop after the window in which so much time has passed, as on "
-                                   "Ctrl-C: what has a checkpoint can go on",
+                           .help = "Stop after this time, at the end of a window, as on Ctrl-C: "
+                                   "with checkpoints, the run can be resumed",
                            .range = above_zero,
                            .costs = Costs::nothing})
       .add_flag(o.shuffle, false,
@@ -257,21 +259,21 @@ inline Settings settings_of(TrainingOptions& o) {
             "strategy separate); or stop"})
       .add(o.max_skipped, {.name = "max-skipped",
                            .decides = no_result,
-                           .help = "Stop after so many windows in a row that no smaller loss scale "
-                                   "would save, or in which it does not halve",
+                           .help = "Stop after this many skipped windows in a row, unless the loss "
+                                   "scale is still halving",
                            .range = above_zero,
                            .costs = Costs::nothing});
   s.group("Evaluation")
-      .add(o.eval_every, {.name = "eval-every",
-                          .decides = no_result,
-                          .help = "Score the test data on the way, after so many windows or every "
-                                  "epoch",
-                          .takes = "N|epoch",
-                          .range = above_zero,
-                          .words = {{"epoch", double(each_epoch)}}})
+      .add(o.eval_every,
+           {.name = "eval-every",
+            .decides = no_result,
+            .help = "Score the test data during the run, after every N windows or every epoch",
+            .takes = "N|epoch",
+            .range = above_zero,
+            .words = {{"epoch", double(each_epoch)}}})
       .add(o.patience, {.name = "patience",
                         .decides = no_result,
-                        .help = "Stop after so many of these scores in a row without a lower loss",
+                        .help = "Stop after this many scores in a row without a lower loss",
                         .range = above_zero,
                         .needs = "eval-every",
                         .costs = Costs::nothing})
@@ -291,7 +293,7 @@ inline Settings settings_of(TrainingOptions& o) {
             .asked_by = AskedBy::most_runs})
       .add(o.checkpoints.every, {.name = "checkpoint-every",
                                  .decides = no_result,
-                                 .help = "Optimizer steps between two",
+                                 .help = "Optimizer steps between two checkpoints",
                                  .range = above_zero,
                                  .needs = "checkpoint-dir",
                                  .costs = Costs::nothing})
@@ -304,20 +306,21 @@ inline Settings settings_of(TrainingOptions& o) {
       .add_flag(o.checkpoints.resume, true,
                 {.name = "resume",
                  .decides = no_result,
-                 .help = "Go on from the latest whole checkpoint, from the start if there is none",
+                 .help = "Resume from the latest whole checkpoint, or start from the beginning if "
+                         "there is none",
                  .needs = "checkpoint-dir",
                  .asked_by = AskedBy::most_runs});
   return s;
 }
-// That table, to be looked at alone.
+// A copy of that table for reading only.
 inline Settings settings_of(const TrainingOptions& o) {
   return settings_of(const_cast<TrainingOptions&>(o)).read_only();
 }
 
 namespace detail {
 
-// Throws Error unless 1 <= micro <= effective, for a strategy that does not go with the split or a
-// sharded optimizer, without a model, and for players that do not go together.
+// Throws Error unless 1 <= micro <= effective, for a strategy that is not possible with the split
+// or a sharded optimizer, without a model, and for players that do not fit together.
 void check_options(const TrainingOptions& options);
 
 }  // namespace detail

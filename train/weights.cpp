@@ -76,7 +76,7 @@ bool detail::is_of_adapter(const std::string& name) {
 
 namespace {
 
-// nn.DataParallel, Lightning and compile() put a name of their own in front.
+// The prefix that nn.DataParallel, Lightning or compile() put before all names.
 std::string common_prefix(const SafetensorsHeader& header) {
   for (const std::string prefix : {"module.", "model.", "_orig_mod."})
     if (!header.entries.empty() && std::ranges::all_of(header.entries, [&](const auto& e) {
@@ -92,8 +92,8 @@ bool converts(DType from, DType to) {
 
 using Tensors = std::map<std::string, Tensor>;
 
-// The first word of all names of a model, "transformer.", if with it the file's names are the
-// model's, as in the first files of GPT-2; otherwise nothing.
+// The first word of all the model's names, "transformer.", if the file's names lack it but are
+// otherwise the model's, as in the first files of GPT-2; otherwise nothing.
 std::string word_left_out(const SafetensorsHeader& header, const Tensors& wanted) {
   const std::string& first = wanted.begin()->first;
   const std::string word = first.substr(0, first.find('.') + 1);
@@ -114,7 +114,7 @@ void check_unwrapped(const std::string& path, const SafetensorsHeader& header,
       path, prefix, prefix);
 }
 
-// The head `name` in the file, if all its tensors agree with the model's in all but the number of
+// The head `name` in the file, if all its tensors match the model's except for the number of
 // classes.
 std::optional<OtherHead> other_head(const std::string& name, const SafetensorsHeader& header,
                                     const Tensors& wanted) {
@@ -137,7 +137,7 @@ std::optional<OtherHead> other_head(const std::string& name, const SafetensorsHe
   return OtherHead{name, in_file, here};
 }
 
-// Throws Error, with every difference named, unless the file has exactly what is wanted.
+// Throws an Error that names every difference, unless the file has exactly the wanted tensors.
 void check_fits(const std::string& path, const SafetensorsHeader& header, const Tensors& wanted) {
   std::string problems;
   std::set<std::string> found;
@@ -172,7 +172,7 @@ std::string head_of(const Parameters& parameters) {
   return layer_of(parameters.all_entries().back().name);
 }
 
-// With `new_head` nothing, all is read.
+// Reads every tensor if `new_head` is empty.
 std::optional<OtherHead> read_weights(const std::string& path, Parameters& parameters,
                                       std::optional<NewHead> new_head) {
   const NamedTensors all = named_tensors(parameters);

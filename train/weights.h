@@ -10,31 +10,31 @@ namespace accrue {
 
 namespace detail {
 
-// Parameters and module buffers, by their PyTorch names.
+// Parameters and module buffers, with their PyTorch names.
 NamedTensors named_tensors(const Parameters& parameters);
-// The tensors, with those on cuda copied to the cpu.
+// The same tensors, after copying each from cuda to the cpu.
 NamedTensors on_cpu(NamedTensors tensors);
 
-// The largest absolute difference of two models' tensors, both f32. Throws Error unless they agree
-// in names, order and shapes.
+// The largest absolute difference between two models' tensors, both f32. Throws Error unless names,
+// order and shapes are equal.
 double largest_difference(const NamedTensors& a, const NamedTensors& b);
 
-// Describes the first value that is not finite in a floating tensor on the cpu, "0.weight holds nan
-// at element 3"; empty if there is none.
+// Describes the first value that is not finite in a floating tensor on the cpu: "0.weight holds nan
+// at element 3". Empty if there is none.
 std::string first_not_finite(const NamedTensors& tensors);
 
 }  // namespace detail
 
-// Writes parameters and module buffers as safetensors, by their PyTorch names, with this metadata.
-// Throws Error, with nothing written, if one is not finite. Nothing half-written remains after an
-// error.
+// Writes parameters and module buffers as safetensors, with their PyTorch names and this metadata.
+// Throws Error and writes nothing if a value is not finite. After any error, no partial file
+// remains.
 void save_weights(const std::string& path, const Parameters& parameters,
                   const Metadata& metadata = {});
 
 namespace detail {
 
-// False for what others' files have beside weights, and nothing here depends on: how many batches
-// PyTorch's BatchNorm has seen, and the masks of attention in the first files of GPT-2.
+// False for tensors in other programs' files that are not weights and are ignored: the number of
+// batches that PyTorch's BatchNorm has seen, and the attention masks in the first files of GPT-2.
 bool is_weight(const std::string& name);
 
 // True for a parameter of an adapter (text/lora.h).
@@ -42,16 +42,16 @@ bool is_of_adapter(const std::string& name);
 
 }  // namespace detail
 
-// Reads them back from a file with exactly the model's names, or these without a first word that
-// all have ("transformer"), and shapes, in float32, or in f16 and bf16, which convert exactly, or
-// f64, which is rounded. Needs 64 KiB beside the parameters. Throws Error, with the parameters as
-// they were, for a value that is not finite, and for a file that differs, in which case it names
+// Reads weights from a file that has exactly the model's names and shapes. All names in the file
+// may also share a first word ("transformer"), which is removed. Values in float32, f16 and bf16
+// convert exactly; f64 is rounded. Needs 64 KiB beside the parameters. Throws Error and leaves the
+// parameters unchanged for a value that is not finite, and for a file that differs; then it names
 // every difference.
 void load_weights(const std::string& path, Parameters& parameters);
 
 namespace detail {
 
-// Throws Error, naming every difference, unless tensors that were read from `path` have exactly the
+// Throws an Error that names every difference, unless tensors read from `path` have exactly the
 // model's names and shapes, and types that load_weights() takes.
 void check_weights_fit(const std::string& path, const NamedTensors& tensors,
                        const Parameters& parameters);
@@ -59,8 +59,8 @@ void check_weights_fit(const std::string& path, const NamedTensors& tensors,
 // True if the file has weights in float64, which load_weights() rounds.
 bool holds_float64(const std::string& path);
 
-// A model's head is the layer of its last parameters, such as "fc", which answers with as many
-// numbers as its tensors have rows: one for each class.
+// A model's head is the layer of its last parameters, such as "fc". It answers with one number for
+// each row of its tensors, that is, for each class.
 struct OtherHead {
   std::string name;
   int64_t classes_in_file, classes;
@@ -68,11 +68,11 @@ struct OtherHead {
 
 }  // namespace detail
 
-// Which head stays as it is: one that has another number of classes in the file, or any.
+// Which heads are not read from the file: those with another number of classes, or all.
 enum class NewHead { of_other_size, always };
-// load_weights() for further training: such a head, if it otherwise agrees, is not read, and the
-// adapters of a model stay as they are if the file has none at all. Returns that head, or nothing
-// if all else was read.
+// load_weights() for further training. Does not read such a head, if its tensors otherwise match,
+// and leaves a model's adapters unchanged if the file has none. Returns the head that was not read,
+// or nothing if everything was read.
 std::optional<detail::OtherHead> load_pretrained(const std::string& path, Parameters& parameters,
                                                  NewHead new_head = NewHead::of_other_size);
 

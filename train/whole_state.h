@@ -9,28 +9,30 @@
 
 namespace accrue {
 
-// A state of which each rank has its shard (StateDict::sharded), as the whole that a checkpoint
-// holds. The first rank writes or reads the file, piece after piece, and ends; meanwhile the others
-// follow, and have or get what is theirs of each piece. Nobody ever holds a whole tensor.
+// Joins a state of which each rank holds a shard (StateDict::sharded) into the whole that a
+// checkpoint holds. The first rank writes or reads the file, piece after piece, and then calls
+// end(). Meanwhile the others run follow(), which sends or receives their parts of each piece. No
+// rank ever holds a whole tensor.
 class WholeState {
  public:
   // `ranks` may be null if nothing is sharded.
   WholeState(const StateDict& state, Ranks* ranks);
 
-  // True if a tensor is sharded. If none is, end() and follow() do nothing.
+  // True if any tensor is sharded. If none is, end() and follow() do nothing.
   bool is_sharded() const { return !shared_.empty(); }
   // This rank's own shards.
   NamedTensors own() const;
 
-  // For the first rank. The state's tensors, with one on the meta device for each that is sharded.
+  // For the first rank: the state's tensors. A sharded tensor is represented by one on the meta
+  // device.
   NamedTensors tensors() const;
-  // Sets a piece of a sharded tensor to what the ranks have, to be written.
+  // For writing: fills a piece of a sharded tensor with the ranks' values.
   void fill(const std::string& name, int64_t first, const Tensor& piece) const;
-  // Gives a piece that was read to the ranks.
+  // For reading: sends a piece that was read to the ranks.
   void use(const std::string& name, int64_t first, const Tensor& piece) const;
   void end() const;
 
-  // For the others: until the first rank ends.
+  // For the other ranks: serves the first rank until it calls end().
   void follow() const;
 
  private:

@@ -16,7 +16,7 @@ class WindowLoss::Twice : public WindowWalk {
 
   void look_ahead(const WindowAhead& window) override {
     see(window);
-    window.forget();  // module buffers, which the second walk moves again
+    window.forget();  // restores module buffers, which the second walk updates again
     second_ = make_each_();
     second_->look_ahead(window);
   }

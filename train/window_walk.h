@@ -11,25 +11,25 @@
 
 namespace accrue::detail {
 
-// The i-th micro-batch of a window, counted from 0. The last one says so (ends_window), or null
-// follows it. Whoever walks a window again asks for the same ones.
+// Returns the i-th micro-batch of a window, counted from 0. The last one has ends_window set, or
+// null follows it. Walking the window again returns the same micro-batches.
 using MicroBatches = std::function<const MicroBatch*(int64_t i)>;
 
-// What is done with a micro-batch, in a pass that knows its samples.
+// The work for a micro-batch, in a pass that knows its samples.
 using MicroBatchWork = std::function<void(const MicroBatch& micro_batch, const Pass& pass)>;
 
 // A window before its gradients are added up.
 struct WindowAhead {
-  // Does the work with each micro-batch in order.
+  // Calls work() for each micro-batch in order.
   std::function<void(const MicroBatchWork& work)> walk;
-  // A forward and a backward of one that leave nothing behind.
+  // Runs a forward and a backward of one micro-batch that leave no trace.
   MicroBatchWork rehearse;
-  // Brings back the module buffers of before the window.
+  // Restores the module buffers from before the window.
   std::function<void()> forget;
 };
 
-// How a network goes through the micro-batches of one window: as they come, each by itself. The
-// walks that derive from this one do what needs all micro-batches of a window together.
+// How a network goes through the micro-batches of one window: here, each by itself. Derived walks
+// do work that needs all micro-batches of a window together.
 class WindowWalk {
  public:
   WindowWalk() = default;
@@ -37,24 +37,25 @@ class WindowWalk {
   WindowWalk(const WindowWalk&) = delete;
   WindowWalk& operator=(const WindowWalk&) = delete;
 
-  // Walks through the window beforehand, as often as it must, to learn what the micro-batches need
-  // of each other.
+  // Walks through the window beforehand, as often as necessary, to compute what the micro-batches
+  // need from each other.
   virtual void look_ahead(const WindowAhead&) {}
-  // Does the work with the next micro-batch, its forward and its backward, or begins it.
+  // Runs the work for the next micro-batch, its forward and its backward, or begins it.
   virtual void run(const MicroBatch& micro_batch, const Pass& pass, const MicroBatchWork& work) {
     work(micro_batch, pass);
   }
   // Completes what run() has begun.
   virtual void finish() {}
-  // Why no other network can go through the window with this one; empty if one can.
+  // The reason why no other network can go through the window with this one; empty if one can.
   virtual std::string why_alone() const { return {}; }
 };
 
-// Makes the walk of a window. Null stands for the plain one.
+// Makes the walk of a window. Null stands for the plain WindowWalk.
 using MakeWalk = std::function<std::unique_ptr<WindowWalk>()>;
 
-// The walks in which BatchNorms see what these say: null for a micro-batch; for a window an
-// InterleavedWalk, or a RepeatedWalk of at most so many passes. No ranks: this process alone.
+// Makes walks in which BatchNorms see the samples that `over` and `by` name: null for the
+// micro-batch; for the window an InterleavedWalk, or a RepeatedWalk with at most `passes` passes.
+// Null ranks: only this process.
 MakeWalk batch_norm_walk(BatchNormOver over, BatchNormBy by, int64_t passes, Ranks* ranks);
 
 }  // namespace accrue::detail

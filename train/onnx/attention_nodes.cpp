@@ -5,7 +5,7 @@
 #include "kernels/detail/self_attention_kernels.h"
 #include "train/onnx/onnx_trace.h"
 
-// As in nodes.cpp.
+// Declared here for the same reason as in nodes.cpp.
 namespace accrue::cpu {
 
 void embedding(View y, View w, View index);
@@ -45,7 +45,7 @@ void attend(OnnxTrace& to, const View& y, const AttentionInputs& of) {
   to.define(y, to.graph.reshape(means, target));
 }
 
-// Heads [N, T, count * size] as [N, T, shape...], in another order.
+// Heads [N, T, count * size], reshaped to [N, T, shape...] and transposed.
 Name heads(OnnxTrace& to, const HeadColumns& of, int64_t width, const Integers& shape,
            const Integers& order) {
   Name x = to.in(of.rows);
@@ -67,7 +67,7 @@ Name unseen_tokens(OnnxTrace& to) {
                           {{"upper", 1}});
 }
 
-// Heads h of a group g = h / R lie side by side: q [N, G, R, T, D], k [N, G, 1, D, T].
+// Heads h of a group g = h / R are adjacent: q [N, G, R, T, D], k [N, G, 1, D, T].
 void attend(OnnxTrace& to, const View& y, const CausalInputs& of) {
   to.check_positions(of.positions);
   const CausalSizes sizes(of);
@@ -80,7 +80,8 @@ void attend(OnnxTrace& to, const View& y, const CausalInputs& of) {
   to.define(y, to.graph.reshape(means, {0, 0, G * R * D}));
 }
 
-// [most_positions, count] each. In float32 the angle of a late position has lost its digits.
+// Cosines and sines, [most_positions, count] each, as constants: computed in the graph in float32,
+// the angles of late positions would be inexact.
 const std::array<Name, 2>& rotations(OnnxTrace& to, const RotaryPairs& pairs) {
   auto& [cosines, sines] =
       to.rotations[std::vector(pairs.frequencies, pairs.frequencies + pairs.count)];
@@ -99,7 +100,7 @@ const std::array<Name, 2>& rotations(OnnxTrace& to, const RotaryPairs& pairs) {
   return to.rotations[std::vector(pairs.frequencies, pairs.frequencies + pairs.count)];
 }
 
-// The elements of pairs are two halves of a head, [2, count], or side by side, [count, 2].
+// The elements of a pair are in two halves of a head, [2, count], or adjacent, [count, 2].
 void turn(OnnxTrace& to, const GradTarget& y, const View& x, const View& positions,
           const RotaryPairs& pairs) {
   to.check_positions(positions);
@@ -122,7 +123,7 @@ void turn(OnnxTrace& to, const GradTarget& y, const View& x, const View& positio
   to.define(y, to.graph.reshape(turned, {0, 0, x.shape[2]}));
 }
 
-// The mean of a row that has one segment is over the tokens before that one's length.
+// The mean over the tokens of a row that has one segment: over those before its length.
 void mean_of_text(OnnxTrace& to, const View& y, const View& x, const View& lengths) {
   check(y.shape[1] == 1, "means of several texts in a row have no counterpart in ONNX");
   const Name zero = to.graph.integer(0), one = to.graph.integer(1);

@@ -13,8 +13,8 @@
 #include "kernels/pool.h"
 #include "train/onnx/onnx_trace.h"
 
-// Kernels that only the sources of their ops declare, where their contracts stand. With other
-// arguments these would not link.
+// Kernels that are declared only in the sources of their ops, where their contracts are. If the
+// arguments here differed, linking would fail.
 namespace accrue::cpu {
 
 void add(View y, View a, View b);
@@ -69,7 +69,7 @@ struct Activated {
     const Name slope = to.sum(to.multiply(to.multiply(x, x), b), to.graph.number(a));
     return to.multiply(x, to.graph.add("Sigmoid", {to.multiply(x, slope)}));
   }
-  // One that has no nodes here.
+  // Any other activation.
   template <class Formula>
   Name operator()(Formula) const {
     fail("the activation {} has no counterpart in ONNX: a network that needs it cannot be exported",
@@ -77,7 +77,7 @@ struct Activated {
   }
 };
 
-// concat() copies its tensors one after the other.
+// concat() copies its tensors one after the other; this joins their values in the graph.
 void join(OnnxTrace& to, const View& y, const Columns& at, const View& from, int64_t rows,
           int64_t width) {
   std::vector<Name>& parts = to.parts[y.data];
@@ -103,7 +103,7 @@ void linear(OnnxTrace& to, const View& y, const View& x, const View& w, const Vi
   to.define(y, to.activated(z, activation));
 }
 
-// The weights, or the channels of all filters that are an image's own.
+// The weights. If w is a part of each filter's channels, a constant with that part.
 Name filters(OnnxTrace& to, const View& w, const ConvGeometry& g) {
   if (!g.has_part_of_w()) return to.in(w);
   std::vector<float> part;
@@ -114,7 +114,7 @@ Name filters(OnnxTrace& to, const View& w, const ConvGeometry& g) {
   return to.graph.numbers(part, {g.O, g.C, g.KH, g.KW});
 }
 
-// The attributes of a convolution whose last tap lies `rows` and `columns` beyond the image.
+// The attributes of a convolution whose last tap lies `rows` and `columns` outside the image.
 OnnxGraph::Attributes attributes_of(const ConvGeometry& g, int64_t rows, int64_t columns) {
   return {{"kernel_shape", Integers{g.KH, g.KW}},
           {"strides", Integers{g.stride, g.stride}},
@@ -123,7 +123,7 @@ OnnxGraph::Attributes attributes_of(const ConvGeometry& g, int64_t rows, int64_t
                             std::max<int64_t>(columns, 0)}}};
 }
 
-// How far the taps of the last cell reach beyond an image: less than 0 where they end within it.
+// How far the taps of the last cell reach beyond an image; negative if they end inside.
 int64_t reach(const ConvGeometry& g, int64_t grid, int64_t kernel, int64_t image) {
   return (grid - 1) * g.stride - g.padding + g.dilation * (kernel - 1) + 1 - image;
 }
@@ -150,13 +150,13 @@ void convolve_transposed(OnnxTrace& to, const GradTarget& y, const View& x, cons
   to.define(y, to.graph.add("ConvTranspose", operands(to, x, filters(to, w, g), b), attributes));
 }
 
-// gamma or beta [C], or as many of what stands for it.
+// gamma or beta [C]; without it, C times the value `otherwise`.
 Name per_channel(OnnxTrace& to, const View& v, int64_t C, float otherwise) {
   if (v.data) return to.in(v);
   return to.graph.numbers(std::vector<float>(size_t(C), otherwise), {C});
 }
 
-// x * gamma[c] + beta[c], where channels are the second of x's sizes.
+// x * gamma[c] + beta[c], where channels are the second dimension of x.
 Name scaled(OnnxTrace& to, Name x, const View& gamma, const View& beta, int rank) {
   Integers sizes(size_t(rank - 1), 1);
   sizes.front() = -1;
@@ -175,7 +175,7 @@ Name rms_normalized(OnnxTrace& to, const View& x, double eps, const View& gamma)
   return gamma.data ? to.multiply(y, to.in(gamma)) : y;
 }
 
-// ONNX has no group norm before opset 18: groups are normalised as if they were channels.
+// ONNX has no group norm before opset 18, so groups are normalized as if they were channels.
 Name group_normalized(OnnxTrace& to, const View& x, const Grouping& at, double eps,
                       const View& gamma, const View& beta) {
   const OnnxGraph::Attributes attributes{{"epsilon", eps}};
@@ -191,7 +191,7 @@ Name group_normalized(OnnxTrace& to, const View& x, const Grouping& at, double e
   const auto sizes = x.shape.sizes();
   Integers shape(sizes.begin(), sizes.end());
   shape.front() = 0;
-  // The last size is no free one, but [0, C, ..., -1] would do as well.
+  // The last size is never free here; [0, C, ..., -1] would work as well.
   return scaled(to, to.graph.reshape(y, shape), gamma, beta, x.shape.rank());
 }
 
@@ -225,7 +225,7 @@ OnnxGraph::Attributes attributes_of(const Pool2dShape& s) {
           {"pads", Integers{s.padding, s.padding, s.padding, s.padding}}};
 }
 
-// A negative pad cuts off.
+// A negative pad crops.
 void shift(OnnxTrace& to, const GradTarget& y, const View& x, const Shift& by) {
   const Shape& from = x.shape;
   const int64_t rows = y.grad.shape[2] - from[2] + by.rows;
@@ -293,7 +293,7 @@ bool add_product(OnnxTrace& to, const KernelCall& call) {
                                         const View& b, const ConvGeometry& g, const View&) {
            convolve_transposed(to, y, x, w.w, b, g);
          }) ||
-         // What these make of weights is a constant.
+         // The results of these kernels depend only on weights, so they become constants.
          call.is<cpu::pack_weights>([](const auto&...) {}) ||
          call.is<cpu::spectral_normalize>([](const auto&...) {});
 }

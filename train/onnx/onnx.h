@@ -13,23 +13,24 @@ namespace accrue {
 
 namespace detail {
 
-// A network's answer to some inputs, as an example of what it computes from any.
+// A network's answer to some inputs, as an example of its computation for any inputs.
 struct Example {
   struct Input {
     std::string name;
     Tensor values;  // f32 or i32, on the cpu
   };
   std::vector<Input> inputs;
-  // The names of the first sizes of inputs, which may be other ones; an input with fewer sizes has
-  // the first of them.
+  // The names of the leading sizes of inputs, which may vary. An input with fewer dimensions has
+  // only the first of them.
   std::vector<std::string> free_sizes{"batch"};
   std::string answer_name;
-  // f32, and with the free sizes in front, or only so many of them. It is computed once.
+  // Returns f32. Its leading sizes are the free sizes, or only the first free_sizes_of_answer ones.
+  // Called once.
   std::function<Tensor()> answer;
   std::optional<size_t> free_sizes_of_answer{};
 
-  // Where the first input is rows of tokens, whose sizes N and T are free: i32 [N, T], 0, 1, ... in
-  // each row, which the graph makes from these sizes. A row has at most most_positions tokens.
+  // Set if the first input is rows of tokens with free sizes N and T: i32 [N, T], 0, 1, ... in each
+  // row. The graph computes these positions from N and T. A row has at most most_positions tokens.
   Tensor positions{};
   int64_t most_positions = 0;
 };
@@ -37,12 +38,13 @@ struct Example {
 }  // namespace detail
 
 // The ONNX file of such a network (https://onnx.ai, opset 17), for any free sizes: a graph of the
-// kernels that the answer launches. A tensor that none of these has written is a constant in it:
-// parameters and buffers by their names, and what else the answer reads. With `bytes` the first
-// input is u8, and the graph normalises it: (x / 255 - mean[c]) / std[c].
-// Throws Error for a kernel that has no counterpart in ONNX, by its name, for constants that are
-// neither f32 nor i32, for 2 GiB or more, which a protobuf message does not hold, and if the
-// program was built without protobuf.
+// kernels that compute the answer. Tensors that no kernel has written become constants: parameters
+// and buffers by their names, and any other tensor that the answer reads. With `bytes` the first
+// input is u8, and the graph normalizes it: (x / 255 - mean[c]) / std[c].
+//
+// Throws an Error that names the kernel if it has no counterpart in ONNX. Throws Error for
+// constants that are neither f32 nor i32, for 2 GiB or more, which exceeds a protobuf message, and
+// if the program was built without protobuf.
 std::string onnx_of(const detail::Example& example, const Parameters& parameters,
                     const Metadata& metadata = {}, const std::optional<Normalization>& bytes = {});
 

@@ -8,7 +8,7 @@
 namespace accrue {
 namespace {
 
-// The version of the operators' definitions, and that of the format that came with it.
+// The version of the operators' definitions, and of the file format that came with it.
 constexpr int64_t opset = 17, ir_version = 8;
 
 int type_of(DType dtype, std::string_view what) {

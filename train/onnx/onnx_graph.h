@@ -16,7 +16,7 @@
 
 namespace accrue {
 
-// A graph of ONNX's operators that is being built. Values are known by their names.
+// A graph of ONNX operators under construction. Values are identified by name.
 class OnnxGraph {
  public:
   using Name = std::string;
@@ -24,33 +24,33 @@ class OnnxGraph {
   using Attribute = std::variant<int64_t, double, std::string, Integers>;
   using Attributes = std::vector<std::pair<std::string, Attribute>>;
 
-  // Adds a node with one output (or several) and returns its name (or theirs). The node is named
-  // after the layer that is at work (MemoryScope).
+  // Adds a node with one output (or several) and returns its name (or their names). The node is
+  // named after the current layer (MemoryScope).
   Name add(std::string_view op, const std::vector<Name>& inputs, const Attributes& attributes = {});
   std::vector<Name> add(std::string_view op, const std::vector<Name>& inputs, size_t outputs,
                         const Attributes& attributes);
 
-  // A constant of these elements, with a name that begins so. Throws Error unless they are f32 or
-  // i32.
+  // A constant with these elements and a name that begins with `name`. Throws Error unless they are
+  // f32 or i32.
   Name constant(const std::string& name, const View& elements);
-  // Constants of these numbers, f32 or int64. Equal ones are one.
+  // Constants with these values, f32 or int64. Equal constants are stored once.
   Name numbers(const std::vector<float>& values, const Shape& shape);
   Name number(double value) { return numbers({static_cast<float>(value)}, Shape()); }
   Name integers(const Integers& values);
   Name integer(int64_t value);
 
-  // x of another shape: 0 stands for the size that it has there, -1 for what is left.
+  // x with another shape: 0 keeps the size of x there, -1 takes the remaining size.
   Name reshape(const Name& x, const Integers& shape) {
     return add("Reshape", {x, integers(shape)});
   }
 
-  // The first sizes have these names in place of numbers.
+  // The leading sizes have these names instead of numbers.
   void add_input(const Name& name, DType dtype, const Shape& shape,
                  const std::vector<std::string>& free_sizes);
   void set_answer(const Name& name, const Name& value, const Shape& shape,
                   const std::vector<std::string>& free_sizes);
 
-  // The file. Throws Error from 2 GiB on.
+  // The contents of the file. Throws Error from 2 GiB on.
   std::string finish(const Metadata& metadata);
 
  private:
@@ -61,7 +61,7 @@ class OnnxGraph {
   onnx::ModelProto model_;
   onnx::GraphProto& graph_ = *model_.mutable_graph();
   std::set<Name> taken_;
-  std::map<std::pair<std::string, Integers>, Name> known_;  // the bytes and shape of numbers
+  std::map<std::pair<std::string, Integers>, Name> known_;  // the bytes and shape of constants
 };
 
 }  // namespace accrue

@@ -51,7 +51,7 @@ void OnnxTrace::check_positions(const View& positions) const {
         "an ONNX graph takes rows that are one document each, got other positions");
 }
 
-// Rows of tokens [N, T] may be [N T, ...], too.
+// Rows of tokens [N, T] may also have the shape [N T, ...].
 OnnxTrace::Name OnnxTrace::reshaped(const Name& x, const Shape& shape) {
   const auto all = shape.sizes();
   const bool has_both =

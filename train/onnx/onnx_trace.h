@@ -13,21 +13,21 @@
 
 namespace accrue {
 
-// Adds to a graph what the kernels of this thread compute. A tensor is known by its address, and
-// one that no kernel has written is a constant.
+// Adds the computation of this thread's kernels to a graph. A tensor is identified by its address,
+// and a tensor that no kernel has written is a constant.
 class OnnxTrace : public KernelTrace {
  public:
   using Name = OnnxGraph::Name;
   using Integers = OnnxGraph::Integers;
 
-  // The inputs of the example are defined.
+  // Defines the inputs of the example.
   OnnxTrace(const Example& example, const Parameters& parameters,
             const std::optional<Normalization>& bytes);
 
   // Throws Error for a kernel that has no counterpart in ONNX.
   void add(const KernelCall& call) override;
 
-  // The value that a kernel reads, in the shape that it reads it in.
+  // The value that a kernel reads, in the kernel's shape.
   Name in(const View& x);
   // The value that a kernel writes.
   void define(const View& y, const Name& value) {
@@ -36,9 +36,9 @@ class OnnxTrace : public KernelTrace {
   void define(const GradTarget& y, const Name& value) {
     define(y.grad, y.beta == 0 ? value : graph.add("Add", {in(y.grad), value}));
   }
-  // The name of the parameter that lies there, or "constant".
+  // The name of the parameter at this address, or "constant".
   std::string name_of(const View& x) const;
-  // Throws Error unless these are the positions of the example, by which a row is one document.
+  // Throws Error unless these are the example's positions, with which each row is one document.
   void check_positions(const View& positions) const;
 
   Name multiply(const Name& a, const Name& b) { return graph.add("Mul", {a, b}); }
@@ -50,11 +50,12 @@ class OnnxTrace : public KernelTrace {
   OnnxGraph graph;
   const Example& example;
 
-  // What kernels have begun and later ones go on with.
-  // The moments of a norm, by the address of rstd: x's, or running ones.
+  // State that some kernels begin and later kernels use.
+
+  // The moments of a norm, by the address of rstd: x's, or running moments.
   struct Moments {
     double eps;
-    View mean, var;  // empty if they are x's
+    View mean, var;  // empty if the moments are x's
   };
   std::map<const void*, Moments> moments;
   std::map<const void*, std::vector<Name>> parts;  // of a concatenation
@@ -79,7 +80,7 @@ class OnnxTrace : public KernelTrace {
   std::map<std::pair<const void*, Integers>, Name> constants_;
 };
 
-// The nodes of a kernel of the kind; false if it is of another.
+// Add the nodes for a kernel of the named kind; return false for any other kernel.
 bool add_arithmetic(OnnxTrace& to, const KernelCall& call);
 bool add_product(OnnxTrace& to, const KernelCall& call);
 bool add_norm(OnnxTrace& to, const KernelCall& call);

@@ -27,7 +27,7 @@ void append(AppendFile& file, const proto::Event& event) {
   append_record(file, event.SerializeAsString());
 }
 
-// TensorBoard takes the files of a directory in the order of their names.
+// TensorBoard reads the files of a directory in the order of their names.
 std::filesystem::path new_file(const std::filesystem::path& directory) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
@@ -101,7 +101,7 @@ void EventFile::add_hyperparameters(const Tagged<std::string>& values) {
   entry.set_tag("_hparams_/session_start_info");
   entry.mutable_metadata()->mutable_plugin_data()->set_plugin_name("hparams");
   entry.mutable_metadata()->mutable_plugin_data()->set_content(data.SerializeAsString());
-  // TensorBoard reads no value without a tensor, here an empty one of floats.
+  // TensorBoard ignores a value without a tensor, so this adds an empty one of floats.
   entry.mutable_tensor()->set_dtype(1);
   entry.mutable_tensor()->mutable_tensor_shape()->add_dim();
   append(file_, event);
@@ -145,7 +145,7 @@ void EventFile::add_text(int64_t step, const std::string& tag, const std::string
   proto::Event event = event_at(step);
   proto::Summary::Value& entry = *event.mutable_summary()->add_value();
   entry.set_tag(tag);
-  // A tensor is text by this alone.
+  // This name alone makes TensorBoard show the tensor as text.
   entry.mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
   if (describe_) entry.mutable_metadata()->set_summary_description(describe_(tag));
   entry.mutable_tensor()->set_dtype(7);

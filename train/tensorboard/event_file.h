@@ -13,27 +13,28 @@
 
 namespace accrue {
 
-// Throws Error, with what to install, if the program was built without protobuf.
+// Throws Error that says what to install, if the program was built without protobuf.
 void require_event_files();
 
-// A file that TensorBoard reads: records (data/record_file.h) of the protobuf messages of
-// event.proto. Every call leaves the file complete.
+// A file for TensorBoard: records (data/record_file.h) of event.proto's protobuf messages. Every
+// call leaves the file complete.
 class EventFile {
  public:
-  // The text that TensorBoard shows with a tag's chart, in Markdown.
+  // Returns the text, in Markdown, that TensorBoard shows with a tag's chart.
   using Describe = std::function<std::string(const std::string& tag)>;
 
-  // Begins a new file in the directory. It declares what earlier files there hold from `first_step`
-  // on void, unless that is 0.
+  // Begins a new file in the directory. It tells TensorBoard to ignore the steps from `first_step`
+  // on in earlier files there, unless that is 0.
   EventFile(const std::filesystem::path& directory, int64_t first_step, Describe describe = {});
 
   template <class T>
   using Tagged = std::vector<std::pair<std::string, T>>;
-  // The run's row in TensorBoard's table of hyperparameters. Text that is a number counts as one.
+  // Adds the run's row in TensorBoard's table of hyperparameters. Text that is a number counts as a
+  // number.
   void add_hyperparameters(const Tagged<std::string>& values);
   void add(int64_t step, const Tagged<double>& scalars, const Tagged<Histogram>& histograms = {});
   void add_picture(int64_t step, const std::string& tag, const GrayImage& image);
-  // Text in Markdown, UTF-8.
+  // Adds text in Markdown, UTF-8.
   void add_text(int64_t step, const std::string& tag, const std::string& text);
 
  private:
@@ -52,8 +53,8 @@ struct Event {
   EventFile::Tagged<std::string> images{};     // as PNG files
   EventFile::Tagged<std::string> texts{};
 };
-// Throws Error for a file that is damaged; the record that was under way when its writer died is
-// left out.
+// Throws Error for a damaged file. Leaves out an incomplete last record, left by a writer that
+// died.
 std::vector<Event> read_events(const std::filesystem::path& path);
 
 }  // namespace accrue
