@@ -54,8 +54,7 @@ struct WindowState {
   StepPlan plan;
   double first_weight;  // of the first micro-batch, if take_first_norm() was called for it
   StepOutcome outcome;
-  double loss_before;  // of the last window that was not skipped, among those before the outcome's
-                       // window
+  double loss_before;  // of the last unskipped window before the outcome's
 };
 // Checkpoints hold this struct as bytes: fields that outlive a window keep their offsets.
 static_assert(offsetof(WindowState, loss_scale) == 88 && offsetof(WindowState, noise) == 120 &&

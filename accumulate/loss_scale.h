@@ -11,7 +11,7 @@ namespace accrue {
 // A dynamic scale follows the rules of PyTorch's GradScaler. A window whose gradient is not finite
 // is skipped and multiplies the scale by `backoff`, down to 1. After `interval` windows in a row
 // with finite gradients, the scale is multiplied by `growth`. With a hysteresis h, the scale backs
-// off only at the h-th skipped window since it last grew or backed off (as in Megatron-LM).
+// off only at the h-th window without a finite gradient since it last changed (as in Megatron-LM).
 struct LossScale {
   double initial = 1, growth = 1, backoff = 1;
   int64_t interval = 2000, hysteresis = 1;

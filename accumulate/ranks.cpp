@@ -53,8 +53,8 @@ void copy_from_host(Device device, T* to, const T* from, int64_t n) {
   else if (n > 0) cuda::copy_to_device(to, from, bytes);
 }
 
-// Goes through x, of which each rank has a shard, in blocks. A block has some elements of every
-// shard, one rank's after another, as many as fit into half of the scratch.
+// Goes through x in blocks. A block has some elements of every rank's shard, one rank's after
+// another, as many as fit into half of the scratch.
 template <class T>
 class Blocks {
  public:

@@ -32,8 +32,8 @@ struct Shards {
 
 }  // namespace detail
 
-// Processes, numbered from 0, that share the micro-batches of every window. To a window, a rank
-// only adds more micro-batches. A subclass moves bytes between ranks. This class decides the
+// Processes, numbered from 0, that share the micro-batches of every window. To a window, other
+// ranks just mean more micro-batches. A subclass moves bytes between ranks. This class decides the
 // numbers to add and their order, so that all ranks get the same bits, in every run and for every
 // transport.
 //

@@ -86,9 +86,10 @@ void Window::rehearse(WeightedLoss weighted) const {
 
 void Window::add_terms_of(const WeightedLoss& weighted) {
   const std::vector<View> terms = terms_of(weighted.loss, device_);
-  check(weighted.is_first || terms.size() == counts_.terms,
-        "a loss has {} numbers beside it, those before it in its window {}: expected as many",
-        terms.size(), counts_.terms);
+  check(
+      weighted.is_first || terms.size() == counts_.terms,
+      "a loss has {} numbers beside it, but earlier losses of its window have {}: expected as many",
+      terms.size(), counts_.terms);
   if (!terms.empty())
     add_terms(state(), terms, weighted.weight.of_loss(), weighted.is_first ? 0 : 1,
               options_.on_overflow == OnOverflow::drop_micro_batch ? DroppedTerms::leave_out
@@ -181,7 +182,7 @@ void Window::enqueue_together(const std::vector<Window*>& windows) {
   for (Window* window : windows) window->finish_step();
 }
 
-// Tells the device what the host knows of this window's step, once a window.
+// Sends the host's plan for this window's step to the device, once per window.
 void Window::tell_device() {
   if (std::exchange(is_planned_, true)) return;
   reports_.make_room();

@@ -17,8 +17,8 @@ class IntoMoments : public Accumulator {
     check(optimizer.folds(),
           "strategy moments folds gradients into Adam's moments: expected adam or adamw");
     check(optimizer.owns_all(),
-          "strategy moments folds gradients into Adam's moments, of which an optimizer that owns a "
-          "shard has too few: expected one that owns all, or another strategy");
+          "strategy moments folds gradients into Adam's moments, but an optimizer that owns a "
+          "shard lacks most of them: expected one that owns all, or another strategy");
     decision.partials.fill(0);
   }
 

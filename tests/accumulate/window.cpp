@@ -208,7 +208,7 @@ TEST_CASE("numbers beside a loss are means over the window's samples", "[window]
   const Tensor loss = learner.loss(batch, 0, 32);
   learner.window.backward({loss, {loss.detach()}}, 32);
   REQUIRE_ERROR(learner.window.backward(learner.loss(batch, 32, 64), 32),
-                "a loss has 0 numbers beside it, those before it in its window 1");
+                "a loss has 0 numbers beside it, but earlier losses of its window have 1");
 }
 
 TEST_CASE("a number follows the loss of the last window", "[window]") {
