@@ -2,7 +2,7 @@
 
 // The page of `bench memory --report`.
 
-// Ways of one kind share a colour. All differ in their marks.
+// Ways of one kind share a color. Each way has a different mark.
 const styleOfWay = {
   fused: {colour: 'curve-1', pointStyle: 'circle'},
   separate: {colour: 'curve-2', pointStyle: 'rect'},
@@ -115,13 +115,13 @@ function timeChart(rows) {
   }));
 }
 
-// The most that is unfolded at any moment of any of them.
+// The largest sum of unfolded categories at any moment of any timeline.
 function highest(timelines) {
   return Math.max(...timelines.flatMap(({ms, bytes}) =>
     ms.map((_, i) => unfoldedBytes((category) => bytes[category]?.[i]))));
 }
 
-// On the scale of all timelines, with which it is to be compared.
+// All timelines have the same scale, so that they can be compared.
 function timelineChart(timeline, timelines) {
   const description = `Memory over one window, ${timeline.label}: stacked areas by category, ` +
       `${formatBytes(timeline.peak_bytes)} at the highest. The table of phases has the numbers.`;

@@ -5,7 +5,8 @@
 
 namespace accrue {
 
-// The pages: page.html with its style, scripts, Chart.js and data embedded. They load nothing.
+// The pages: page.html with its style, scripts, Chart.js and data embedded. They load no other
+// file.
 
 // The page of `bench memory --report`. `result` has the keys that --json writes, "machine", and
 // "timelines". The latter has an entry for each width and effective batch, in the order of the

@@ -1,10 +1,10 @@
 'use strict';
 
-// What the pages of reports share.
+// Code that the pages of reports share.
 
 const result = JSON.parse(document.getElementById('data').textContent);
-// From the bottom of a stack to its top: what never changes first, but for the data set. "untold" is
-// a process's memory of which only the sum is known.
+// From the bottom of a stack to its top: constant categories first, except the data set. "untold" is
+// memory of a process whose categories are unknown.
 const categories = [
   'parameters', 'optimizer', 'gradients', 'activations', 'workspace', 'untold', 'data'];
 const categoryName = (category) => category === 'untold' ? 'not told apart' : category;
@@ -69,15 +69,15 @@ function bytesAxis(unit, more = {}) {
   return {beginAtZero: true, title: {display: true, text: unit.name}, ...more};
 }
 
-// How a curve is drawn, whose colour is none of a category's. Where curves coincide the dashes of
-// each show those before it, if the first is drawn first, which is the last of a chart's data sets.
+// How a curve is drawn, in a color that no category has. Where curves coincide, earlier ones show
+// through the dashes of later ones, if the first is drawn first: so it is the last data set of a chart.
 function lookOf(index) {
   const dashes = [[], [12, 4], [8, 8], [4, 8]];
   return {colour: `curve-${index % 6 + 1}`, dash: dashes[index % dashes.length]};
 }
 
-// The categories that are folded away in all charts of memory: at first the data set, which would
-// fill them.
+// The categories that are hidden in all charts of memory: at first the data set, which would fill
+// them.
 const folded = new Set(['data']);
 const aboutFolding = 'The data set is folded away at first: a click on a category folds it away, ' +
     'or out again, in all charts of memory.';
@@ -92,7 +92,7 @@ const memoryLegend = {
   onClick(event, {datasetIndex}, {chart}) {
     const {category} = chart.data.datasets[datasetIndex];
     if (!folded.delete(category)) folded.add(category);
-    // Not before Chart.js is done with the click.
+    // Wait until Chart.js has handled the click.
     requestAnimationFrame(drawCharts);
   },
 };

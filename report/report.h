@@ -9,8 +9,8 @@ namespace accrue {
 void require_chart_library();
 
 // A web page that compares the runs whose logs are in these directories (train/run_log.h): results,
-// settings, curves, memory, scores. It loads nothing. Throws Error for a directory without a log,
-// for a line other than the last that is not valid, and without Chart.js.
+// settings, curves, memory, scores. It loads no other file. Throws Error for a directory without a
+// log, for an invalid line other than the last, and without Chart.js.
 std::string report_on(const std::vector<std::string>& directories);
 
 }  // namespace accrue

@@ -1,15 +1,15 @@
 'use strict';
 
-// The page of `accrue report`: runs beside each other.
+// The page of `accrue report`: compares runs.
 
 const {runs} = result;
 
-// A run has a curve, or one for each of the networks that train each other in it.
+// A run has one curve, or one for each network if several train each other.
 const curves = runs.flatMap((run) => run.curves.map((curve) =>
   ({...curve, run, label: curve.player ? `${run.label}: ${curve.player}` : run.label})))
     .map((curve, i) => ({...curve, look: lookOf(i)}));
 
-// The scores on a run's way look like its curve.
+// The scores during a run look like its curve.
 const scoreCurves = runs.filter((run) => run.scores).map((run) =>
   ({...run.scores, label: run.label, look: lookOfRun(run)}));
 
@@ -24,7 +24,7 @@ function formatNumber(value, digits = 4) {
 
 // Charts.
 
-// With the dashes of the lines, whose data sets stand in reverse.
+// Shows the dashes of the lines. Reversed, because the data sets are in reverse order.
 const curveLegend = {
   position: 'bottom',
   reverse: true,
@@ -36,7 +36,7 @@ const curveLegend = {
   },
 };
 
-// A line over the steps for each curve that has any of the key's values.
+// A line over the steps for each curve that has any value of the key.
 function curveChart(key, what, more = {}, from = curves) {
   const shown = from.filter((curve) => curve[key]?.some((value) => value !== null));
   const description = `Lines of ${what} over the optimizer steps of ` +
@@ -80,12 +80,12 @@ function memoryChart() {
   return chart(description, 110 + 36 * runs.length, (colour) => memoryBars(bars, colour));
 }
 
-// A score is null where the data say nothing of it.
+// A score is null if it is undefined for the data.
 function isScored(score) {
   return score !== undefined && score !== null;
 }
 
-// What runs are scored by: accuracy for classes, Dice for masks, SSIM for drawings.
+// The scores of runs: accuracy for classes, Dice for masks, SSIM for drawings.
 const scores = [{key: 'accuracy', text: 'test accuracy, %'}, {key: 'dice', text: 'test Dice'},
   {key: 'ssim', text: 'test SSIM'}]
     .filter(({key}) => runs.some((run) => run.test?.[key] !== undefined));
@@ -161,7 +161,7 @@ function memoryTable() {
         number(run.peak_rss_growth_bytes ? formatBytes(run.peak_rss_growth_bytes) : '')]));
 }
 
-// About ten steps of every curve; where it was thinned, means around them.
+// About ten steps of every curve; in a thinned curve, each is a mean over neighboring steps.
 function stepsTable(curve) {
   const {label, step} = curve;
   const keys = ['loss', 'lr', 'grad_norm', 'samples_per_s', 'noise_scale']
@@ -176,7 +176,7 @@ function stepsTable(curve) {
 
 const settingsOf = (run) => ({...run.settings, ...run.environment});
 
-// Runs tell them when they end.
+// A run writes its settings when it ends.
 const told = runs.filter((run) => run.settings);
 
 function settingsTable(caption, differing) {
