@@ -24,11 +24,10 @@ struct DomainModel {
   // The names of the settings that take effect with this model but not with every model: "depth". A
   // setting that some domain's model lists here has no effect with models that do not list it.
   std::vector<std::string> heeds{};
-  // Scores use the test data alone unless the user asks for more, because the training data is much
-  // larger and says little.
+  // Scoring uses only the test data unless the user asks for more, because the training data is
+  // much larger and its score says little.
   bool is_scored_on_test = false;
-  bool takes_any_size = false;  // it takes samples of any size, and answers for each of their
-                                // places
+  bool takes_any_size = false;  // of samples; it answers for each of their places
   bool has_own_pixels = false;  // its pixels are -1 to 1, whatever the data set's normalization
   // The setting that gives it a norm independent of the micro-batch.
   std::string other_norm{};

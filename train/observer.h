@@ -25,11 +25,9 @@ struct Halving {
 // (Objective::terms_in()).
 struct WindowReport : StepReport {
   int64_t epoch = 0, window = 0;          // counted from 0; windows over all epochs
-  double seconds = 0;                     // of training until the outcome was known
-                                          // (Trainer::seconds())
+  double seconds = 0;                     // Trainer::seconds() when the outcome was known
   std::string player{};                   // empty in a training with one network
-  std::vector<std::string> term_names{};  // Player::terms: the names of the values in
-                                          // StepReport::terms
+  std::vector<std::string> term_names{};  // Player::terms, the names of StepReport::terms
 };
 
 // Receives the events of a run, in order. Epochs and windows are counted from 0.

@@ -17,8 +17,7 @@ struct Alternative {
   BatchNormBy batch_norm_by;
   Usage peak;            // of the whole run, predicted
   size_t on_host;        // page-locked host memory that it needs (BatchNormBy::offload)
-  double relative_cost;  // estimated (train/relative_cost.h); 1: one whole batch without
-                         // recomputing
+  double relative_cost;  // estimated (train/relative_cost.h); 1: one whole batch, not recomputed
   bool fits;
 
   int64_t remainder() const { return batches.effective % batches.micro; }

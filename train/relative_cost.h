@@ -7,11 +7,11 @@ namespace accrue {
 // Estimates the time of one window of such data, in floating-point operations, to compare ways of
 // running the same window on one machine:
 //
-//   cost = sum over the window's kernels and its step's of (F + b * B) + K * c
+//   cost = (sum of F + b * B over the kernels of the window and its step) + K * c
 //
 //   F  operations of products and convolutions    B  bytes that a kernel reads and writes
-//   b  operations in the time of moving a byte, 10
-//   K  micro-batches                              c  what one costs beside its kernels, 2 million
+//   b  operations in the time that moving a byte takes, 10
+//   K  micro-batches                              c  fixed cost of a micro-batch, 2 million
 //
 // Work (core/profile.h) provides F, minus the operations that an algorithm saves, and B. They are
 // counted while two micro-batches run on the device's meta device, and added up over the turns of

@@ -82,9 +82,8 @@ const Descriptions& descriptions() {
       {"peak_rss_growth_bytes",
        "Bytes by which the resident memory of the process (RSS) has grown at most since before the "
        "data was loaded."},
-      {"correct", "Samples of which the class was predicted correctly."},
-      {"accuracy",
-       "Share of the samples of which the class was predicted correctly, in per cent."}};
+      {"correct", "Samples whose class was predicted correctly."},
+      {"accuracy", "Share of the samples whose class was predicted correctly, in percent."}};
   return all;
 }
 

@@ -23,11 +23,11 @@ struct RunLogOptions {
   // A directory for TensorBoard and `accrue report`. Empty: none.
   //   events.out.tfevents.*  scalars named after the keys of a JSON line ("train/loss",
   //                          "peak_bytes/activations"; a player's "generator/loss") over the
-  //                          steps, of several players over the windows, the scores'
-  //                          ("test/accuracy"), and histograms ("gradients/0.weight"), all with
-  //                          descriptions; the hyperparameters
+  //                          steps, or with several players over the windows; scores
+  //                          ("test/accuracy"); histograms ("gradients/0.weight"); descriptions of
+  //                          all of them; the hyperparameters
   //   metrics.jsonl          the JSON lines
-  //   summary.json           at the end
+  //   summary.json           written at the end
   std::string directory;
   // The run's choices as names and values, for its row in TensorBoard's table of hyperparameters.
   // Empty: no row.

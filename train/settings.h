@@ -73,7 +73,7 @@ struct ActsWith {
 // The machines and processes on which a setting has an effect.
 enum class ActsOn { everything, cpu, gpu, several_processes };
 
-// Whether a setting's value is a path, and of what. It serves to check that no output replaces an
+// The kind of path that a setting's value is, if any. Used to check that no output replaces an
 // input or another output.
 enum class Path {
   none,
@@ -102,8 +102,8 @@ enum class WrittenBy { first_rank, all_ranks };
 // Who is likely to want a setting. Short help shows only those for most runs.
 enum class AskedBy { some_runs, most_runs };
 
-// Where a setting has an effect: only in training; in how answers are scored; in how the samples
-// are read; or in what trained weights answer, like all settings saved with weights.
+// Where a setting has an effect: only in training, in the scoring of answers, in the reading of
+// samples, or in the answers of trained weights. All settings saved with weights have the latter.
 enum class ActsIn { training, scores, samples, answers };
 
 // Whether a run's memory or time depends on a setting. It never depends on an output.
@@ -150,7 +150,7 @@ struct Setting {
   bool is_flag = false, is_list = false;
   // The value as text in the form that set() takes; empty if unset; "yes" or "no" for a flag.
   std::function<std::string()> text{};
-  // Throws an Error that says what the setting takes for any other text.
+  // Throws an Error that describes the accepted values for any other text.
   std::function<void(const std::string&)> set{};
 
   // True if weights are saved with this setting's value whenever it has an effect.

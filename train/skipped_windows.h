@@ -9,10 +9,10 @@
 
 namespace accrue::detail {
 
-// Ends a run that has stopped making progress. It counts windows in a row that were skipped for a
-// gradient or loss that is not finite, and starts anew whenever a dynamic loss scale has halved.
-// The run ends after `max_skipped` of them, and also after an epoch of windows without any weight.
-// With OnOverflow::stop it ends at the first overflow.
+// Ends a run that has stopped making progress: after `max_skipped` windows in a row that were
+// skipped because the gradient or loss was not finite, and after an epoch of windows without any
+// weight. The count restarts whenever a dynamic loss scale has halved. With OnOverflow::stop the
+// run ends at the first overflow.
 class SkippedWindows {
  public:
   // Watches one player.
@@ -44,8 +44,7 @@ class SkippedWindows {
   const bool dynamic_scale_;
   int64_t in_a_row_ = 0, without_weight_ = 0;
   int64_t last_window_ = 0;                   // the last window that was seen
-  std::optional<WindowReport> first_, last_;  // the first and last finite windows since this
-                                              // process began
+  std::optional<WindowReport> first_, last_;  // finite, since the process began
   // The loss scale when the count began; infinite after a window that was not skipped.
   double from_scale_ = std::numeric_limits<double>::infinity();
 };

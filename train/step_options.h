@@ -233,7 +233,7 @@ inline Settings settings_of(StepOptions& o) {
                                         .costs = Costs::nothing});
   return s;
 }
-// A copy of that table for reading only.
+// The same table for reading only.
 inline Settings settings_of(const StepOptions& o) {
   return settings_of(const_cast<StepOptions&>(o)).read_only();
 }

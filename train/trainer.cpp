@@ -19,9 +19,9 @@ Trainer::Trainer(const TrainingOptions& options, const Dataset& data, Device dev
       reports_(reports_of_players()),
       scored_(std::move(scored)),
       checkpoints_(options_, data_, training_, state(), scored_ ? &*scored_ : nullptr) {
-  check(
-      !options.eval_every || scored_,
-      "the run is to be scored on its way, but there is no data for it: expected another data set");
+  check(!options.eval_every || scored_,
+        "the run should be scored while it trains, but there is no data for that: expected another "
+        "data set");
   check(options.eval_every || (!options.patience && !options.keep_best),
         "the best score is wanted, but no scores are: expected eval_every, too");
   check(!options.keep_best || !options.checkpoints.directory.empty(),

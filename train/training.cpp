@@ -100,8 +100,8 @@ void check_batch_norm(const TrainingOptions& o, Device device) {
   constexpr std::string_view why = "BatchNorm sees all samples of a window, so";
   check_sees_window(o, why);
   check(o.batch_norm_by != BatchNormBy::offload || plans_for_cuda(device),
-        "on the cpu, what waits for a window is on the host already: expected batch-norm-by keep "
-        "or walk");
+        "on the cpu, the data that waits for a window is on the host already: expected "
+        "batch-norm-by keep or walk");
   check(!o.keeps_window() || o.players.empty(),
         "{} a network that keeps it must be trained alone: expected batch-norm-by walk, or no "
         "players",

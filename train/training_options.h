@@ -59,20 +59,20 @@ struct CheckpointOptions {
   std::string directory{};
   int64_t every = 500;    // optimizer steps
   int64_t keep_last = 3;  // how many remain
-  bool resume = false;    // resume from the latest whole checkpoint; start from the beginning if
-                          // there is none
+  bool resume = false;    // from the latest whole checkpoint, if there is one
   Metadata origin{};      // for people, such as how the run was started
 };
 
 namespace detail {
 
 // The values that must be equal for two runs to be the same, as text by name ("none" for an unset
-// value). A checkpoint may differ from some of these values, or lack them.
+// value).
 struct RunIdentity {
   Metadata values{};
-  // Settings without an effect on the result, at least with the other settings' values.
+  // Settings without an effect on the result, at least with the other settings' values. A
+  // checkpoint may have other values, or none.
   std::set<std::string> idle{};
-  // Settings whose value has the same effect as not having the setting.
+  // Settings whose value has the same effect as not having the setting. A checkpoint may lack them.
   std::set<std::string> usual{};
 };
 
@@ -312,7 +312,7 @@ inline Settings settings_of(TrainingOptions& o) {
                  .asked_by = AskedBy::most_runs});
   return s;
 }
-// A copy of that table for reading only.
+// The same table for reading only.
 inline Settings settings_of(const TrainingOptions& o) {
   return settings_of(const_cast<TrainingOptions&>(o)).read_only();
 }

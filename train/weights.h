@@ -42,8 +42,8 @@ bool is_of_adapter(const std::string& name);
 
 }  // namespace detail
 
-// Reads weights from a file that has exactly the model's names and shapes. All names in the file
-// may also share a first word ("transformer"), which is removed. Values in float32, f16 and bf16
+// Reads weights from a file that has exactly the model's names and shapes. If all the model's names
+// share a first word ("transformer"), the file's names may lack it. Values in float32, f16 and bf16
 // convert exactly; f64 is rounded. Needs 64 KiB beside the parameters. Throws Error and leaves the
 // parameters unchanged for a value that is not finite, and for a file that differs; then it names
 // every difference.
