@@ -10,17 +10,17 @@
 
 namespace accrue {
 
-// Command, settings and environment of a run, for the files about it; no batches if they never came
-// to be.
+// The command, the settings and the environment of a run, for the files that describe it. Without
+// batches if the run ended before they were known.
 nlohmann::ordered_json about_run(const Request& request, std::optional<Batches> batches,
                                  Device device);
-// These and the run's results, a JSON object, as the summary of a log.
+// The same with the run's results (a JSON object), as the summary of a log.
 std::string summary_of(const Request& request, Device device, const std::string& results);
 
-// A file of settings by which the run can be repeated, with outputs and checkpoints elsewhere.
+// A file of settings that repeats the run, without the paths of its outputs and checkpoints.
 std::string config_of(const Request& request);
 
-// For TensorBoard: what a run is about, not where it is written.
+// For TensorBoard: the settings of a run, without the paths that it writes to.
 std::vector<std::pair<std::string, std::string>> hyperparameters(const Request& request);
 
 }  // namespace accrue

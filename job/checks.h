@@ -9,16 +9,17 @@
 
 namespace accrue {
 
-// Throws Error for a setting that was given by name without one that it needs or beside one that it
-// excludes, or that has no effect beside the others. A flag that was given as "no" asks for
-// nothing.
+// Throws Error for a setting that was given by name without another that it needs, together with
+// one that it excludes, or where the other settings leave it without effect. A flag that was given
+// as "no" counts as not given.
 void check_given(const std::set<std::string>& given, const Settings& settings);
 
-// Takes into a request what the weights that it begins with say. `settings` are those that a door
-// has, which refer to the request, and `passed_over` those of them with which it does nothing.
-// Throws Error for weights of another network, for what check_given() refuses, for what has no
-// effect on this machine or in so few processes, and if something would be written over what is
-// read or over another output; `paths` are what is read and written beside the settings' own.
+// Completes a request with the settings that its weights' file records. `settings` are the settings
+// of the caller (program, Python or another program) and refer to the request. The caller ignores
+// the settings named in `passed_over`. `paths` are files that the command reads and writes beside
+// the paths in its settings. Throws Error for weights of another network, as check_given() does,
+// and for a setting that has no effect on this machine or with this number of processes. Throws
+// Error, too, if an output would replace an input or another output.
 void resolve(Request& request, const Settings& settings, const std::set<std::string>& passed_over,
              int64_t processes, Paths paths, const Notices& notices);
 

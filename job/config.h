@@ -11,15 +11,14 @@ namespace accrue {
 
 // Settings in a file, as TOML without sections: model = "cnn", lr = 0.01, no-shuffle = true.
 
-// The settings that the file sets, by name and as Setting::set() takes them; of an array the values
-// with commas between them. Throws Error for a file that cannot be read, with the line for what is
-// not such TOML, and for a name that is none of `known`.
+// The settings in a file: names, and values as Setting::set() takes them. The values of an array
+// are joined by commas. Throws Error for a file that cannot be read, for anything else than such
+// TOML (with its line), and for a name that is not in `known`.
 std::vector<std::pair<std::string, std::string>> settings_in_config(const std::string& path,
                                                                     const Settings& known);
 
-// The settings that are set and have an effect, by which a run can be repeated: those that are
-// needed for it, and the others as comments, so that they yield to what somebody asks for beside
-// the file.
+// The settings that are set and have an effect, for repeating a run. Settings that are not needed
+// for that become comments, so they do not override settings given beside the file.
 std::string to_toml(const Settings& settings, const std::function<bool(const Setting&)>& is_needed);
 
 }  // namespace accrue

@@ -7,11 +7,11 @@
 
 namespace accrue {
 
-// The processor or the GPU that computes on `device`, by name.
+// The name of the processor or GPU that `device` stands for.
 std::string machine_name(Device device);
 
-// All that a result depends on beside its request: version, compiler, machine, device, threads and
-// the libraries the program was built with.
+// Everything beside the request that a result depends on: version, compiler, machine, device,
+// threads and the libraries that the program was built with.
 nlohmann::ordered_json environment(Device device);
 
 }  // namespace accrue

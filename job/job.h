@@ -9,16 +9,16 @@ namespace accrue {
 
 namespace detail {
 
-// A request of which resolve() (job/checks.h) has made what can be done, by the settings of a door
-// of its own.
+// A request that resolve() (job/checks.h) has completed and checked against its caller's own
+// settings.
 struct ResolvedRequest {
   Request request;
 };
 
 }  // namespace detail
 
-// What every door opens: the program, Python and other programs. It knows what the weights say that
-// it begins with, and that what was asked for makes sense together.
+// A job for any caller: the command line program, Python or another C++ program. It reads what the
+// file of its weights records, and checks that the settings of the request agree.
 //
 //   Request request(all_domains());
 //   request.give("model", "cnn");
@@ -28,9 +28,10 @@ struct ResolvedRequest {
 //   run.score_on_test()->describe();
 class Job {
  public:
-  // Every setting of the program's training may be given (settings_of(), job/request.h), but for
-  // standard output ("-") and "sample-every", which only the program's door can follow. `ranks`
-  // share it, if there are several, and must outlive this. Throws Error as resolve() does.
+  // Takes every setting of the program's training (settings_of(), job/request.h), except standard
+  // output ("-") as an output and "sample-every": only the command line program supports these two.
+  // `ranks`, if there are several processes, share the job and must outlive it. Throws Error as
+  // resolve() does.
   explicit Job(Request asked, Notices notices = {}, Ranks* ranks = nullptr);
   Job(detail::ResolvedRequest resolved, Notices notices, detail::JobServices services);
   Job(const Job&) = delete;
@@ -38,17 +39,17 @@ class Job {
 
   const Request& request() const { return request_; }
 
-  // A training, ready to run. It must not outlive this. `held_before` is the memory on the cpu that
-  // others in this process hold. Throws Error.
+  // A training, ready to run. It must not outlive this job. `held_before` is the CPU memory that
+  // the rest of this process holds. Throws Error.
   TrainingRun train(const Usage& held_before = {}) const;
 
-  // What fits the memory limit, or all that there is (job/plan.h).
+  // Plans a training within the memory limit, or within all the memory of the device (job/plan.h).
   detail::PlannedTraining plan(const detail::RanksToPlan& ranks = {}) const;
-  // The scores of the weights that it begins with, and their answers (job/score.h).
+  // The scores of the request's weights, and their answers to samples (job/score.h).
   detail::Scores score(std::optional<detail::ScoredSplit> split = {},
                        const StopRequest& stop = detail::never_stop) const;
   Tensor predict(Dataset samples, const StopRequest& stop = detail::never_stop) const;
-  // Their network as an ONNX file (job/onnx.h).
+  // Writes the network of the request's weights as an ONNX file (job/onnx.h).
   void export_onnx(const std::string& path,
                    detail::OnnxInput input = detail::OnnxInput::as_trained) const;
 

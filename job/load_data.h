@@ -9,32 +9,32 @@
 
 namespace accrue {
 
-// The data set of --data, on the cpu, checked to be one that the model can learn, with its classes
-// numbered as those of the weights that the command begins with. Throws Error as Domain::load()
-// does, and for other classes than theirs, unless a new head is to learn them.
+// Loads the data set of --data to the cpu and checks that the model can learn it. Its classes are
+// numbered as the classes of the request's weights are. Throws Error as Domain::load() does, and if
+// its classes differ from the classes of the weights, unless a new head will learn them.
 Datasets load_data(const Request& request, DataUse use, const Notices& notices);
 
-// Throws Error if the network of `whose` has learned from pixels and the data has numbers, or the
-// reverse, unless the request says how the pixels become what it has learned from.
+// Throws Error if the network of `whose` was trained on pixels and the data has numbers, or the
+// reverse, unless the request says how to normalize the pixels.
 void check_inputs(const Dataset& data, Inputs learned, const std::string& whose,
                   const Request& request);
 
-// Says what was found, and has pixels normalized as the request says. Throws Error as
-// check_inputs() does for the weights that the command begins with.
+// Reports what was found in the data, and normalizes its pixels as the request says. Throws Error
+// as check_inputs() does for the request's weights.
 void take_in(Dataset& data, const Request& request, const Notices& notices);
 
-// Says that weights whose file does not name the network's classes are taken to have those of the
-// data, if these have names.
+// If the file of the weights does not name its classes and the data has names for its own, reports
+// that the names of the data are used.
 void say_whose_classes(const Request& request, const Dataset& data, const Notices& notices);
 
-// The request with the model, its width and the normalization of the weights that training or
-// evaluation starts from, and how they are scored, as far as their file says them and they were not
-// given, and with the images and classes that it was of. Throws Error for those that were given
-// otherwise, but for how they are scored. A run that resumes reads its checkpoint instead of
-// --init, which need not exist any more.
+// Completes the request with what the file of its weights records and the user did not set: the
+// model, its width and normalization, the way to score, and the images and classes that the network
+// was made for. Throws Error for a given setting that differs from the file, except for the way to
+// score. A run that resumes reads its checkpoint instead of --init, so the file of --init may be
+// gone.
 Request with_settings_of_weights(const Request& request, const Notices& notices);
 
-// True for "owner/name", which is no path here, but may be that of a model on Hugging Face's hub.
+// True for "owner/name" if no such path exists: it may be a model on Hugging Face's hub.
 bool is_name_on_hub(const std::string& path);
 bool is_gguf_file(const std::filesystem::path& path);
 

@@ -11,8 +11,8 @@ struct LoadedNetwork {
   std::unique_ptr<Layer> model;
   Parameters parameters;
 };
-// A network with the weights of a file (Request::init), on a device, to answer and not to be
-// trained: without gradients. Throws Error as load_weights() does.
+// Loads the weights of Request::init into a network on a device, without gradients: it can answer
+// but not train. Throws Error as load_weights() does.
 LoadedNetwork load_network(const Request& request, const SampleSpec& sample, Device device);
 
 }  // namespace accrue

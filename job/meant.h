@@ -8,13 +8,13 @@
 
 namespace accrue {
 
-// What may be meant by the name of an option that is none of `names`, those of the settings and
-// maybe others: "--lr", "--keep-best or --keep-last"; empty if nothing is near.
+// Suggestions for the name of an unknown option, such as "--lr" or "--keep-best or --keep-last";
+// empty if nothing is near. `names` are the known options: the settings and maybe others.
 std::string meant_by(const std::string& name, const std::vector<std::string>& names,
                      const Settings& settings);
 
-// What does here what other programs, or other commands, call `name`: "--device cuda"; empty if
-// nothing does.
+// The option here for a name that other programs or commands use: "--device cuda" for "gpu"; empty
+// if there is none.
 std::string known_elsewhere(const std::string& name, const Settings& settings);
 
 // "train, memory or kernels"

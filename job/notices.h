@@ -8,13 +8,14 @@
 
 namespace accrue {
 
-// Tells somebody what happens on the way: facts, and warnings of what may not be meant. A library
-// prints nothing itself, so whoever opens a job says where its words go; by itself nowhere.
+// Passes messages about the progress of a job, facts and warnings, to a sink. The library prints
+// nothing itself: whoever creates a job decides where its messages go. Without a sink they are
+// dropped.
 class Notices {
  public:
-  // A remnant is what an error, which is thrown, has left of the work.
+  // A remnant is a message about the work that remains after an error, which is thrown as well.
   enum class Kind { fact, warning, remnant };
-  // Takes a line, or several, without the last line's end. It must not throw.
+  // Takes one or more lines, without the newline of the last. It must not throw.
   using Sink = std::function<void(Kind kind, std::string_view text)>;
 
   Notices() = default;

@@ -7,12 +7,12 @@
 
 namespace accrue::detail {
 
-// What an exported network takes: what it was trained on, or pixels as bytes, which it normalises
-// as it was trained.
+// The input of an exported network: values as in its training, or pixels as bytes, which the ONNX
+// graph normalizes as the training did.
 enum class OnnxInput { as_trained, bytes };
 
-// Writes the network of the weights that a request begins with as an ONNX file (train/onnx/onnx.h),
-// and tells of what it takes and answers. Throws Error.
+// Writes the network of the request's weights as an ONNX file (train/onnx/onnx.h), and reports its
+// inputs and outputs. Throws Error.
 void export_onnx(const Request& request, const std::string& path, OnnxInput input,
                  const Notices& notices);
 

@@ -13,20 +13,21 @@
 
 namespace accrue {
 
-// What a command reads and writes, so that nothing is written over what it reads, and nothing over
-// anything else that it writes, however the paths are spelt.
+// The files and folders that a command reads and writes. Checks that no output replaces an input or
+// another output, even if the same path is spelled differently.
 class Paths {
  public:
-  // A file, or a folder with all that is in it; nothing if there is none.
+  // Adds an input: a file, or a folder with everything in it. Ignores a path that does not exist.
   void read(std::string what, const std::filesystem::path& path);
   void write(std::string what, const std::filesystem::path& path, Path kind);
 
-  // Throws Error, with both, where an output would replace an input or another output, or would be
-  // taken for a part of the data.
+  // Throws Error, with both paths, where an output would replace an input or another output, or
+  // would later be read as part of the data.
   void refuse_overwriting() const;
 
-  // Throws Error if two of the answers to samples would be one file, if one would replace a file
-  // that is read, or, unless `force`, one that the program has not written.
+  // Throws Error if two samples' answers would go to the same file, or if an answer would replace a
+  // file that is read. Unless `force`, throws Error also if an answer would replace a file that
+  // this program has not written.
   void check_answers(const std::string& what, const std::vector<std::filesystem::path>& answers,
                      bool force) const;
 
@@ -45,7 +46,7 @@ class Paths {
   std::vector<Named> inputs_, outputs_;
 };
 
-// Adds the paths that settings name.
+// Adds the paths in the values of settings.
 void add_paths(Paths& paths, const Settings& settings, const Domains& domains);
 
 }  // namespace accrue

@@ -15,31 +15,30 @@ struct RanksToPlan {
   bool reach_gpus = false;
 };
 
-// The largest micro-batch of a training that fits a budget of memory, what else would fit, and what
-// each costs.
+// The plan of a training: the largest micro-batch that fits a memory budget, the alternatives that
+// fit, and the cost of each.
 struct PlannedTraining {
-  Request
-      request;  // with what `yours` decides of its batches, for the ranks that it is planned for
+  Request request;  // with the batches of `yours`, for the planned ranks
   Device device;
-  std::string whose_memory{};          // in words, where nobody has said how much there is
-  Plan plan;                           // at least one alternative of which fits
-  std::optional<Alternative> yours{};  // the batches that were asked for, if any were
-  MemoryShortage deciding;             // where the recommended one reaches its peak
+  std::string whose_memory{};          // in words, if the request has no limit
+  Plan plan;                           // at least one of its alternatives fits
+  std::optional<Alternative> yours{};  // the requested batches, if any
+  MemoryShortage deciding;             // where the recommended alternative reaches its peak
   std::shared_ptr<Ranks> ranks{};
 };
 
-// Plans for the request's memory limit, or for all that there is. Throws Error if nothing fits:
-// what is missing, and the nearest that would fit.
+// Plans for the request's memory limit, or for all the memory of the device. Throws Error if
+// nothing fits, with the missing memory and the nearest settings that would fit.
 PlannedTraining plan_training(Request request, const RanksToPlan& ranks, const Notices& notices);
 
-// The settings to add to a request for it, as options: "--micro-batch 12 --effective-batch 64", and
-// strategy and recompute where they are not those of the request.
+// The options that turn a request into this alternative: "--micro-batch 12 --effective-batch 64",
+// and the strategy and recompute if they differ from the request's.
 std::string flags_for(const Alternative& alternative, const Request& request);
 
-// The program's command for a training in this way, within the memory that was planned for.
+// The command line of a training by this alternative, within the memory that was planned for.
 std::string command_to_train(const Alternative& alternative, Request request);
 
-// Where a peak is reached, and what is alive there, in lines of 80 columns.
+// Says where the peak is reached and which memory is in use there, in lines of 80 columns.
 std::string describe_peak(const MemoryShortage& deciding);
 
 }  // namespace accrue::detail

@@ -18,23 +18,24 @@ namespace accrue {
 
 namespace detail {
 
-// The parts of a data set that are evaluated.
+// The parts of a data set that are scored.
 enum class ScoredSplit { both, train, test };
-// The way of what ranks on GPUs add up: by NCCL where it can go, or through the host's memory.
+// How ranks on GPUs exchange what they add up: by NCCL where possible, or through the host's
+// memory.
 enum class RankExchange { automatic, host };
-// --micro-batch auto: the largest that fits (job/memory_advice.h).
+// --micro-batch auto: the largest micro-batch that fits (job/memory_advice.h).
 inline constexpr int64_t auto_micro_batch = std::numeric_limits<int64_t>::min();
-// The effective batch where the request leaves it open.
+// The effective batch if the request does not set it.
 inline constexpr int64_t default_effective_batch = 64;
-// The model of who asks for none.
+// The model if the request does not name one.
 inline constexpr const char* usual_model = "mlp";
-// What the network of a file of weights has seen: pixels from 0 to 255, normalised as the file
-// says, or numbers as they were given; unknown if the file does not say it.
+// The inputs that a network was trained on, as the file of its weights says: pixels from 0 to 255,
+// which were normalized, or numbers as they were given. Unknown if the file does not say it.
 enum class Inputs { unknown, pixels, as_given };
-// The file's word for the last.
+// The text in the file for Inputs::as_given.
 inline constexpr const char *inputs_key = "inputs", *inputs_as_given = "as given";
 
-// The names of choices on the command line, beside those of TrainingOptions.
+// The command line's names of enumerators that TrainingOptions does not use.
 const std::map<std::string, InitScheme>& init_scheme_names();
 const std::map<std::string, Device>& device_names();
 const std::map<std::string, RankExchange>& rank_exchange_names();
@@ -42,28 +43,29 @@ const std::map<std::string, ScoredSplit>& split_names();
 
 }  // namespace detail
 
-// What is asked of a job: a training, and what is done around it. A plain value, whose fields are
-// filled by name and type: each has a row in settings_of(), below.
+// The settings of a job: a training, and the work around it. A plain value; each field has a name
+// and a type in its row of settings_of(), below.
 struct Request : TrainingOptions {
   explicit Request(detail::Domains known) : domains(std::move(known)) {}
 
   detail::Domains domains;
-  std::string model_name = detail::usual_model;  // of one of the domains
-  // What --model says, where none of them has it: a name that the weights may know.
+  std::string model_name = detail::usual_model;  // a model of one of the domains
+  // The value of --model if no domain has that model: the weights may know the name.
   struct OtherModel {
     std::string name, refusal;
   };
   OtherModel other_model;
   detail::NetworkOptions network;
-  std::string data;               // empty: what the model learns from without --data
-  std::set<std::string> given{};  // the settings that were asked for, by name
-  // The weights that a command begins with, those of --init or of the checkpoint from which it
-  // resumes, and the classes that their file names.
+  std::string data;               // empty: the model's own data set
+  std::set<std::string> given{};  // the names of the settings that the user set
+  // The file of weights that a command starts from (--init, or the checkpoint that it resumes), and
+  // the classes that this file names.
   std::string weights;
   std::optional<detail::Classes> classes_of_weights;
   detail::Inputs inputs_of_weights = detail::Inputs::unknown;
-  std::optional<int64_t> class_count_of_weights;  // where it may be more than the data's
-  // The samples that they were made for, as far as the file says it; else without fields.
+  std::optional<int64_t> class_count_of_weights;  // if it may exceed the data's
+  // The samples that these weights were made for, as far as their file says it; else without
+  // fields.
   detail::SampleSpec sample;
   int64_t micro_batch = 16;
   std::optional<int64_t> accum, effective_batch;
@@ -80,40 +82,41 @@ struct Request : TrainingOptions {
   std::string profile;
   int64_t profile_windows = 2;
   std::string log_dir;
-  std::optional<int64_t> log_histograms;  // every so many steps
-  std::optional<int64_t> sample_every;    // windows
+  std::optional<int64_t> log_histograms;  // in optimizer steps
+  std::optional<int64_t> sample_every;    // in windows
   int64_t log_every = 100;
   bool measure_baseline = false;
 
-  // Sets one of settings_of(), below, as the program's option of this name does. Throws Error.
+  // Sets the setting of this name (settings_of(), below) as the program's option does. Throws
+  // Error.
   void give(const std::string& setting, const std::string& text);
 
-  // What the model is called.
+  // The model's name for people.
   std::string model_title() const { return domains.of_model(model_name).title(model_name); }
-  // That of --data, else the model's.
+  // The name of the data: --data, or else the model's own data set.
   std::string data_name() const;
-  // What is asked of the data. It refers to this request.
+  // The request for this data that a domain's loader takes. It refers to this object.
   detail::DataRequest data_request(detail::DataUse use) const;
-  // The steps in the first so many windows: one in each, and of alternating networks one a turn.
+  // The optimizer steps in the first `windows` windows: one in each, or with alternating networks
+  // one for each turn of a network.
   int64_t steps_in(int64_t windows) const;
-  // Throws Error for a contradiction between micro_batch, accum and effective_batch, and for
-  // batches that the data (samples) cannot fill.
+  // Throws Error if micro_batch, accum and effective_batch contradict each other, and for batches
+  // larger than the data (`samples`).
   Batches batches_of(int64_t samples) const;
-  // The model's objective for this data. Throws Error if what is asked of it does not fit.
+  // The model's objective for this data. Throws Error if the settings do not fit the data.
   ObjectivePtr objective_on(const Dataset& data) const;
-  // The field of the data whose classes the model tells apart, and these; null and nothing if it
-  // answers with something else.
+  // The field of the data whose classes the model distinguishes, and these classes; null and empty
+  // if the model answers with something else.
   const Field* told_apart(const Dataset& data) const;
   std::optional<detail::Classes> classes_in(const Dataset& data) const;
-  // That for which the model is made to learn this data.
+  // The samples that a model for this data must be made for.
   detail::SampleSpec sample_in(const Dataset& data) const;
-  // What the file of the weights of a model for such samples says of it, but for the names of its
-  // classes.
+  // The metadata for the weights of a model made for such samples, except the names of its classes.
   Metadata metadata_of(const detail::SampleSpec& sample_of_model) const;
-  // Makes such a model.
+  // Returns a function that makes such a model.
   ModelFactory factory(const detail::SampleSpec& sample_of_model) const;
-  // The training that is asked for, on this data: the model, its batches and the run's identity are
-  // filled in. Throws as batches_of() and check_options() do.
+  // The options of the requested training on this data, with the model, its batches and the run's
+  // identity filled in. Throws as batches_of() and check_options() do.
   TrainingOptions training(const Dataset& data) const;
   // The same training with a micro-batch that is still to be chosen (plan_windows()).
   TrainingOptions to_plan(const Dataset& data) const;
@@ -124,21 +127,22 @@ struct Request : TrainingOptions {
 
 namespace detail {
 
-// The headings of the settings of a network: of its model and data, and of domains' networks.
+// The headings of the settings of networks: the headings for model and data, and one for each
+// domain's networks.
 std::vector<std::string> headings_of_networks(const Request& o);
 std::vector<std::string> names_of_models(const Request& o);
-// What a model learns from without --data: "digits; unet: shapes".
+// The data sets that models learn from without --data: "digits; unet: shapes".
 std::string default_data(const Request& o);
 
-// True for a setting of what a trained network answers, and to what.
+// True for a setting that affects the samples or the answers of a trained network.
 inline bool acts_on_answers(const Setting& setting) {
   return setting.acts_in() == ActsIn::answers || setting.acts_in() == ActsIn::samples;
 }
-// What others call a number of samples (SettingFacts::elsewhere).
+// The names that other programs use for a number of samples (SettingFacts::elsewhere).
 inline std::map<std::string, std::string> called_batch(const std::string& samples) {
   return {{"batch", ", " + samples}, {"batch-size", ", " + samples}};
 }
-// The weights that a command answers with, as an option of its own.
+// An option for the trained weights that a command uses.
 inline SettingFacts trained_weights(std::string help) {
   return {.name = "weights",
           .decides = Decides::no_result,
@@ -150,12 +154,13 @@ inline SettingFacts trained_weights(std::string help) {
 
 }  // namespace detail
 
-// The settings of the program by name, of which a command has some as request: --name
-// (apps/cli/declare.h).
+// The program's settings by name, with their fields in a request. A command has some of them as
+// options: --name (apps/cli/declare.h).
 inline Settings settings_of(Request& o) {
   using namespace detail;
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
-  // The last domain, which may be a caller's, has the last word on a setting of one name.
+  // If two domains have a setting of the same name, the later one's is taken; the last domain may
+  // be a caller's.
   const auto of_domains = [&](const std::string& heading, const std::string& before = {}) {
     Settings all;
     for (const auto& domain : o.domains) {
@@ -207,7 +212,7 @@ inline Settings settings_of(Request& o) {
            {.name = "init",
             .decides = no_result,
             .help =
-                "Start from these weights instead; a run that goes on from a checkpoint does not "
+                "Start from these weights instead; a run that resumes from a checkpoint does not "
                 "read them",
             .takes = reads("FILE.safetensors"),
             .acts_in = ActsIn::answers,
@@ -217,8 +222,9 @@ inline Settings settings_of(Request& o) {
           o.new_head, true,
           {.name = "new-head",
            .decides = no_result,
-           .help = "But for the last layer, which learns other classes; by itself, with a warning, "
-                   "where their number is another and the weights do not know them all",
+           .help =
+               "Make the last layer of --init new, for other classes; automatic, with a warning, "
+               "if the number of classes differs and the weights do not know them all",
            .needs = "init"});
   for (const auto& domain : o.domains) s.append(of_domains(domain->networks_heading()));
   s.group("Machine")
@@ -262,16 +268,17 @@ inline Settings settings_of(Request& o) {
       .add(o.effective_batch,
            {.name = "effective-batch",
             .decides = result,
-            .help = "Samples per optimizer step; --accum is derived, the remainder exact",
+            .help =
+                "Samples per optimizer step; --accum follows; the last micro-batch may be smaller",
             .range = above_zero,
             .asked_by = AskedBy::most_runs,
-            .elsewhere = called_batch("those of a step")})
+            .elsewhere = called_batch("the samples of a step")})
       .append(of_domains("Batches"));
   s.append(settings_of(static_cast<TrainingOptions&>(o)));
   s.group("Several processes")
       .add(o.rank_timeout_s, {.name = "rank-timeout",
                               .decides = no_result,
-                              .help = "End all ranks if one has given no sign of life for so long",
+                              .help = "End all ranks if one gives no sign of life for this long",
                               .takes = "SECONDS",
                               .range = {1, 86400},
                               .acts_on = ActsOn::several_processes,
@@ -301,7 +308,7 @@ inline Settings settings_of(Request& o) {
       .add(o.log_histograms,
            {.name = "log-histograms",
             .decides = no_result,
-            .help = "Also log histograms of the gradients, every so many optimizer steps",
+            .help = "Also log histograms of the gradients, every STEPS optimizer steps",
             .takes = "STEPS",
             .range = above_zero,
             .needs = "log-dir",
@@ -309,7 +316,7 @@ inline Settings settings_of(Request& o) {
       .add(o.sample_every,
            {.name = "sample-every",
             .decides = no_result,
-            .help = "Every so many windows: a language model writes a short text; a font's "
+            .help = "Every WINDOWS windows: a language model writes a short text; a font's "
                     "generator draws characters that are held out, as a sheet in --log-dir",
             .takes = "WINDOWS",
             .range = above_zero,
@@ -321,7 +328,7 @@ inline Settings settings_of(Request& o) {
             writes("FILE.json", Path::text)})
       .add(o.memory_trace_windows, {.name = "memory-trace-windows",
                                     .decides = no_result,
-                                    .help = "How many windows",
+                                    .help = "Number of windows to record",
                                     .range = above_zero,
                                     .needs = "memory-trace",
                                     .costs = Costs::nothing})
@@ -330,13 +337,14 @@ inline Settings settings_of(Request& o) {
             "Time every kernel: a table by phase and op, and there the first windows as Chrome's "
             "trace events; without CUDA graphs",
             writes("FILE.json", Path::text)})
-      .add(o.profile_windows,
-           {.name = "profile-windows",
-            .decides = no_result,
-            .help = "How many windows' events, at most 100000 events; the table sums all windows",
-            .range = above_zero,
-            .needs = "profile",
-            .costs = Costs::nothing})
+      .add(
+          o.profile_windows,
+          {.name = "profile-windows",
+           .decides = no_result,
+           .help = "Windows to record events of, at most 100000 events; the table sums all windows",
+           .range = above_zero,
+           .needs = "profile",
+           .costs = Costs::nothing})
       .add(o.log_every, {.name = "log-every",
                          .decides = no_result,
                          .help = "Optimizer steps between two lines in a pipe",
@@ -354,14 +362,14 @@ inline Settings settings_of(Request& o) {
   });
   return s;
 }
-// That table, to be looked at alone.
+// The same table, for reading only.
 inline Settings settings_of(const Request& o) {
   return settings_of(const_cast<Request&>(o)).read_only();
 }
 
 namespace detail {
 
-// The request that differ from their defaults, as arguments of a command that has them.
+// The settings that differ from their defaults, as arguments of a command that has them.
 std::vector<std::string> arguments_of(const Request& request);
 
 }  // namespace detail

@@ -15,15 +15,17 @@ struct PeakOfRun {
   std::string run;  // "this run"
   Usage peak;
 };
-// The measured peak of this run, by category, beside the prediction of it and of the same effective
-// batch without accumulation; if wanted, also what a run of that really needs. `beside` is what was
-// held there meanwhile by what looks on, and `part` what of the run it was.
+// The measured peak of this run, by category, and two predictions: for this run and for the same
+// effective batch without accumulation. With Baseline::measured, also runs the latter and measures
+// its peak. `beside` is the memory that observers held during the run; `part` are the windows of
+// the run that were measured.
 std::vector<PeakOfRun> peaks_of_run(const TrainingOptions& options, Baseline run_baseline,
                                     const Datasets& data, const Usage& measured,
                                     const Usage& beside, const WindowRange& part, Device device,
                                     const Notices& notices);
 
-// What the system counts as the process's: at its peak, and before the data was loaded.
+// The process's resident memory as the system counts it: its peak, and its size before the data was
+// loaded.
 struct ResidentBytes {
   size_t peak, before;
 };

@@ -13,14 +13,14 @@ struct Scores {
   std::optional<Score> training, test;
 };
 
-// Scores the weights that a request begins with, and tells of each score. Without a split both
-// parts are scored; of texts the test alone, for corpora are large, and their held-out part tells
-// what is asked. Throws Error, and Stopped if `stop` says Stop::now on the way.
+// Scores a request's weights and reports each score. If `split` is empty, scores training and test
+// data. For texts it scores the test data alone: a corpus is large, and its held-out part answers
+// the question. Throws Error, and Stopped if `stop` returns Stop::now before the end.
 Scores score_of(const Request& request, std::optional<ScoredSplit> split, const Notices& notices,
                 const StopRequest& stop = never_stop);
 
-// What their network answers to samples of the field that it sees, pixels or numbers, which lie on
-// the cpu: [N, ...], there.
+// The network's answers [N, ...], on the cpu, to `samples`. These lie on the cpu and have the field
+// that the network sees, pixels or numbers.
 Tensor answers_of(const Request& request, Dataset samples, const Notices& notices,
                   const StopRequest& stop = never_stop);
 

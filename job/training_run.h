@@ -13,52 +13,54 @@ namespace accrue {
 
 namespace detail {
 
-// What follows a run that was asked to stop, once its weights are saved: they are scored on the
-// test data, or nothing is. A scoring under way then stops, too.
+// What to do after a run that was asked to stop has saved its weights: score them on the test data,
+// or end. With `end`, a scoring that is under way stops, too.
 enum class WhenStopped { score, end };
 
-// Is told of a whole run, in this order, beside what happens while it trains.
+// Observes a whole run: these calls come in this order, beside the calls during training.
 class RunObserver : public Observer {
  public:
   virtual void on_begin() {}
-  // The run has trained to its end, or was asked to stop. Next it saves the weights.
+  // The run has trained to its end, or was asked to stop. It saves the weights next.
   virtual void on_end() {}
-  // The score on the test data, and that of the weights' average.
+  // The score on the test data, of the weights and of their average.
   virtual void on_test_score(const Score&, const std::optional<Score>& /*of_average*/) {}
-  // The peaks of the memory, if there was a step.
+  // The peaks of memory, if the run took at least one step.
   virtual void on_peaks(const std::vector<PeakOfRun>&, const ResidentBytes&) {}
   virtual void on_profile(const Profile&, const MachineRates&) {}
 };
 
 }  // namespace detail
 
-// A training with all that its request keeps of it: weights, checkpoints, logs, scores, recordings.
+// A training and everything that its request asks to keep: weights, checkpoints, logs, scores and
+// recordings.
 class TrainingRun {
  public:
-  // Loads the data, makes the networks, takes weights or a checkpoint, and opens the logs. Takes a
-  // request with what weights say (job/job.h), which must outlive this, as must `services`.
-  // `held_before` is the memory on the cpu that others in this process hold. Throws Error.
+  // Loads the data, makes the networks, reads weights or a checkpoint, and opens the logs. The
+  // request must have been completed from its weights (job/job.h). It must outlive this, and so
+  // must `services`. `held_before` is the CPU memory that the rest of this process holds. Throws
+  // Error.
   TrainingRun(const Request& request, const Notices& notices, const detail::JobServices& services,
               const Usage& held_before = {});
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
   ~TrainingRun();
 
-  // Trains to the end or until it is asked to stop, then saves and scores. Throws as Trainer::run()
+  // Trains to the end or until `stop` asks to stop, then saves and scores. Throws as Trainer::run()
   // does.
   void run(const std::vector<detail::RunObserver*>& observers = {},
            const StopRequest& stop = detail::never_stop,
            detail::WhenStopped then = detail::WhenStopped::score);
 
   Trainer& trainer() { return *trainer_; }
-  // With the micro-batch that was chosen.
+  // The request with the micro-batch that was chosen.
   const Request& request() const { return request_; }
   const Datasets& data() const { return data_; }
   Device device() const { return device_; }
   const detail::RunRecorder& recorder() const { return *recorder_; }
-  // That of the test data, after run(); none if that was stopped before.
+  // The score on the test data after run(); empty if the run was stopped before scoring.
   const std::optional<Score>& score_on_test() const { return recorder_->results().score; }
-  // The peaks of the memory, after a run() with a step.
+  // The peaks of memory, after a run() that took at least one step.
   const std::vector<detail::PeakOfRun>& peaks() const { return peaks_; }
 
  private:
@@ -76,7 +78,7 @@ class TrainingRun {
   const Device device_;
   const std::unique_ptr<Recording> recording_;
   const size_t resident_before_;
-  Usage own_;  // of the memory on the cpu
+  Usage own_;  // the part of the CPU memory that this holds
   Datasets data_;
   Request request_;
   TrainingOptions asked_;
@@ -89,8 +91,8 @@ class TrainingRun {
 
 namespace detail {
 
-// What to say of BatchNorm that takes its statistics from a micro-batch where that is less than the
-// batch, unless all BatchNorms are frozen; empty if there is nothing to say.
+// A warning about BatchNorm that computes its statistics from a micro-batch smaller than the batch;
+// empty if it does not or if every BatchNorm is frozen.
 std::string about_batch_norm(const Request& request, const Training& training, Batches batches);
 
 }  // namespace detail
