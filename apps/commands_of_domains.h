@@ -6,14 +6,14 @@
 
 namespace accrue::app {
 
-// The commands of a domain, which add themselves to the program's. What it has none of is null.
+// Functions that add a domain's commands to the program's; null where the domain has none.
 struct DomainCommands {
   void (*of_networks)(CommandLine&) = nullptr;  // beside train and eval
   void (*of_data)(CommandLine&, CLI::App& data) = nullptr;
   void (*own)(CommandLine&) = nullptr;
 };
 
-// The commands of each domain that has some.
+// The commands of each domain that has any.
 std::vector<DomainCommands> commands_of_domains();
 
 }  // namespace accrue::app

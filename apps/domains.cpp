@@ -15,12 +15,12 @@ std::unique_ptr<Observer> watch_fonts(const Request& request, Trainer& trainer, 
   return watch_drawings(request, trainer, log, held_out, spoken());
 }
 
-// A line over that of a progress bar.
+// Prints a line in place of the progress bar.
 void show(const WrittenSample& sample) {
   const std::string place =
       fmt::format("{}[Window {}] ", draws_over(STDOUT_FILENO) ? "\r\033[K" : "", sample.window);
   if (sample.error.empty()) say("{}{}\n", place, sample.line);
-  else say_error("{}warning: nothing is written on the way: {}\n", place, sample.error);
+  else say_error("{}warning: cannot write a sample: {}\n", place, sample.error);
 }
 
 std::unique_ptr<Observer> watch_text(const Request& request, Trainer& trainer, RunLog& log,

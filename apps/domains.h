@@ -10,17 +10,18 @@
 
 namespace accrue::app {
 
-// A domain with what the program shows of it beside its commands (apps/commands_of_domains.h). What
-// a domain has nothing of is null.
+// A domain's functions for the program beside its commands (apps/commands_of_domains.h); null where
+// the domain has none.
 struct ProgramDomain {
-  // Looks on while one of its networks is trained.
+  // Makes an observer of a training of one of the domain's networks.
   std::unique_ptr<Observer> (*watch)(const Request&, Trainer&, RunLog&,
                                      const Dataset& held_out) = nullptr;
-  // What it needs of the machine, for `accrue info`: names and facts.
+  // Facts about the domain's libraries or tools on this machine, for `accrue info`: names and
+  // texts.
   std::vector<std::pair<std::string, std::string>> (*about_machine)() = nullptr;
 };
 
-// What the program shows of all_domains(), in their order.
+// A ProgramDomain for each of all_domains(), in the same order.
 const std::vector<ProgramDomain>& program_domains();
 
 }  // namespace accrue::app

@@ -20,7 +20,7 @@
 namespace accrue::app {
 namespace {
 
-// The commands of domains stand between those that train and score and those that only look.
+// Adds domains' commands after train and eval and before the commands that only inspect.
 void add_network_commands(CommandLine& line, Asked& asked) {
   for (const Command& command : commands_of_networks(asked)) {
     if (command.name == "export")
@@ -90,7 +90,7 @@ void add_bench_commands(CommandLine& line, Asked& asked) {
 
 void add_completion_command(CLI::App& app, Asked& asked) {
   CLI::App* completion =
-      app.add_subcommand("completion", "A script that completes these for a shell");
+      app.add_subcommand("completion", "A script that completes the commands in a shell");
   completion->add_option("shell", asked.shell, "bash, zsh or fish")
       ->type_name("bash|zsh|fish")
       ->required();
@@ -106,11 +106,10 @@ struct Parser {
     app.set_version_flag("--version", version());
     app.require_subcommand(1);
     wrap_help(app);
-    app.add_option(
-           "--isa", isa,
-           "The instructions to use, of those that the program is installed with: baseline, " +
-               fmt::format("{}", fmt::join(isa_levels(), ", ")) +
-               "; by itself the best that the processor has")
+    app.add_option("--isa", isa,
+                   "The instruction set to use, if the program is installed for it: baseline, " +
+                       fmt::format("{}", fmt::join(isa_levels(), ", ")) +
+                       "; default: the best that the processor has")
         ->type_name("LEVEL");
     add_network_commands(line, asked);
     add_report_command(line, asked);
@@ -123,19 +122,19 @@ struct Parser {
 
   void parse(std::vector<std::string> arguments) {
     arguments = with_config(arguments, line.known, app);
-    std::ranges::reverse(arguments);  // as the parser takes them
+    std::ranges::reverse(arguments);  // the parser takes them in this order
     app.parse(std::move(arguments));
   }
 
   CLI::App app{"Trains any effective batch in the memory you have.", "accrue"};
-  std::string isa;  // followed before this, by become_program_for_processor()
+  std::string isa;  // become_program_for_processor() has already used it
   CommandLine line;
 };
 
 namespace {
 
-// The parser of the arguments' command alone, which has read them. Null if they are not understood,
-// or ask for something about the commands.
+// A parser for the arguments' command alone, which has parsed them. Null if it does not understand
+// them, or if they ask for help about commands.
 std::unique_ptr<Parser> parser_of_one(Asked& asked, const std::vector<std::string>& arguments) {
   std::string path;
   for (const std::string& word : arguments) {
@@ -167,7 +166,7 @@ int run_program(int argc, char** argv) {
     try {
       parser->parse(std::move(arguments));
     } catch (const CLI::ParseError& error) {
-      // All ranks have the same arguments: one says what is wrong with them.
+      // All ranks have the same arguments, so only one reports the error.
       if (launched().rank > 0) return 0;
       return report(parser->app, error, [&](const CLI::App& command) {
         return parser->line.settings_of_command(command);

@@ -8,7 +8,7 @@
 
 namespace accrue::app {
 
-// The options of all commands but domains' own.
+// The options of all commands, except commands of domains.
 struct Asked : AskedOfNetworks {
   BenchTrainOptions bench_train;
   BenchMemoryOptions bench_memory;
@@ -17,7 +17,8 @@ struct Asked : AskedOfNetworks {
   std::string page = "report.html", shell;
 };
 
-// Does what the arguments say, and returns the exit status. Throws what its commands throw.
+// Runs the command that the arguments ask for and returns the exit status. Throws what the command
+// throws.
 int run_program(int argc, char** argv);
 
 }  // namespace accrue::app

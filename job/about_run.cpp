@@ -27,8 +27,8 @@ nlohmann::ordered_json about_run(const Request& request, std::optional<Batches> 
   return about;
 }
 
-// What nobody asked for is needed if it is not usual (as for `font train`), unless the weights that
-// the run begins with say it.
+// A setting that the user did not give is needed to repeat the run if it has an unusual value (as
+// after `font train`), unless the run's weights record it.
 std::string config_of(const Request& request) {
   std::vector<std::string> headings = headings_of_networks(request);
   for (const char* heading : {"Machine", "Batches", "Optimizer", "Loss scale", "Evaluation"})
@@ -46,7 +46,7 @@ std::string config_of(const Request& request) {
   const auto is_of_weights = [&](const Setting& setting) {
     return has_weights && setting.about.saved != Saved::no;
   };
-  // What only some data sets heed says nothing of others.
+  // Settings that act on some data sets only are left out unless the user set them.
   const auto is_shown = [&](const Setting& setting) {
     return setting.about.data.empty() || is_given(setting) || is_unusual(setting);
   };

@@ -9,7 +9,7 @@
 namespace accrue {
 namespace {
 
-// The setting as an option.
+// The setting written as an option.
 std::string said(const std::string& name, const std::string& value) {
   return value.empty() ? "no --" + name : fmt::format("--{} {}", name, value);
 }
@@ -40,8 +40,8 @@ void check_effect(const Setting& setting, const Settings& settings) {
   fail("--{} has no effect with {}: expected {}, or no --{}", about.name, is, wanted, about.name);
 }
 
-// A door's own setting may have the name of one that weights say, such as the base of adapters:
-// then it was not that one that was given.
+// The caller's own setting may have the same name as a setting that weights record, such as the
+// base of adapters. If so, the user gave the caller's own.
 Request with_what_is_not_given(Request request, const Settings& settings, const Notices& notices) {
   const std::set<std::string> given = request.given;
   const Settings of_networks = settings_of(request);

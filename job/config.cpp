@@ -16,7 +16,7 @@ namespace accrue {
 namespace {
 
 // Reads the part of TOML that a file of settings needs: keys, strings on one line, numbers, words
-// and arrays of these. It refuses what TOML has besides.
+// and arrays of these values. It refuses all other TOML.
 class FlatToml {
  public:
   explicit FlatToml(std::string_view text) : text_(text) {
@@ -57,7 +57,7 @@ class FlatToml {
   void skip_blanks() {
     while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
   }
-  // Blanks, ends of lines and comments.
+  // Skips blanks, ends of lines and comments.
   void skip_lines() {
     for (skip_blanks(); at_ < text_.size() && (text_[at_] == '\n' || text_[at_] == '#');
          skip_blanks())
@@ -79,7 +79,7 @@ class FlatToml {
       return;
     }
   }
-  // A key, or a value without quotes.
+  // Reads a key, or a value without quotes.
   std::string word() {
     skip_blanks();
     if (at_ < text_.size() && (text_[at_] == '"' || text_[at_] == '\'')) return quoted();
@@ -95,7 +95,7 @@ class FlatToml {
     expect(is_quoted || !found.empty(), "expected a value");
     return found;
   }
-  // "..." with escapes, or '...' as it stands.
+  // Reads "..." with escapes, or '...' as it stands.
   std::string quoted() {
     const char quote = text_[at_++];
     std::string found;

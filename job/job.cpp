@@ -6,7 +6,7 @@
 namespace accrue {
 namespace {
 
-// Throws Error for what takes a door with more than the job's own services.
+// Throws Error for settings that need more services than a job has by itself.
 void check_without_services(const Request& request) {
   for (const Setting& setting : settings_of(request))
     check(!setting.is_output() || setting.text() != "-",

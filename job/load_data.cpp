@@ -17,7 +17,7 @@
 namespace accrue {
 namespace {
 
-// The settings that only some data sets heed.
+// Throws Error for a given setting that has no effect with this data set.
 void check_settings_of_data(const Request& request, const DataRequest& asked) {
   const Domain& domain = request.domains.of_data(asked.data);
   for (const Setting& setting : settings_of(request)) {
@@ -52,17 +52,17 @@ void normalize(Dataset& data, const Request& request) {
 std::string described(const Classes& classes, const Field& answer) {
   const bool is_one =
       classes.size() == 1 && !classes.have_names() && answer.encoding == Encoding::mask;
-  return is_one && classes.values.empty() ? "one mask of what is there and what not"
+  return is_one && classes.values.empty() ? "one mask of foreground and background"
                                           : "the classes " + classes.describe();
 }
 
-// True if the classes are numbers from 0 on, of which the data at hand may have only the first.
+// True if the classes are numbers from 0 on. The data at hand may then lack the last ones.
 bool are_numbers(const Field& answer, const Classes& here, const Classes& network) {
   return answer.encoding == Encoding::index && !here.have_names() && !network.have_names() &&
          here.values.empty() && network.values.empty();
 }
 
-// Numbers the classes as the network does.
+// Renumbers the data's classes as the network numbers them.
 void match_to_weights(Datasets& data, const Request& request, DataUse use, const Notices& notices) {
   const std::optional<Classes>& network = request.classes_of_weights;
   const Field* const answer = request.told_apart(data.train);
@@ -78,15 +78,15 @@ void match_to_weights(Datasets& data, const Request& request, DataUse use, const
       use == DataUse::prediction || (!is_training && are_numbers(*answer, here, *network));
   const bool fits = may_lack_some ? match.is_known() : match.is_complete();
   if (!fits && is_training) {
-    // A head of another size is made new, unless the network knows all of the data's classes, and a
-    // run that resumes is compared as a whole.
+    // The last layer is made new if its size differs, unless the network knows all of the data's
+    // classes. For a run that resumes, the checkpoint is compared later as a whole.
     const bool is_resumed = request.weights != request.init;
     if (is_resumed || (here.size() != network->size() && !match.is_known())) return;
   }
   check(fits, "{} knows {}, but {} has {}: expected the same{}{}", request.weights,
         described(*network, *answer), data.train.name, described(here, *answer),
         is_training ? ", or --new-head to learn these with a new last layer" : "",
-        here.have_names() ? "" : "; --classes names those of the data, in their order");
+        here.have_names() ? "" : "; --classes names the data's classes, in their order");
   const std::string name = answer->name;
   for (Dataset* each : {&data.train, &data.test})
     for (Field& field : each->fields)
@@ -99,8 +99,8 @@ void say_whose_classes(const Request& request, const Dataset& data, const Notice
   const Field* const answer = request.told_apart(data);
   if (request.weights.empty() || !answer) return;
   if (answer->class_names.empty() && answer->class_values.empty()) return;
-  notices.say("{} does not name its classes: those of {} are taken: {}", request.weights, data.name,
-              classes_of(*answer).describe());
+  notices.say("{} does not name its classes: the names of {} are used: {}", request.weights,
+              data.name, classes_of(*answer).describe());
 }
 
 void check_inputs(const Dataset& data, Inputs learned, const std::string& whose,
@@ -147,7 +147,8 @@ Datasets load_data(const Request& request, DataUse use, const Notices& notices) 
 
 namespace {
 
-// Asks for what a file does not say, as PyTorch's do not, or warns of what is assumed.
+// Throws Error if neither the file (it may be PyTorch's) nor the request names the model. Warns
+// about other assumptions.
 void check_what_is_said(const Metadata& said, const Request& request, const Notices& notices) {
   const auto is_given = [&](const char* name) { return request.given.contains(name); };
   const bool has_own_pixels = request.domains.model(request.model_name).has_own_pixels;
@@ -173,7 +174,7 @@ std::optional<Classes> classes_said(const Metadata& said, const std::string& fil
   }
 }
 
-// What --model says; empty if it is not given.
+// The name given with --model; empty if it was not given.
 std::string asked_model(const Request& request) {
   if (!request.other_model.name.empty()) return request.other_model.name;
   return request.given.contains("model") ? request.model_name : std::string();
@@ -217,12 +218,13 @@ Request with_what_weights_say(const Request& request, const Notices& notices) {
     if (about.saved == Saved::with_scores) {
       if (!is_given && !found->second.empty()) setting.set(found->second);
     } else if (!is_given) setting.set(found->second);
-    // A file may lie elsewhere by now: its domain knows it by what it holds.
+    // A file that a setting names may have moved since, so its path is not compared; its domain
+    // compares its content.
     else if (about.decides == Decides::result && setting.text() != found->second)
       problems += fmt::format("\n  --{} is {}, but they were trained with {}", about.name,
                               setting.text(), found->second);
   }
-  // By now all is known by which a model may have several names.
+  // A model may have several names. Here everything is known that they depend on.
   if (const auto model = said.find("model"); model != said.end()) {
     const std::string asked = asked_model(request);
     settings.at("model").set(model->second);
@@ -239,7 +241,7 @@ Request with_what_weights_say(const Request& request, const Notices& notices) {
   }
   result.sample = sample_said(said, result);
   for (const auto& domain : result.domains) domain->see(result.sample, said, request.given);
-  // A run that resumes is compared with its checkpoint as a whole.
+  // A run that resumes compares all its settings with the checkpoint later.
   check(is_resumed || problems.empty(),
         "{} holds weights of another network; leave out what the file says:{}", request.init,
         problems);
@@ -254,7 +256,7 @@ Request with_implied_model(Request request) {
   return request;
 }
 
-// The settings that name weights which a command begins with.
+// The settings that name files of weights to start from.
 Settings settings_of_files(Request& request) {
   return settings_of(request).where([](const Setting& setting) {
     const Takes& takes = setting.about.takes;
@@ -262,7 +264,7 @@ Settings settings_of_files(Request& request) {
   });
 }
 
-// Throws Error, with the way, for what is often given in place of a file of safetensors.
+// Throws Error, with advice, for what users often give instead of a safetensors file.
 void check_is_file_of_weights(const std::string& path, bool may_be_gguf) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -288,7 +290,7 @@ void check_is_file_of_weights(const std::string& path, bool may_be_gguf) {
 bool is_name_on_hub(const std::string& path) {
   const std::filesystem::path name = path;
   std::error_code ignored;
-  // The end of a file's name has letters alone, but for that of a model of version 3.2-1B.
+  // A file name's extension has only letters; in a model's name such as "Llama-3.2-1B" it does not.
   const std::string end = name.extension().string();
   const bool is_file = end.size() > 1 && std::all_of(end.begin() + 1, end.end(), [](char c) {
                          return std::isalpha(static_cast<unsigned char>(c)) != 0;

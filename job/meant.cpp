@@ -5,7 +5,7 @@
 namespace accrue {
 namespace {
 
-// The names whose first words, or last, are `name`, as options: --keep-best for keep.
+// The names that begin or end with the words `name`, as options: --keep-best for keep.
 std::vector<std::string> options_around(const std::vector<std::string>& names,
                                         const std::string& name) {
   std::vector<std::string> found;

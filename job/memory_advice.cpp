@@ -46,7 +46,7 @@ std::string advice_for_training(const Request& request, const Notices& notices) 
   const Device device = wanted_device(request);
   const std::optional<size_t> memory = memory_for_a_run(request, device);
   if (!memory) return {};
-  // The data set is read again, which has no place within the limit.
+  // The data set is read a second time, which must not count against the limit.
   const LimitScope unlimited(Device::cpu, std::nullopt);
   const Datasets planned =
       plan_data(load_data(request, DataUse::training, notices), device, *memory);
@@ -71,14 +71,14 @@ std::string advice_for_training(const Request& request, const Notices& notices) 
 
 std::string advice_for_scoring(const Request& request, const Notices& notices) {
   const Device device = wanted_device(request), meta = meta_of(device);
-  // The data set is read again, which has no place within the limit.
+  // The data set is read a second time, which must not count against the limit.
   const LimitScope unlimited(Device::cpu, std::nullopt);
   const Datasets planned = plan_data(load_data(request, DataUse::scoring, notices), device);
   const auto model = request.factory(request.sample_in(planned.train))();
   ledger(meta).reset_peak();
   const Parameters parameters = place(*model, compute_dtype(request.precision), meta, request.seed,
                                       GradientStorage::on_demand);
-  // Weights are read in two pieces at most, of 64 KiB and converted.
+  // Reading weights holds at most two pieces of 64 KiB: as stored, and converted.
   constexpr size_t pieces = 2 * 65536;
   const size_t loading = ledger(meta).current().total() + pieces;
   sum_scores(*model, *request.objective_on(planned.test), planned.test, 1,

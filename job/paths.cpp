@@ -17,10 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The same for all ways to spell it, whether it exists or not.
+// One spelling for every path to the same place, whether it exists or not.
 fs::path spelt_out(fs::path path) {
   std::error_code problem;
-  // What such a link leads to may still be made.
+  // A dangling link is followed by hand: its target may be created later.
   for (int links = 0; links < 40 && fs::is_symlink(path, problem) && !fs::exists(path, problem);
        ++links)
     path = path.parent_path() / fs::read_symlink(path, problem);
@@ -29,7 +29,7 @@ fs::path spelt_out(fs::path path) {
   return result.has_filename() ? result : result.parent_path();
 }
 
-// The path within a directory, "." for the directory; nothing if it is elsewhere.
+// The path relative to a directory, "." for the directory itself; empty if it lies elsewhere.
 fs::path within(const fs::path& directory, const fs::path& path) {
   const fs::path relative = spelt_out(path).lexically_relative(spelt_out(directory));
   return relative.empty() || *relative.begin() == ".." ? fs::path() : relative;
@@ -37,14 +37,14 @@ fs::path within(const fs::path& directory, const fs::path& path) {
 
 using FileId = Paths::FileId;
 
-// Identifies a regular file, behind links; nothing if it is something else, or not there.
+// Identifies a regular file, following links; empty if it is missing or something else.
 std::optional<FileId> id_of(const fs::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   return FileId{status.st_dev, status.st_ino};
 }
 
-// /dev/null, a terminal, a pipe.
+// True for /dev/null, a terminal or a pipe.
 bool is_device(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored) && fs::is_other(path, ignored);
@@ -56,8 +56,7 @@ bool are_one(const fs::path& a, const fs::path& b) {
   return spelt_out(a) == spelt_out(b) || (id && id == id_of(b));
 }
 
-// The first file below a directory that is one of these. Links are followed, and each directory is
-// entered once.
+// The first of these files below a directory. Follows links and enters each directory once.
 std::optional<fs::path> find_below(const fs::path& directory, const std::set<FileId>& files,
                                    std::set<fs::path>& entered) {
   std::error_code ignored;
@@ -72,7 +71,7 @@ std::optional<fs::path> find_below(const fs::path& directory, const std::set<Fil
   return std::nullopt;
 }
 
-// A log's or a checkpoint's own, by its path within their directory.
+// True for a file that a log or a checkpoint directory itself writes, by its path in the directory.
 bool is_own(const std::string& option, const fs::path& relative) {
   const std::string first = relative.begin()->string();
   if (option.starts_with("--checkpoint-dir")) return first.starts_with("step-") || first == "best";
@@ -90,7 +89,8 @@ std::string begin_of(const fs::path& path) {
   return begin;
 }
 
-// False for weights, JSON, web pages and fonts, which lie in data sets' folders without being read.
+// False for weights, JSON, web pages and fonts: no data set reads them, even if they lie in its
+// folder.
 bool may_be_data(const fs::path& path) {
   if (path.filename() == "manifest.json") return true;
   const std::string begin = begin_of(path);
@@ -109,7 +109,7 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
-// The file of FILE#N, the part N of a file.
+// The path FILE of "FILE#N", which names part N of a file.
 fs::path without_part(const std::string& path) {
   std::error_code ignored;
   return fs::exists(path, ignored) ? path : path.substr(0, path.rfind('#'));
@@ -144,7 +144,7 @@ void Paths::check_each_other() const {
     for (const Named& b : outputs_) {
       if (&a == &b || !is_file(a) || is_device(a.path)) continue;
       check(!are_one(a.path, b.path), "{} and {} are one path: expected two", a.what, b.what);
-      // The directories above a file are made for it.
+      // Writing b creates the directories above it, and a would be one of them.
       check(within(a.path, b.path).empty(),
             "{} is to be a file, but {} lies in it: "
             "expected two paths",
@@ -227,7 +227,7 @@ void add_paths(Paths& paths, const Settings& settings, const Domains& domains) {
         if (files) paths.read(what, *files);
         continue;
       }
-      // Weights in a directory are read, too, where a file of them may be.
+      // A setting that takes a GGUF file also takes a directory and reads the weights in it.
       std::error_code ignored;
       if (takes("FILE.gguf"))
         for (const auto& entry : fs::directory_iterator(value, ignored))

@@ -11,7 +11,7 @@
 namespace accrue {
 namespace {
 
-// Ranks to plan for, each on a device of its own: a plan computes nothing, so they never meet.
+// Ranks to plan for, each on its own device. A plan computes nothing, so they never communicate.
 class PlannedRanks : public Ranks {
  public:
   explicit PlannedRanks(const RanksToPlan& ranks)
@@ -32,7 +32,7 @@ class PlannedRanks : public Ranks {
   const bool reach_gpus_;
 };
 
-// The memory that a run may use, and whose it is where nobody has said how much.
+// The memory that a run may use and, if the request has no limit, where the number comes from.
 struct Budget {
   size_t bytes;
   std::string whose{};
@@ -40,7 +40,8 @@ struct Budget {
 
 Budget budget_of(const Request& request, int64_t ranks, Device device) {
   if (!request.memory_limit.empty()) return {parse_bytes(request.memory_limit)};
-  check(ranks == 1, "--ranks {} without --memory: expected what each of them may use", ranks);
+  check(ranks == 1, "--ranks {} without --memory: expected the memory that each rank may use",
+        ranks);
   if (device == Device::cpu)
     return {
         static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE)),
@@ -51,13 +52,13 @@ Budget budget_of(const Request& request, int64_t ranks, Device device) {
   return {memory_for_a_run(request, device).value(), ", nine tenths of what the GPU has left"};
 }
 
-// True if it is said how the windows are to be cut, and not left to the plan.
+// True if the request says how to divide windows into micro-batches.
 bool asks_for_batches(const Request& request) {
   return request.micro_batch != auto_micro_batch &&
          (request.given.contains("micro-batch") || request.given.contains("accum"));
 }
 
-// The nearest that would fit instead, or the least memory that would do.
+// Names the nearest settings that would fit, or else the least memory that would be enough.
 std::string nearest(const Request& request, const Datasets& planned, Device device,
                     const Plan& plan) {
   const TrainingOptions wanted = request.to_plan(planned.train);
@@ -80,7 +81,7 @@ std::string nearest(const Request& request, const Datasets& planned, Device devi
                      flags_for(least, request), format_bytes(least.peak.total()));
 }
 
-// The ways to train among which a plan looks: those that were asked for, and of others all.
+// The alternatives to search: of each choice the requested one, or else all.
 SearchSpace space_of(const Request& request, const TrainingOptions& wanted, Device device) {
   SearchSpace space = all_choices(wanted, device);
   if (request.given.contains("strategy")) space.strategies = {request.strategy};

@@ -68,7 +68,7 @@ Batches Request::batches_of(int64_t samples) const {
   check(micro_batch <= samples,
         "--micro-batch {} is larger than the data: {}; expected --micro-batch {} or less",
         micro_batch, data_has, samples);
-  // Before it is multiplied.
+  // Checked before the two are multiplied, which could overflow.
   check(!accum || *accum <= samples / micro_batch,
         "--micro-batch {} x --accum {} is larger than the data: {}; expected --accum {} or less",
         micro_batch, accum.value_or(0), data_has, samples / micro_batch);

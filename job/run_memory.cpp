@@ -5,8 +5,8 @@
 namespace accrue {
 namespace {
 
-// The peak of two windows without accumulation, really run beside what is still alive, which is
-// then left out (but for the data set itself).
+// Runs two windows without accumulation and returns their peak. Subtracts the memory that was in
+// use before, except the data set's.
 Usage measure_baseline(const TrainingOptions& options, const Datasets& data,
                        const WindowRange& part, Device device) {
   const Usage before = ledger(device).current();

@@ -14,7 +14,7 @@ RunRecorder::RunRecorder(const Request& request, Trainer& trainer, const Dataset
     : request_(request), trainer_(trainer), data_(data), resident_before_(resident_before) {}
 
 void RunRecorder::begin() {
-  // The scores of a run before stand until this one ends.
+  // The scores of the previous run remain until this run ends.
   results_ = {.score = results_.score, .score_of_average = results_.score_of_average};
   weight_seen_ = 0;
   weighed_windows_ = 0;
@@ -53,7 +53,7 @@ void RunRecorder::on_step(const WindowReport& report) {
   ++weighed_windows_;
 }
 
-// What a loss scale that falls makes good is no loss.
+// A skipped window is not lost if a lower loss scale avoids its overflow.
 void RunRecorder::count_skipped(const WindowReport& report) {
   ++results_.skipped;
   if (report.no_weight) return;

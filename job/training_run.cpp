@@ -16,7 +16,7 @@
 namespace accrue {
 namespace {
 
-// A place that cannot be written to is an error now, not after the training.
+// Checks the outputs now, so that an unwritable path fails before the training and not after it.
 void check_outputs(const Request& request, const JobServices& services) {
   if (!request.save.empty()) check_writable(request.save);
   if (!request.save.empty() && request.ema) check_writable(average_path(request.save));
@@ -34,7 +34,7 @@ void turn_graphs_off_if_recorded(Request& request, Device device, const Notices&
   request.cuda_graphs = Graphs::off;
 }
 
-// The files of --json and --log-dir, from which lines after the checkpoint are taken out.
+// Removes the lines after the checkpoint from the files of --json and --log-dir.
 void rewind_logs(const Request& request, bool json_is_file, int64_t windows,
                  const Notices& notices) {
   std::vector<std::string> logs;
@@ -62,7 +62,7 @@ void load_weights(Trainer& trainer, const Request& request, const Dataset& data,
   } else if (!request.classes_of_weights) say_whose_classes(request, data, notices);
 }
 
-// Tells of the checkpoint from which a run goes on.
+// Reports which checkpoint a run resumes from.
 class Resumption : public Observer {
  public:
   explicit Resumption(const Notices& notices) : notices_(notices) {}
@@ -109,7 +109,8 @@ std::string detail::about_batch_norm(const Request& request, const Training& tra
                       : ", nor does --batch-norm window --batch-norm-by walk");
 }
 
-// The recording of --memory-trace, if there is one. What ends before it does leaves a part of it.
+// The recording of --memory-trace, if requested. If an error ends the run early, the destructor
+// writes the part that was recorded.
 class TrainingRun::Recording {
  public:
   Recording(const Request& request, Device device, const Notices& notices,
@@ -128,7 +129,7 @@ class TrainingRun::Recording {
       services_.write(request_.memory_trace, trace_->text());
       notices_.say_at_error("recorded the memory up to the error: {}", request_.memory_trace);
     } catch (const std::exception&) {
-      // The error that is under way says more.
+      // The error that is being thrown matters more.
     }
   }
 
@@ -204,7 +205,7 @@ void TrainingRun::run(const std::vector<RunObserver*>& observers, const StopRequ
   const Training& training = trainer_->training();
   const Window& window = training.window();
   const int64_t windows_before = trainer_->windows(), steps_before = window.steps();
-  // Others may have let go of memory since this was made, or taken more.
+  // Other objects may have freed or allocated memory since the constructor ran.
   const Usage held_by_others = without(ledger(Device::cpu).current(), own_);
   recorder_->begin();
   for (RunObserver* each : observers) each->on_begin();

@@ -17,17 +17,17 @@ Parameters layout_for(const Domains& domains, const BenchKernelsOptions& bench, 
     const auto model = domains.of_model(bench.model).factory(bench.model, {}, shown)();
     return place(*model, DType::f32, Device::meta, 0);
   }
-  // Several times the last-level cache of most processors, and of the largest GPUs.
+  // Several times as large as the last-level cache of most processors and of the largest GPUs.
   const std::string default_size = device == Device::cuda ? "256MiB" : "64MiB";
   return ladder::layout_of(parse_bytes(bench.size.empty() ? default_size : bench.size));
 }
 
-// The rate of a rung in units of the copy's.
+// A rung's rate as a fraction of the copy's rate.
 double share_of_copy(const ladder::Result& result, const std::vector<ladder::Result>& results) {
   return result.bytes_per_s() / results.front().bytes_per_s();
 }
 
-// A difference of times may be lost in their noise, and then has no rate.
+// A time that is a difference of two times may vanish in noise: then there is no rate.
 bool has_rate(const ladder::Result& result) { return result.seconds > 0; }
 
 void print_table(const std::vector<ladder::Result>& results, int64_t parameters) {

@@ -51,7 +51,7 @@ std::vector<Way> chosen_ways(const Request& options, const BenchMemoryOptions& b
   std::erase_if(ways, [&](const Way& way) {
     if (way.is_pytorch()) return !has_pytorch || !fp32;
     return (way.strategy()->sums_in_moments && !has_moments) ||
-           // Its loss scale is dynamic.
+           // The loss scale of fp16 is dynamic.
            (way.strategy()->drops_gradients && options.precision == Precision::fp16) ||
            (!way.is_in_given_precision() && !fp32);
   });
@@ -71,7 +71,7 @@ MemoryRows rows_of(double width, int64_t effective, const std::vector<int64_t>& 
   return rows;
 }
 
-// On a terminal, which of how many processes is under way.
+// On a terminal: shows which process is running, out of how many.
 class CountOfRuns {
  public:
   explicit CountOfRuns(size_t total) : total_(total) {}
@@ -88,7 +88,7 @@ class CountOfRuns {
   bool terminal_ = draws_over(STDERR_FILENO);
 };
 
-// In each round every row runs once, so that a machine that slows down does so for all of them.
+// Every row runs once per round, so if the machine slows down, all rows are affected alike.
 void measure(std::vector<MemoryRows>& groups, int64_t rounds, const MemoryRuns& runs) {
   size_t processes = 0;
   for (const MemoryRows& rows : groups) processes += static_cast<size_t>(rounds) * rows.size();
@@ -107,15 +107,15 @@ void measure(std::vector<MemoryRows>& groups, int64_t rounds, const MemoryRuns& 
 }
 
 void print(const MemoryRows& rows) {
-  // The categories stand where there is room for them, and the words in a line of their own where
-  // there is not.
+  // A wide terminal shows the categories; a narrow one shows the verdict in words on a line of its
+  // own.
   constexpr size_t wide_columns = 170;
   const bool wide = terminal_columns() >= wide_columns;
   say("{:<16} {:>6} {:>4}", "way", "micro", "K");
   if (wide)
     for (Category c : all_categories) say(" {:>11}", name(c));
   say(" {:>11} {:>11} {:>10} {:>9}{}\n", "total", "RSS growth", "us/sample", "max |dw|",
-      wide ? "  against one batch at once" : "");
+      wide ? "  compared with one batch at once" : "");
   for (const MemoryRow& row : rows) {
     say("{:<16} {:>6} {:>4}", row.way.name, row.batches.micro, row.batches.accumulation_steps());
     if (wide)
@@ -139,14 +139,14 @@ void check_options(const BenchMemoryOptions& bench) {
   for (const int64_t micro_batch : bench.micro_batches)
     check(0 < micro_batch && micro_batch <= largest,
           "--micro-batches has {}: expected 1 to the effective batch of {}", micro_batch, largest);
-  // A place that cannot be written to is an error now, not after the measurements.
+  // Checks now, so that an unwritable path fails before the measurements and not after them.
   check_output(bench.csv);
   if (bench.report.empty()) return;
   require_chart_library();
   check_output(bench.report);
 }
 
-// One window of the rows' effective batch at once and one in the smallest micro-batches.
+// The memory timelines of one window: as a single batch, and in the smallest micro-batches.
 nlohmann::ordered_json timelines(const MemoryRows& rows, const MemoryRuns& runs) {
   const MemoryRow* smallest = nullptr;
   for (const MemoryRow& row : rows)
@@ -178,7 +178,7 @@ Settings settings_of(BenchMemoryOptions& bench, Request& options) {
       .add(bench.micro_batches, {.name = "micro-batches",
                                  .decides = no_result,
                                  .help = "Micro-batch sizes to compare",
-                                 .unset = "of 8, 16 and 32 those that are less"})
+                                 .unset = "8, 16 and 32 if less than the effective batch"})
       .add(bench.widths, {.name = "widths",
                           .decides = no_result,
                           .help = "Factors on the model's hidden sizes, to compare",
@@ -187,8 +187,9 @@ Settings settings_of(BenchMemoryOptions& bench, Request& options) {
       .add(bench.ways, {.name = "ways",
                         .decides = no_result,
                         .help = "What to compare with one batch at once: " + names_of_ways(),
-                        .unset = "all there are"})
-      .add(bench.python, {"python", no_result, "Interpreter that may have PyTorch", "PROGRAM"})
+                        .unset = "all ways"})
+      .add(bench.python,
+           {"python", no_result, "Python interpreter, which may have PyTorch", "PROGRAM"})
       .add(bench.steps, {.name = "steps",
                          .decides = no_result,
                          .help = "Optimizer steps of each run",

@@ -16,7 +16,7 @@ std::string describe(const MemoryRow& row) {
                      row.batches.describe());
 }
 
-// Finds a script where this program is installed, else in the source tree it was built from.
+// Finds a script beside the installed program, or else in the source tree it was built from.
 std::string script_path(const std::string& name) {
   const auto prefix = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
   const auto installed = prefix / "share/accrue/scripts" / name;
@@ -28,7 +28,7 @@ ChildResult must_succeed(const MemoryRow& row, const ChildResult& child) {
   return child;
 }
 
-// Trains in a process of its own.
+// Trains in a separate process.
 void train(const MemoryRow& row, const Request& options) {
   std::vector<std::string> arguments = arguments_of(options);
   arguments.insert(arguments.begin(), "train");
@@ -43,7 +43,7 @@ MemoryRuns::MemoryRuns(const Request& options, int64_t steps, std::string python
   std::string pattern = (temporary / "accrue-XXXXXX").string();
   check(mkdtemp(pattern.data()) != nullptr, "cannot make a folder in {}", temporary.string());
   folder_ = pattern;
-  options_.json.clear();  // the command's own
+  options_.json.clear();  // the command writes its own
 }
 
 MemoryRuns::~MemoryRuns() {

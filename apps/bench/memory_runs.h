@@ -8,11 +8,11 @@
 
 namespace accrue::app {
 
-// The processes of `bench memory`: each measurement is a fresh one, so that its peak is its own.
+// The processes of `bench memory`: one per measurement, so that each peak belongs to one training.
 class MemoryRuns {
  public:
-  // `options` holds what all runs share; `steps` optimizer steps each. Throws Error if no folder
-  // for their files can be made.
+  // `options` holds the settings that all runs share; each run takes `steps` optimizer steps.
+  // Throws Error if no folder for the runs' files can be made.
   MemoryRuns(const Request& options, int64_t steps, std::string python);
   ~MemoryRuns();
   MemoryRuns(const MemoryRuns&) = delete;
@@ -20,18 +20,18 @@ class MemoryRuns {
 
   // True if the interpreter has PyTorch.
   bool pytorch_is_installed() const;
-  // Adds one more process's measurements to the row: the times of its windows, but for the first,
-  // which pays for what later ones reuse; the highest peaks.
-  // Throws Error with the process's own words if it fails.
+  // Runs one more process and adds its measurements to the row: the highest peaks, and the time of
+  // every window except the first, which pays for work that later windows reuse. Throws Error with
+  // the process's output if it fails.
   void measure(MemoryRow& row) const;
-  // The weights at the end of the run measured last (not PyTorch's).
+  // The final weights of the last run measured (not PyTorch's).
   NamedTensors weights() const;
   // The memory timeline of the row's second window, for the report (report/window_timeline.h).
   nlohmann::json timeline(const MemoryRow& row) const;
 
  private:
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
-  // The options of the row's training.
+  // The settings of the row's training.
   Request options_of(const MemoryRow& row) const;
   void measure_accrue(MemoryRow& row) const;
   void measure_pytorch(MemoryRow& row) const;

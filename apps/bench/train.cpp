@@ -36,7 +36,7 @@ void wait_for(Device device) {
   if (device == Device::cuda) cuda::synchronize();
 }
 
-// The windows of a training, one after the other. If several ranks share them, all run as many.
+// Runs the windows of a training, one after another. All ranks that share them run the same number.
 class Windows {
  public:
   Windows(Training& training, const TrainingOptions& options)
@@ -48,8 +48,8 @@ class Windows {
     training_.window().reports();
   }
 
-  // Runs so many; the seconds that one of them took. On cuda windows are enqueued faster than they
-  // run: timed together, they are what they cost.
+  // Runs `together` windows and returns the seconds per window. On cuda, windows are enqueued
+  // faster than they run, so only the time of several together shows the cost of one.
   double seconds(int together) {
     return seconds_for([&] {
              for (int i = 0; i < together; ++i) run();
@@ -58,7 +58,7 @@ class Windows {
            together;
   }
 
-  // Calls work() until the time is over on any rank.
+  // Calls work() until the time has passed on any rank.
   template <class Work>
   void run_for(double seconds, Work&& work) {
     const auto start = Clock::now();
@@ -76,14 +76,15 @@ class Windows {
   int64_t epoch_ = 0, window_ = 0;
 };
 
-// The cost of timing every kernel (on cuda, without graphs): a window's time with and without.
+// Prints the cost of timing every kernel (on cuda, without graphs): a window's time with it and
+// without.
 void print_cost(const Profile& profile, double seconds_without) {
   const double seconds = profile.total_us() * 1e-6 / double(profile.steps());
   say("a profiled window takes {:.1f} us (mean), one without {:.1f} us (median)\n", seconds * 1e6,
       seconds_without * 1e6);
 }
 
-// More windows, each kernel of which is timed.
+// Runs more windows and times each of their kernels.
 std::unique_ptr<Profile> profile_windows(Windows& windows, Device device, double seconds) {
   auto profile = std::make_unique<Profile>(device, 0);
   windows.run_for(seconds, [&] { windows.run(); });

@@ -10,10 +10,10 @@ struct ChildResult {
   std::string output;  // stdout and stderr
 };
 
-// Runs a program, which is looked for as a shell does, and waits. Throws Error if no process can be
+// Runs a program, found as a shell finds it, and waits for it. Throws Error if no process can be
 // made.
 ChildResult run_program(const std::string& program, const std::vector<std::string>& arguments);
-// This program again with other arguments: a fresh process.
+// Runs this program with other arguments in a new process.
 ChildResult run_self(const std::vector<std::string>& arguments);
 
 }  // namespace accrue::app

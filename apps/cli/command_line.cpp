@@ -11,14 +11,14 @@
 namespace accrue::app {
 namespace {
 
-// Files by which `report` knows a run.
+// The files that `report` reads from a run's directory.
 void read_runs(Paths& paths, const std::vector<std::string>& directories) {
   for (const std::string& directory : directories)
     for (const char* name : {"metrics.jsonl", "summary.json", "config.toml"})
       paths.read(directory + "/" + name, std::filesystem::path(directory) / name);
 }
 
-// The paths among a command's arguments that are no settings.
+// The paths in a command's arguments that are not settings.
 Paths paths_of_arguments(const CLI::App& command) {
   Paths paths;
   const auto given = [&](const char* name) {
@@ -55,7 +55,9 @@ CLI::App& CommandLine::add(CLI::App& parent, const Command& command, Request& op
   declare(*parser, command.settings);
   for (const std::string& name : command.passed_over)
     parser->get_option("--" + name)->group(without_effect);
-  parser->add_option("--config", "Read settings from this file; these options come before it")
+  parser
+      ->add_option("--config",
+                   "Read settings from this file; options on the command line override it")
       ->type_name("FILE.toml");
   const auto quiet = std::make_shared<bool>(false);
   parser->add_flag("--quiet", *quiet, "Print nothing but warnings and errors");
@@ -69,7 +71,7 @@ CLI::App& CommandLine::add(CLI::App& parent, const Command& command, Request& op
 }
 
 const CommandLine::Chosen* CommandLine::chosen() const {
-  // All ranks have the same words: the first says why one process is expected.
+  // All ranks have the same arguments; only the first reports that the command needs one process.
   const bool is_for_others = chosen_ && !chosen_->command.is_shared && launched().rank > 0;
   return chosen_ && !is_for_others ? &*chosen_ : nullptr;
 }

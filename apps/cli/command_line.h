@@ -16,8 +16,9 @@ class App;
 
 namespace accrue::app {
 
-// The commands whose options the parser knows: all, or none but the one of this path ("bench
-// train"). To declare the options of all takes longer than many a command.
+// Which options the parser knows: the options of all commands, or of the command with this path
+// only ("bench train"). Declaring the options of all commands takes longer than many a command
+// runs.
 struct Reads {
   static Reads words() { return {.all = true}; }
   static Reads one(std::string path) { return {.all = false, .path = std::move(path)}; }
@@ -26,38 +27,40 @@ struct Reads {
   std::string path{};
 };
 
-// The commands of the program, as they are added to its parser.
+// Adds the program's commands to its parser, and notes the one that is chosen.
 class CommandLine {
  public:
-  // The options are those of the commands that make a network or have a trained one.
+  // `options` is filled by the commands that make a network or load a trained one.
   CommandLine(CLI::App& program, Request& options, Reads reads = Reads::words());
 
-  // Adds a command that works by these options. The parser notes it as the one that is chosen.
+  // Adds a command whose settings refer to these options. When the parser reads the command, it
+  // becomes the chosen one.
   CLI::App& add(CLI::App& parent, const Command& command, Request& options);
-  // False if no command is the one that Reads::one() names.
+  // False if no command has the path given to Reads::one().
   bool knows_options() const { return knows_options_; }
-  // A command as the words ask for it.
+  // A command with the options that it was given.
   struct Chosen {
     Command command;
     Request& options;
     Paths paths;
   };
-  // What the parser has read, if that is a command of add() and this process is to perform it.
+  // The command that the parser has read; null if it was not added by add() or this process does
+  // not perform it.
   const Chosen* chosen() const;
-  // A command that only has commands.
+  // Adds a command that only groups other commands.
   CLI::App& add_group(const std::string& name, const std::string& description);
 
   CLI::App& program() const { return program_; }
-  // The program, and the commands that have commands.
+  // The program itself and the commands that group others.
   const std::vector<CLI::App*>& groups() const { return groups_; }
   Request& options() const { return options_; }
   const Settings& all() const { return all_; }
-  // The options of a command that the parser knows; nothing for one that has none.
+  // The options that the parser knows for a command; empty if it has none.
   Settings settings_of_command(const CLI::App& parser) const;
-  // The settings of a network: those of model and data, of domains' networks and of the machine.
+  // The settings of a network: for model and data, for domains' networks and for the machine.
   Settings settings_of_networks() const;
 
-  // The settings that a file of --config may have: all() and what is added to them.
+  // The settings that a --config file may hold: all(), and settings added by other commands.
   Settings known;
 
  private:

@@ -14,7 +14,7 @@ std::vector<const CLI::App*> commands_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
-// "cnn mlp" of an option that takes cnn|mlp; empty of one that takes anything.
+// Returns "cnn mlp" for an option that takes cnn|mlp, and nothing for one that takes any value.
 std::string choices_of(const CLI::Option& option) {
   std::string choices = option.get_type_name();
   if (choices.find('|') == std::string::npos || std::isupper(choices.front())) return {};
@@ -29,8 +29,8 @@ std::string options_of(const CLI::App& command) {
   return options;
 }
 
-// Cases of a bash script: what stands before the word, and the words that may follow. `path` names
-// the command, "bench train ".
+// Adds cases of a bash script: the words before the cursor, and the words that may follow. `path`
+// is the command with a blank, such as "bench train ".
 void add_cases(const CLI::App& command, const std::string& path, std::string& choices,
                std::string& words) {
   for (const CLI::Option* option : command.get_options())
@@ -98,7 +98,8 @@ void add_fish_lines(const CLI::App& command, const std::string& condition, std::
 
 std::string completion_script(const CLI::App& app, const std::string& shell) {
   if (shell == "bash") return bash_script(app);
-  // Sourced, or a file of zsh's function path, of which the first call is to complete, too.
+  // zsh either sources the script or loads it from its function path. In the second case the first
+  // call must also complete.
   if (shell == "zsh")
     return fmt::format(
         "#compdef accrue\nautoload -U +X bashcompinit && bashcompinit\n{}"

@@ -8,8 +8,8 @@ class App;
 
 namespace accrue::app {
 
-// A script for a shell that completes commands, options and choices. Throws Error for a shell other
-// than bash, zsh and fish.
+// A shell script that completes commands, options and choices. Throws Error unless the shell is
+// bash, zsh or fish.
 std::string completion_script(const CLI::App& app, const std::string& shell);
 
 }  // namespace accrue::app

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view flag = "--config";
 
-// The settings in the file as arguments, those that `command` has and `given` does not.
+// The file's settings as arguments, if `command` has them and `given` does not.
 std::vector<std::string> read_arguments(const std::string& path, const Settings& known,
                                         const CLI::App& command,
                                         const std::vector<std::string>& given) {
@@ -45,7 +45,7 @@ std::vector<std::string> with_config(const std::vector<std::string>& arguments,
     else rest.push_back(arguments[i]);
   }
   if (path.empty()) return arguments;
-  // The words before the first option name the command.
+  // The words before the first option are the command's name.
   const CLI::App* command = &app;
   size_t words = 0;
   while (words < rest.size()) {

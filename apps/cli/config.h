@@ -11,9 +11,9 @@ class App;
 
 namespace accrue::app {
 
-// A program's arguments with those of `--config FILE` after it, in front of the others, without
-// the settings that the arguments have themselves and those that their command does not have.
-// Throws Error for a file that cannot be read, and for a name that is none of `known`.
+// Expands `--config FILE` in a program's arguments: the file's settings are inserted before the
+// other arguments, except settings that the arguments set themselves or that the command does not
+// have. Throws Error for a file that cannot be read, and for a name that is not in `known`.
 std::vector<std::string> with_config(const std::vector<std::string>& arguments,
                                      const Settings& known, const CLI::App& app);
 

@@ -12,11 +12,10 @@ class App;
 
 namespace accrue::app {
 
-// Declares each setting as an option of the command: "--name", which sets it when the command line
-// is parsed.
+// Declares each setting as an option "--name" of the command. Parsing the command line sets it.
 void declare(CLI::App& command, const Settings& settings);
 
-// The settings that the command line had.
+// The settings that the command line set.
 std::set<std::string> given_settings(const CLI::App& command, const Settings& settings);
 
 }  // namespace accrue::app

@@ -12,7 +12,7 @@
 namespace accrue::app {
 namespace {
 
-// A command with fewer options shows them all.
+// A command with fewer options shows all of them.
 constexpr size_t many = 24;
 
 class WrappedHelp : public CLI::Formatter {
@@ -23,7 +23,7 @@ class WrappedHelp : public CLI::Formatter {
     return wrapped(option->get_description());
   }
 
-  // Choices go on in the next line where there are many.
+  // Breaks a long list of choices into several lines.
   std::string make_option_opts(const CLI::Option* option) const override {
     const std::string text = CLI::Formatter::make_option_opts(option), indent(6, ' ');
     std::string lines;
@@ -42,7 +42,7 @@ class WrappedHelp : public CLI::Formatter {
   }
 
  private:
-  // The parser indents what follows a line break.
+  // Breaks lines; the parser indents the new ones.
   std::string wrapped(const std::string& text) const {
     const size_t room = width_ - get_column_width();
     std::string lines, word;

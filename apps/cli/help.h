@@ -11,21 +11,22 @@ class App;
 
 namespace accrue::app {
 
-// The heading of options that a command takes from others and does nothing with.
-inline constexpr const char* without_effect = "Of train, and without effect here";
+// The heading of options that a command accepts from another command and ignores.
+inline constexpr const char* without_effect = "Options of train, without effect here";
 
-// No help is asked for; that of the options that most runs need; that of every option.
+// Which options the help shows: no help was requested; the options that most runs need; all
+// options.
 enum class HelpDetail { none, most_needed, all };
 
-// Takes "help COMMAND", "--help-all" and no arguments at all for what they mean: the arguments with
-// --help, and the detail.
+// Rewrites "help COMMAND", "--help-all" and an empty command line to arguments with --help, and
+// returns which options to show.
 HelpDetail rewrite_help(std::vector<std::string>& arguments);
 
-// Leaves out of the help of a command with these settings what most runs do not need, unless all is
-// asked for. The parser's errors do not name what is left out.
+// Hides the settings that most runs do not need from a command's help, unless all are requested.
+// The parser's errors do not name hidden options.
 void shorten_help(CLI::App& command, const Settings& settings, HelpDetail detail);
 
-// Lines as wide as the terminal, at most 100 characters.
+// Wraps the help at the width of the terminal, at most 100 columns.
 void wrap_help(CLI::App& app);
 
 }  // namespace accrue::app

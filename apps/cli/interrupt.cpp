@@ -15,8 +15,8 @@
 namespace accrue::app {
 namespace {
 
-// Any thread may be the one that a signal interrupts. A signal is `seen` first, and `asked` when
-// all that follows from it is done.
+// A signal may interrupt any thread. The handler raises `seen` first, and `asked` when it has done
+// everything else.
 std::atomic<int> seen = 0, asked = 0;
 std::atomic<bool> answered = true;
 std::atomic<int64_t> first_ns = 0;
@@ -30,9 +30,9 @@ int64_t now_ns() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// A job's time limit: Slurm sends SIGTERM to its step and to the job, a few ms later. A terminal
-// that is closed: the shell sends SIGHUP, and the system does as soon as the shell has ended.
-// Nobody who wants to roll a window back is so fast with kill.
+// When a job's time is over, Slurm sends SIGTERM to its step and, a few ms later, to the job. When
+// a terminal is closed, the shell sends SIGHUP, and the system sends it again when the shell has
+// ended. A user who wants to roll a window back cannot send signals that fast.
 bool repeats_the_first(int signal) {
   return signal != SIGINT && seen > 0 && now_ns() - first_ns < 1'000'000'000;
 }
@@ -43,7 +43,7 @@ void install(void (*handler)(int)) {
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
-  // nohup ignores it, and so do we then.
+  // Under nohup, SIGHUP is ignored and must stay so.
   struct sigaction hangup {};
   sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
@@ -55,7 +55,7 @@ void answer(std::string_view text) {
 
 void ask(int signal) {
   if (repeats_the_first(signal)) return;
-  if (seen == 0) first_ns = now_ns();  // before anybody sees that it was
+  if (seen == 0) first_ns = now_ns();  // before `seen` tells others that it is set
   const int times = ++seen;
   if (times == 1)
     answer("\ninterrupted: this window is finished first; once more to roll it back\n");
@@ -68,7 +68,7 @@ void ask(int signal) {
   ++asked;
 }
 
-// After a run that was interrupted.
+// Handles signals after an interrupted run.
 void end(int signal) {
   if (repeats_the_first(signal)) return;
   install(SIG_DFL);

@@ -6,18 +6,17 @@
 
 namespace accrue::app {
 
-// Whether a signal is answered by a line on standard error, which says what it does.
+// Whether a signal prints a line on standard error that says what the signal does.
 enum class Answers { no, yes };
 
-// While alive, Ctrl-C (SIGINT), SIGTERM and SIGHUP only ask. The
-// first: the running window is to be finished first; the second: it is to be rolled back. A third
-// ends the program at once. A SIGTERM or SIGHUP within a second of the first signal counts for
-// nothing, here and after: they come twice from Slurm when a job's time is over, and from a
-// terminal that is closed. To be made by the thread that computes; the other threads leave signals
-// to it.
+// While this object lives, Ctrl-C (SIGINT), SIGTERM and SIGHUP are requests. The first asks to
+// finish the running window and stop; the second asks to roll that window back; a third ends the
+// program at once. A SIGTERM or SIGHUP within a second of the first signal is ignored, now and
+// later: Slurm sends them twice when a job's time is over, and so does a terminal that is closed.
+// The thread that computes must make this object; the other threads leave signals to it.
 //
-// The handler has a stack of its own. On the thread's, while oneDNN 2.6.3 was in dnnl_sgemm, it
-// left a corrupted heap in 11 of 450 runs; so in none of 270.
+// The handler has its own stack. When it ran on the thread's stack while oneDNN 2.6.3 was in
+// dnnl_sgemm, it corrupted the heap in 11 of 450 runs; with its own stack, in none of 270.
 class InterruptScope {
  public:
   explicit InterruptScope(Answers answers = Answers::yes);
@@ -30,7 +29,7 @@ class InterruptScope {
   stack_t stack_before_;
 };
 
-// True once a signal has asked to stop; once a second one has.
+// True after the first signal has asked to stop; true after a second one.
 bool interrupted();
 bool interrupted_twice();
 

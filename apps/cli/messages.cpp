@@ -22,10 +22,10 @@ int reserved = STDOUT_FILENO;
 bool ends_by_sigpipe = false;
 std::atomic<bool> is_silent = false, reader_gone = false;
 thread_local MessageSink sink;
-// The reason why the first message was lost; 0 if none was.
+// The errno of the first message that was lost; 0 if none was.
 std::atomic<int> lost = 0;
 
-// Returns 0, or the reason why the text could not be written.
+// Returns 0, or the errno if the text could not be written.
 int write_all(int descriptor, std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t n = ::write(descriptor, text.data(), text.size());
@@ -63,7 +63,7 @@ void formatted(fmt::string_view format, fmt::format_args args, Write&& write) no
 }  // namespace
 
 void begin_messages() {
-  // Opening takes the lowest number that is free. A write to what is only read fails.
+  // open() takes the lowest free descriptor. Writing to a read-only descriptor fails.
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(descriptor, F_GETFD) < 0) [[maybe_unused]]
       const int opened = ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
@@ -77,7 +77,7 @@ int end_messages(int status) {
     std::signal(SIGPIPE, SIG_DFL);
     ::raise(SIGPIPE);
   }
-  say_error("accrue: error: what was printed is not complete: standard output: {}\n",
+  say_error("accrue: error: the printed output is incomplete: standard output: {}\n",
             std::strerror(lost));
   return 1;
 }
@@ -90,7 +90,7 @@ void reserve_standard_output() {
   if (reserved != STDOUT_FILENO) return;
   reserved = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   check(reserved >= 0 && ::dup2(STDERR_FILENO, STDOUT_FILENO) >= 0,
-        "standard output cannot be kept for '-': {}", std::strerror(errno));
+        "standard output cannot be reserved for '-': {}", std::strerror(errno));
 }
 
 void write_standard_output(std::string_view text) noexcept { write_or_lose(reserved, text); }

@@ -23,11 +23,11 @@
 namespace accrue::app {
 namespace {
 
-// Ends this process, and by that the launcher all ranks, unless destroyed in time: while MPI starts
-// and ends, nobody watches.
+// While MPI starts and ends, no Watch runs. An alarm that is not destroyed in time ends this
+// process, and with it the launcher ends all ranks.
 class Alarm {
  public:
-  // `message` is a whole line.
+  // `message` is a whole line with its newline.
   Alarm(int64_t timeout_s, const char* message) {
     said = message;
     std::signal(SIGALRM, [](int) {
@@ -44,22 +44,22 @@ class Alarm {
   static inline const char* said = "";
 };
 
-// MPI may run what is to be run at exit, some of which waits for a device that itself waits for
-// another rank. It is not given long for that.
+// MPI_Abort() may run exit handlers, and some wait for a device that itself waits for another rank.
+// The alarm limits that wait.
 [[noreturn]] void end_all_ranks(int status) {
   const Alarm alarm(5, "");
   MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
 }
 
-// Ends every rank if one gives no sign of life, or NCCL fails. Each sends one to the next rank,
-// many times within the timeout, from a thread of its own, so that a rank that computes for long is
-// not taken for one that hangs. Stop all ranks' watches together, by their destructors.
+// Ends every rank if one gives no sign of life or if NCCL fails. A thread of each rank sends signs
+// to the next rank many times within the timeout, so a rank with a long computation does not seem
+// to hang. The destructors of all ranks' watches must run together.
 class Watch {
  public:
   using Seconds = std::chrono::duration<double>;
 
-  // `gpus`: those of all ranks, once they are connected.
+  // `gpus` points to the GPUs of all ranks once they are connected, and to null before.
   Watch(int rank, int count, Seconds timeout, std::vector<std::string> hosts,
         const std::atomic<const ConnectedGpus*>& gpus)
       : rank_(rank), count_(count), timeout_(timeout), hosts_(std::move(hosts)), gpus_(gpus) {
@@ -89,7 +89,7 @@ class Watch {
       }
       std::this_thread::sleep_for(pause);
       const auto now = std::chrono::steady_clock::now();
-      // If all ranks were suspended, none was silent meanwhile.
+      // A long pause means that all ranks were suspended, and is not counted as silence.
       silence += std::min(Seconds(now - before), 4 * pause);
       before = now;
       if (silence > timeout_)
@@ -111,7 +111,7 @@ class Watch {
   }
 
   [[noreturn]] void give_up(int rank, const std::string& why) const {
-    // The line under way may not have ended.
+    // The last line on the terminal may be incomplete.
     say_error("\naccrue: error: rank {} of {}, on {}, {}: all ranks end\n", rank, count_,
               hosts_[static_cast<size_t>(rank)], why);
     end_all_ranks(1);
@@ -125,15 +125,16 @@ class Watch {
   std::jthread thread_;
 };
 
-// Data movement alone: sums of MPI's own may differ between ranks.
+// Only moves data, because MPI's own sums may differ between ranks.
 class World : public MpiRanks {
  public:
   explicit World(int64_t timeout_s) : timeout_s_(timeout_s) {
     const Alarm alarm(timeout_s,
                       "accrue: error: MPI has not started within --rank-timeout: a rank is "
                       "missing\n");
-    // Open MPI holds larger messages over TCP back until they are asked for, behind what the
-    // connection carries already: that halves the rate of two ranks that send to each other.
+    // Over TCP, Open MPI holds larger messages back until the receiver asks for them, and the
+    // request waits behind the data on the connection. That halves the rate of two ranks that send
+    // to each other.
     ::setenv("OMPI_MCA_btl_tcp_eager_limit", "1048576", 0);
     int level = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
@@ -145,9 +146,9 @@ class World : public MpiRanks {
       watch_.emplace(rank_, count_, Watch::Seconds(double(timeout_s)), std::move(hosts),
                      connected_);
   }
-  // Not after abort().
+  // Must not run after abort().
   ~World() override {
-    MPI_Barrier(MPI_COMM_WORLD);  // no rank is silent before all have ended
+    MPI_Barrier(MPI_COMM_WORLD);  // no rank falls silent before all have finished
     const Alarm alarm(timeout_s_,
                       "accrue: error: MPI has not ended within --rank-timeout: a rank hangs\n");
     watch_.reset();
@@ -238,7 +239,7 @@ class World : public MpiRanks {
   }
 
  private:
-  static constexpr size_t most_bytes = size_t{1} << 30;  // of a message: MPI counts in int
+  static constexpr size_t most_bytes = size_t{1} << 30;  // per message, because MPI counts in int
 
   template <class Begin>
   void in_messages(Block block, Begin&& begin) {
@@ -246,7 +247,7 @@ class World : public MpiRanks {
       begin(block.first(std::min(most_bytes, block.size())), requests_.emplace_back());
   }
 
-  // The ranks on it; to be freed.
+  // The ranks on this machine. The caller must free the communicator.
   MPI_Comm this_machine() const {
     MPI_Comm here = MPI_COMM_NULL;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &here);
@@ -264,9 +265,9 @@ class World : public MpiRanks {
 
   const int64_t timeout_s_;
   int rank_ = 0, count_ = 1;
-  // Apart from everything else, which may come while exchanges are under way.
+  // A communicator for exchanges alone, because other messages may arrive during one.
   MPI_Comm exchanges_ = MPI_COMM_NULL;
-  std::vector<MPI_Request> requests_;  // of exchanges
+  std::vector<MPI_Request> requests_;  // of the exchanges under way
   bool reaches_gpus_ = false;
   std::unique_ptr<ConnectedGpus> gpus_;
   std::atomic<const ConnectedGpus*> connected_ = nullptr;
@@ -291,7 +292,7 @@ std::string describe_mpi() {
   MPI_Get_library_version(text.data(), &length);
   text.resize(static_cast<size_t>(length));
   text.resize(std::min(text.size(), text.find_first_of(",\n")));
-  std::ranges::replace(text, '\t', ' ');  // of MPICH
+  std::ranges::replace(text, '\t', ' ');  // MPICH has one
   return text;
 }
 

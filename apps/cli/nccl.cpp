@@ -25,14 +25,14 @@ void check_call(ncclResult_t result, std::string_view what, ncclComm_t comm = nu
 class Nccl : public ConnectedGpus {
  public:
   explicit Nccl(Ranks& ranks) : rank_(static_cast<size_t>(ranks.rank())) {
-    cuda::context();  // NCCL takes the device that is in use
+    cuda::context();  // makes our device current, which NCCL uses
     ncclUniqueId id{};
     if (rank_ == 0) check_call(ncclGetUniqueId(&id), "begin");
     ranks.broadcast(&id, sizeof id, 0);
     check_call(ncclCommInitRank(&comm_, ranks.count(), id, ranks.rank()), "connect the GPUs");
   }
   ~Nccl() override {
-    // Not here, where nothing can be done about a failure.
+    // Waits here, because a destructor could not handle a failure of ncclCommDestroy().
     cudaStreamSynchronize(cuda::context().stream());
     ncclCommDestroy(comm_);
   }
@@ -45,7 +45,7 @@ class Nccl : public ConnectedGpus {
     if (!from.empty() && from.data() != to.data())
       cuda::copy_on_device(to.data(), from.data(), from.size());
     const cudaStream_t stream = cuda::context().stream();
-    // All at once: one by one, each rank's first send would wait for a receive behind another's.
+    // One group: separately, each rank's first send would wait for a receive queued behind another.
     check_call(ncclGroupStart(), "begin an exchange", comm_);
     for (size_t r = 0; r < sent.size(); ++r) {
       if (r == rank_) continue;

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Reads `--isa LEVEL` or `--isa=LEVEL` before the command; CLI11 sees to the rest.
+// Reads `--isa LEVEL` or `--isa=LEVEL` before the command; CLI11 checks the rest later.
 std::string wanted_isa(int argc, char** argv) {
   const std::string name = "--isa";
   for (int i = 1; i < argc && argv[i][0] == '-'; ++i) {
@@ -40,7 +40,7 @@ std::vector<std::string> isa_levels() {
 }
 
 bool supports_isa([[maybe_unused]] const std::string& level) {
-  // Clang knows these words from version 19 on.
+  // Clang knows these names since version 19.
 #if defined(__x86_64__) && (!defined(__clang__) || __clang_major__ >= 19)
   if (level == "x86-64-v4") return __builtin_cpu_supports("x86-64-v4") != 0;
   if (level == "x86-64-v3") return __builtin_cpu_supports("x86-64-v3") != 0;

@@ -35,14 +35,14 @@ void check_for_ranks(const Request& options) {
         "--shard-optimizer: expected one of the two");
 }
 
-// For all ranks but the first.
+// Removes the messages and the outputs of every rank except the first.
 void leave_writing_to_the_first(const Settings& settings) {
   silence_messages();
   for (const Setting& setting : settings)
     if (setting.is_output() && setting.about.written_by == WrittenBy::first_rank) setting.set("");
 }
 
-// True if each rank has a GPU, and no two have the same one, which NCCL refuses.
+// True if each rank has a GPU and no two ranks have the same one, which NCCL refuses.
 bool have_own_gpus(Ranks& ranks, bool has_gpu) {
   using Name = std::array<char, 320>;
   Name own{};
@@ -53,13 +53,13 @@ bool have_own_gpus(Ranks& ranks, bool has_gpu) {
   return all.front().front() != '\0' && std::ranges::adjacent_find(all) == all.end();
 }
 
-// Hands these ranks to the options, with a share of the processors and a GPU each.
+// Stores the ranks in the options, with this rank's share of the processors and its GPU.
 void share_machine(MpiRanks& ranks, Request& options, const Settings& settings) {
   check_for_ranks(options);
   options.ranks = &ranks;
   const int sharing = ranks.sharing_processors();
   if (options.threads == 0) options.threads = std::max(1, available_cpus() / sharing);
-  // One process a GPU, if there are as many.
+  // Each process gets its own GPU if there are enough.
   const int gpus = wanted_device(options) == Device::cuda ? cuda::device_count() : 0;
   if (gpus > 0) cuda::use_device(ranks.number_here() % gpus);
   const bool by_nccl = built_with_nccl() && options.rank_exchange == RankExchange::automatic &&
@@ -79,8 +79,8 @@ Launched launched() {
   struct Variables {
     const char *rank, *count;
   };
-  // Open MPI's; those of MPICH, Intel MPI and Slurm's PMI; Slurm's PMIx. Slurm's own number of
-  // tasks says nothing by itself: a batch script has it, too, and is one process.
+  // The variables of Open MPI; of MPICH, Intel MPI and Slurm's PMI; and of Slurm's PMIx.
+  // SLURM_NTASKS alone proves nothing: a batch script has it, too, and is a single process.
   for (const auto [rank, count] : {Variables{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                    {"PMI_RANK", "PMI_SIZE"},
                                    {"PMIX_RANK", "SLURM_NTASKS"}})
@@ -96,7 +96,7 @@ std::string host_name() {
 
 std::unique_ptr<MpiRanks> start_ranks(Request& options, const Settings& settings) {
   if (launched().count == 1) {
-    // Slurm's step of several tasks that say nothing of each other.
+    // A Slurm step of several tasks that do not know each other.
     if (const int tasks = number_in("SLURM_STEP_NUM_TASKS", 1); tasks > 1)
       say_error(
           "warning: Slurm runs this {} times, each as one process: for ranks of one training "

@@ -40,7 +40,7 @@ std::vector<std::string> names_of_options(const CLI::App& command) {
 
 bool is_option(const std::string& word) { return word.starts_with("-"); }
 
-// "bench train", for the command accrue bench train
+// Returns "bench train" for the command accrue bench train.
 std::string words_of(const CLI::App& command) {
   return path_of(command).substr(std::string_view("accrue ").size());
 }
@@ -83,7 +83,7 @@ std::string unknown_command(const CLI::App& parent, const std::string& word) {
                              : fmt::format(": expected {}", alternatives(commands)));
 }
 
-// An option that has no value, or more than one.
+// Describes an option without a value, or with more than one.
 std::string miscounted(const CLI::App& command, const CLI::ParseError& error) {
   const std::string what = error.what(), name = what.substr(0, what.find(':'));
   const CLI::Option* const option = command.get_option_no_throw(name);
@@ -97,7 +97,7 @@ std::string describe(const CLI::App& command, const CLI::ParseError& error,
                      const Settings& settings) {
   const std::vector<std::string> rest = command.remaining(true);
   const bool is_parent = !names_of_commands(command).empty();
-  // The values of unknown options are there, too.
+  // The rest also holds the values of unknown options.
   if (const auto option = std::ranges::find_if(rest, is_option); option != rest.end())
     return unknown_option(command, *option, settings);
   if (!rest.empty() && is_parent) return unknown_command(command, rest.front());
@@ -111,12 +111,12 @@ std::string describe(const CLI::App& command, const CLI::ParseError& error,
   return error.what();
 }
 
-// What is wrong; empty if help is asked for.
+// The error in the command line; empty if it only asks for help.
 std::string problem_of(const CLI::App& app, const CLI::ParseError& error,
                        const SettingsOfCommand& settings_of) {
   const CLI::App& command = active(app);
   if (error.get_exit_code() != 0) return describe(command, error, settings_of(command));
-  // Help with a command that there is not.
+  // The command line asks for help with an unknown command.
   const auto rest = command.remaining(true);
   const bool is_parent = !names_of_commands(command).empty();
   if (is_parent && !rest.empty() && !is_option(rest.front()))

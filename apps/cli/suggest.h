@@ -14,8 +14,8 @@ namespace accrue::app {
 
 // The settings that a command has as options.
 using SettingsOfCommand = std::function<Settings(const CLI::App&)>;
-// Prints what the command line parser has to say (help on stdout, errors on stderr), with the
-// nearest known option or command for an unknown one. Returns the exit status.
+// Prints the command line parser's message: help on standard output, errors on standard error. For
+// an unknown option or command it suggests the nearest known one. Returns the exit status.
 int report(const CLI::App& app, const CLI::ParseError& error, const SettingsOfCommand& settings_of);
 
 }  // namespace accrue::app

@@ -9,25 +9,25 @@
 namespace accrue::app {
 namespace {
 
-// Lets an option that was given "-" write to standard output.
+// Lets an option with the value "-" write to standard output.
 void write_to_standard_output(const Setting& setting) {
   check(setting.about.takes.path == Path::text,
-        "--{} -: expected the name of a file or directory, for standard output takes text alone",
+        "--{} -: expected the name of a file or directory, because standard output takes text only",
         setting.about.name);
   reserve_standard_output();
 }
 
-// The message with what may help.
+// The message with the command's advice.
 std::string with_advice(std::string message, const std::function<std::string()>& advice) {
   try {
     if (const std::string text = advice(); !text.empty()) message += "\n" + text;
   } catch (const Error&) {
-    // The options themselves are wrong, or the data is gone: the first error says enough.
+    // The options themselves are wrong or the data is gone: the first error is enough.
   }
   return message;
 }
 
-// Says what may help, too.
+// An OutOfMemory error with advice in its message.
 class AdvisedOutOfMemory : public OutOfMemory {
  public:
   AdvisedOutOfMemory(const OutOfMemory& error, std::string text)
@@ -38,7 +38,8 @@ class AdvisedOutOfMemory : public OutOfMemory {
   std::string text_;
 };
 
-// Throws the exception that has ended a command. If several ranks share it, all end.
+// Throws the exception that has ended a command. If several ranks share the command, all of them
+// end.
 [[noreturn]] void rethrow(const Command& command, MpiRanks* ranks) {
   try {
     try {

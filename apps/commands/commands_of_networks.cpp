@@ -44,7 +44,7 @@ std::vector<Command> commands_of_networks(AskedOfNetworks& asked) {
        .needed = {"--weights", "--out"}},
       Command{
           .name = "plan",
-          .description = "The largest micro-batch that fits, and what else would",
+          .description = "The largest micro-batch that fits, and alternatives",
           .settings =
               heeded_by_plan(all).append(settings_of(asked.plan, options)).trying("batch-norm-by"),
           .work = [&] { plan(options, asked.plan); }}

@@ -11,7 +11,7 @@
 
 namespace accrue::app {
 
-// What the commands below are asked for.
+// The options of the commands below.
 struct AskedOfNetworks {
   Request options{all_domains()};
   PlanOptions plan;
@@ -19,10 +19,10 @@ struct AskedOfNetworks {
   OnnxOptions onnx;
 };
 
-// train, eval, export, plan and info, which networks of every domain have, in the order of the
-// program's help. They refer to `asked`.
+// The commands that networks of every domain have: train, eval, export, plan and info, in the order
+// of the program's help. They refer to `asked`.
 std::vector<Command> commands_of_networks(AskedOfNetworks& asked);
-// The one of this name.
+// The command of this name.
 Command command_of_networks(const std::string& name, AskedOfNetworks& asked);
 
 }  // namespace accrue::app

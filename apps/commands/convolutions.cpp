@@ -10,7 +10,7 @@
 namespace accrue::app {
 namespace {
 
-// Makes as many samples as a micro-batch has, only to be predicted.
+// Makes the samples of a micro-batch on the meta device, for prediction only.
 Dataset planned_samples(const DomainModel& model, const SampleSpec& sample, int64_t N) {
   const Shape& seen = sample.input().shape;
   const auto shape_of = [&](Encoding encoding) -> Shape {
@@ -27,7 +27,7 @@ Dataset planned_samples(const DomainModel& model, const SampleSpec& sample, int6
   return data;
 }
 
-// A training fails of a convolution that cuDNN has no way for, but the others are of interest.
+// A training fails if cuDNN cannot compute a convolution; this list must still show the others.
 ConvolutionChoice choice_or_none(const Convolution& convolution) {
   try {
     return choice_of(convolution);

@@ -23,7 +23,7 @@ Settings evaluation_settings(Request& options) {
       .add(options.split, split_names(),
            {.name = "split",
             .decides = no_result,
-            .help = "The part of the data to score; of texts the test, unless another is given",
+            .help = "The part of the data to score; for texts the test part, unless set",
             .acts_in = ActsIn::samples})
       .add(options.json, {"json", no_result, "Write the scores", writes("FILE", Path::text)});
   return s;

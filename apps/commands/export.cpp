@@ -9,22 +9,20 @@ Settings settings_of(OnnxOptions& asked, Request& options) {
   constexpr Decides no_result = Decides::no_result;
   Settings s;
   s.group("Options")
-      .add(options.init, trained_weights("As train saves them"))
+      .add(options.init, trained_weights("The weights that train saved"))
       .add(asked.out, {.name = "out",
                        .decides = no_result,
                        .help = "The file to write",
                        .takes = writes("FILE.onnx"),
                        .asked_by = AskedBy::most_runs})
       .add_flag(asked.bytes, true,
-                {"bytes", no_result,
-                 "It takes pixels as bytes and normalises them as the network was trained"})
+                {"bytes", no_result, "Take pixels as bytes, and normalise them as in training"})
       .add_again(settings_of(options).at("image-size"),
                  {.name = "image-size",
                   .decides = no_result,
-                  .help = "The height and width of the images that it takes, if the network takes "
-                          "any",
+                  .help = "The height and width of its images, if the network takes any size",
                   .takes = "N|HxW",
-                  .unset = "those that it was trained on",
+                  .unset = "the size it was trained on",
                   .saved = Saved::by_domain});
   return s.append(settings_of(options).only({"threads"}));
 }

@@ -7,10 +7,10 @@
 
 namespace accrue::app {
 
-// `accrue export`: the network of saved weights as an ONNX file (train/onnx/onnx.h).
+// `accrue export`: writes the network of saved weights as an ONNX file (train/onnx/onnx.h).
 struct OnnxOptions {
   std::string out;
-  bool bytes = false;  // it takes pixels as bytes
+  bool bytes = false;  // the network takes pixels as bytes
 };
 Settings settings_of(OnnxOptions& asked, Request& options);
 void export_onnx(const Request& options, const OnnxOptions& asked);

@@ -26,7 +26,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What domains need of the machine.
+// The facts about this machine that domains report.
 std::vector<std::pair<std::string, std::string>> facts_of_domains() {
   std::vector<std::pair<std::string, std::string>> facts;
   for (const ProgramDomain& domain : program_domains())
@@ -61,7 +61,7 @@ Json to_json(const ChosenConvolution& chosen) {
           {"ms", chosen.seconds ? Json(*chosen.seconds * 1e3) : Json()}};
 }
 
-// The text's facts, for programs.
+// The printed facts as JSON.
 std::string to_json(const Request& options, const Layer& model, const Parameters& parameters,
                     double flops,
                     const std::optional<std::vector<ChosenConvolution>>& convolutions) {
@@ -89,7 +89,7 @@ std::string to_json(const Request& options, const Layer& model, const Parameters
   return json.dump(2) + "\n";
 }
 
-// The network for the data, which is read only if the command says which.
+// The samples that the shown network is made for. The data is read only if the command names it.
 SampleSpec shown_sample(const Request& options) {
   for (const Setting& setting : settings_of(options))
     if ((setting.about.name == "data" || setting.about.saved == Saved::by_domain) &&
@@ -101,7 +101,7 @@ SampleSpec shown_sample(const Request& options) {
 }  // namespace
 
 Settings heeded_by_info(const Settings& training) {
-  // What it tells of training, beside the network: the learning rates and the averages.
+  // Besides the network, info shows the learning rates and the averages of a training.
   static const std::set<std::string> told{
       "accum",       "beta2-half-life", "dropout",     "effective-batch", "ema",         "lr",
       "micro-batch", "new-head",        "noise-scale", "schedule",        "warmup-steps"};
@@ -118,10 +118,10 @@ Settings settings_of(InfoOptions& asked, Request& options) {
       .add(asked.seconds_to_time,
            {.name = "time-convolutions",
             .decides = no_result,
-            .help = "On cuda, also time each convolution of a micro-step, until so long is over",
+            .help = "On cuda, also time each convolution of a micro-step, for this long",
             .takes = "SECONDS",
             .range = {0, 1e6}})
-      .add(options.json, {"json", no_result, "Write all of it", writes("FILE", Path::text)});
+      .add(options.json, {"json", no_result, "Write the same facts", writes("FILE", Path::text)});
   return s;
 }
 

@@ -7,7 +7,7 @@
 
 namespace accrue::app {
 
-// Prints the peaks of a run, and what the process took.
+// Prints the peaks of a run and the process's resident memory.
 void print_memory_table(const std::vector<PeakOfRun>& peaks, const ResidentBytes& process,
                         Batches batches, Device device);
 

@@ -55,7 +55,7 @@ Json to_json(const Plan& plan, const std::optional<Alternative>& yours) {
   return result;
 }
 
-// The recommended one first, then what was asked for.
+// Puts the recommended alternative first, then the requested one, then the others.
 std::vector<std::reference_wrapper<const Alternative>> in_order(
     const Plan& plan, const std::optional<Alternative>& yours) {
   std::vector<std::reference_wrapper<const Alternative>> all{*plan.recommended()};
@@ -125,17 +125,17 @@ Settings settings_of(PlanOptions& asked, Request& options) {
   Settings s;
   s.group("Machine").add(asked.memory, {.name = "memory",
                                         .decides = Decides::no_result,
-                                        .help = "What a run may use",
+                                        .help = "The memory that a run may use",
                                         .takes = "4GiB",
-                                        .unset = "all that is there",
+                                        .unset = "all there is",
                                         .alias = "memory-limit",
                                         .asked_by = AskedBy::most_runs});
   s.group("Several processes")
       .add(asked.ranks,
            {.name = "ranks",
             .decides = Decides::no_result,
-            .help = "Plan for so many ranks of mpirun: the memory is that of the first, which "
-                    "needs most",
+            .help = "Plan for this number of ranks: the memory of the first rank, which needs "
+                    "most",
             .range = {1, 1e6}});
   s.group("Output").add(options.json,
                         {"json", Decides::no_result, "Write the plan", writes("FILE", Path::text)});

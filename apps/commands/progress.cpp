@@ -14,7 +14,7 @@
 
 namespace accrue::app {
 std::string progress_line(const std::vector<std::string>& parts, double done, size_t columns) {
-  // A full last column makes some terminals begin a new line.
+  // Some terminals begin a new line if the last column is filled.
   const size_t room = columns > 0 ? columns - 1 : 0;
   constexpr size_t widest_bar = 24, narrowest_bar = 8;
   std::string text;
@@ -31,7 +31,7 @@ std::string progress_line(const std::vector<std::string>& parts, double done, si
 
 namespace {
 
-// "loss 0.3125", or "generator loss 9.1042 (adversarial 0.693, l1 0.081)".
+// Returns "loss 0.3125", or "generator loss 9.1042 (adversarial 0.693, l1 0.081)".
 std::string loss_of(const WindowReport& report) {
   std::string text = report.player.empty() ? "" : report.player + " ";
   text += fmt::format("loss {:.4f}", report.loss);
@@ -127,7 +127,7 @@ std::string Progress::rate(double samples_per_s) const {
   return fmt::format("{:.0f} {}/s", results_.pieces_of_sample * samples_per_s, results_.pieces);
 }
 
-// What a bar and a line have beside the step and its loss, the most important first.
+// The facts in a bar or a line after the step and its loss, the most important first.
 std::vector<std::string> Progress::facts_of(const WindowReport& report) const {
   std::vector<std::string> facts;
   if (recorder_.is_counted(report)) {
@@ -158,7 +158,7 @@ void Progress::draw_bar(const WindowReport& report) {
                     terminal_columns()));
 }
 
-// The epoch before, in the place of the bar.
+// Prints a line about the epoch that has ended, in place of the bar.
 void Progress::print_epoch() {
   if (epoch_.weight == 0) return;
   say("\r\033[Kepoch {}: loss {:.4f}\n", epoch_.number + 1, epoch_.loss_sum / epoch_.weight);
@@ -199,7 +199,7 @@ void Progress::on_end() {
   if (results_.lost > 0)
     say_error(
         "warning: {} of {} changed nothing, because the loss or its gradient was not finite: the "
-        "weights have learnt nothing of their samples\n",
+        "weights have learned nothing from their samples\n",
         results_.lost, counted(results_.windows, "window"));
   if (request_.noise_scale)
     say("{}\n",

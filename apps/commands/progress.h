@@ -7,7 +7,7 @@
 
 namespace accrue::app {
 
-// Tells people how a training run goes: a progress bar on a terminal, plain lines in a pipe.
+// Shows the progress of a training run: a bar on a terminal, plain lines in a pipe.
 class Progress : public RunObserver {
  public:
   explicit Progress(TrainingRun& run);
@@ -43,13 +43,13 @@ class Progress : public RunObserver {
     int64_t number = 0;
     double weight = 0, loss_sum = 0;
   } epoch_;
-  std::string other_losses_;  // of players that are not counted, for the bar
+  std::string other_losses_;  // of the players that are not counted, for the bar
   const bool terminal_;
   Clock::time_point last_bar_{};
 };
 
-// One line of at most columns - 1 characters: as many of the parts as it has room for, the first
-// ones first, and what remains as a bar of which the share `done` is filled.
+// One line of at most columns - 1 characters. It holds as many of the first parts as fit, then a
+// bar in the remaining room, of which the share `done` is filled.
 std::string progress_line(const std::vector<std::string>& parts, double done, size_t columns);
 
 }  // namespace accrue::app

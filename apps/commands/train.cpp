@@ -10,13 +10,14 @@
 namespace accrue::app {
 namespace {
 
-// Ctrl-C once, and twice. A run whose reader has gone, as that of `| head`, ends as by the first.
+// Asks to stop after Ctrl-C, now after a second one. A run whose reader has gone, such as `| head`,
+// stops as after the first.
 Stop asked_to_stop() {
   if (interrupted_twice()) return Stop::now;
   return interrupted() || is_reader_gone() ? Stop::after_window : Stop::no;
 }
 
-// On a machine whose memory is full the rates stay 0.
+// Measures the rates; they are 0 if there is not enough memory to measure them.
 MachineRates rates_if_memory_suffices(Device device, DType dtype) {
   try {
     return ladder::measure_rates(device, dtype);
@@ -29,7 +30,7 @@ MachineRates rates_if_memory_suffices(Device device, DType dtype) {
 
 JobServices services_for(const Request& request) {
   const size_t domain = request.domains.number_of_model(request.model_name);
-  const auto& own = program_domains();  // beside which there may be a caller's
+  const auto& own = program_domains();  // a caller may have added more domains
   JobServices services{.check = check_output,
                        .write = write_output,
                        .lines_to = lines_to,

@@ -7,7 +7,8 @@
 
 namespace accrue::app {
 
-// What the program does for jobs: outputs may be standard output and pipes, and domains watch.
+// The program's services for jobs: outputs may be standard output or pipes, and domains may observe
+// the training.
 JobServices services_for(const Request& request);
 
 // `accrue train`: trains, reports, evaluates, saves. Throws Error.

@@ -20,7 +20,7 @@
 namespace accrue::app {
 namespace {
 
-// The options of all its commands.
+// The options of all font commands.
 struct FontCommands {
   fonts::GlyphPairsOptions prepare;
   Request options{all_domains()};
@@ -28,7 +28,8 @@ struct FontCommands {
   FontExportOptions write;
 };
 
-// A training of zi2zi with what its authors train it: Adam's beta1 0.5, weights of N(0, 0.02).
+// A training of zi2zi with the settings of its authors: Adam's beta1 is 0.5, initial weights are
+// drawn from N(0, 0.02).
 Request font_defaults() {
   Request options{all_domains()};
   options.model_name = Fonts().models().front().name;
@@ -47,7 +48,7 @@ void score(const Request& options) {
   if (!options.json.empty()) write_output(options.json, scores.json() + "\n");
 }
 
-// On a terminal, a line that says how many characters are drawn, and goes with the last.
+// On a terminal, shows a line with the number of characters drawn, and removes it after the last.
 class DrawnSoFar {
  public:
   DrawnSoFar() = default;

@@ -16,7 +16,7 @@
 namespace accrue::app {
 namespace {
 
-// The options of all its commands.
+// The options of all text commands.
 struct TextCommands {
   PrepareTextOptions prepare;
   Request options{all_domains()};
@@ -30,7 +30,7 @@ void add_text_commands(CommandLine& line) {
   const auto asked = std::make_shared<TextCommands>();
   Request& options = asked->options;
   options.model_name = "gpt-tiny";
-  CLI::App& text = line.add_group("text", "Corpora, and what language models write");
+  CLI::App& text = line.add_group("text", "Corpora, and texts by language models");
   const Settings of_prepare = settings_of(asked->prepare);
   line.known.append(of_prepare);
   line.add(text,
@@ -44,14 +44,14 @@ void add_text_commands(CommandLine& line) {
   line.known.append(of_write);
   line.add(text,
            {.name = "write",
-            .description = "A text that goes on from a prompt, or answers in a chat",
+            .description = "Continue a prompt, or answer in a chat",
             .settings = of_write,
             .work = [asked] { write_text(asked->options, asked->write); },
             .advice = advice_for_evaluation},
            options);
   line.add(text,
            {.name = "import",
-            .description = "Weights from a directory of transformers'",
+            .description = "Weights from a directory of transformers",
             .settings = settings_of(asked->import),
             .work = [asked] { import_text_model(asked->import, all_domains(), spoken()); },
             .needed = {"--from"}},
@@ -65,7 +65,7 @@ void add_text_commands(CommandLine& line) {
            options);
   line.add(text,
            {.name = "merge",
-            .description = "Weights with adapters as ordinary ones",
+            .description = "Merge adapters into ordinary weights",
             .settings = settings_of_merge(options, asked->merged),
             .work = [asked] { merge_text_model(asked->options, asked->merged, spoken()); },
             .needed = {"--weights"}},

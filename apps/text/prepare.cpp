@@ -18,21 +18,21 @@ Settings settings_of(PrepareTextOptions& texts) {
       .add(texts.control, control_in_texts_names(),
            {.name = "text-may-contain-control",
             .decides = result,
-            .help = "Whether control tokens, such as <|endoftext|>, are made where a document or a "
-                    "message spells them; no: their letters are text as others are"})
+            .help = "Whether a document or message that spells a control token, such as "
+                    "<|endoftext|>, gets the token; no: its letters are ordinary text"})
       .add(texts.tokenizer, {"tokenizer", result,
                              "bytes, a tokenizer.json, or a directory with that or with "
                              "vocab.bpe and encoder.json",
                              reads("FILE|DIR")})
       .add(texts.train_tokenizer, {.name = "train-tokenizer",
                                    .decides = result,
-                                   .help = "Learn a tokenizer of so many tokens from the texts",
+                                   .help = "Learn a tokenizer with N tokens from the texts",
                                    .takes = "N",
                                    .range = {.low = 257},
                                    .excludes = "tokenizer"})
       .add(texts.hold_out, {.name = "hold-out",
                             .decides = result,
-                            .help = "The part that is for the test, by documents",
+                            .help = "The fraction of the documents that is for the test",
                             .range = {.low = 0, .high = 0.99, .without_low = true}})
       .group("Output")
       .add(texts.out, {.name = "out",

@@ -5,7 +5,7 @@
 
 namespace accrue::app {
 
-// `accrue text prepare`: what prepare_text() makes.
+// `accrue text prepare`: writes the files that prepare_text() makes.
 Settings settings_of(PrepareTextOptions& texts);
 void prepare_corpus(const PrepareTextOptions& texts);
 

@@ -12,7 +12,7 @@ Settings settings_of(ImportOptions& asked) {
             "their index; a GGUF file, whose weights are widened; or with --base PEFT's "
             "adapter_config.json and adapter_model.safetensors",
             reads("DIR|FILE.gguf")})
-      .add(asked.base, {"base", no_result, "The weights that adapters are beside, as they are here",
+      .add(asked.base, {"base", no_result, "The adapters' base weights, in a file of accrue",
                         reads("FILE.safetensors")})
       .add(asked.out, {.name = "out",
                        .decides = no_result,
@@ -29,31 +29,30 @@ Settings settings_of(ExportOptions& asked, Request& options) {
       {"Q8_0", GgufTypes::q8_0}, {"Q4_0", GgufTypes::q4_0}, {"base", GgufTypes::of_base}};
   Settings s;
   s.group("Options")
-      .add(options.init, trained_weights("A language model's, as train saves them"))
+      .add(options.init, trained_weights("A language model's weights, as train saves them"))
       .add(asked.tokenizer,
            {"tokenizer", no_result,
-            "What it learned by, to lie beside it or in FILE.gguf: a tokenizer.json, a directory "
-            "with a tokenizer, a GGUF file, or bytes, which need no file",
-            reads("FILE|DIR"), "what the weights say"})
+            "The model's tokenizer, to write beside it or into FILE.gguf: a tokenizer.json, a "
+            "directory with one, a GGUF file, or bytes, which need no file",
+            reads("FILE|DIR"), "the weights' tokenizer"})
       .add_flag(asked.adapter, true,
-                {"adapter", no_result, "The adapters of --lora alone, for PEFT or llama.cpp"})
+                {"adapter", no_result, "Write only the adapters of --lora, for PEFT or llama.cpp"})
       .add(asked.base, {.name = "base",
                         .decides = no_result,
-                        .help = "The model that PEFT shall load below them",
+                        .help = "The base model that PEFT will load for them",
                         .takes = reads("NAME|DIR"),
                         .needs = "adapter"})
       .add(asked.type, types,
            {.name = "gguf-type",
             .decides = no_result,
-            .help = "In which matrices are stored in FILE.gguf; base: those of the base's file, "
-                    "whose tensors without adapters stay as they are"})
-      .add(asked.out,
-           {.name = "out",
-            .decides = no_result,
-            .help = "A new directory, for transformers' from_pretrained(), or a file for "
-                    "llama.cpp, to which adapters are added",
-            .takes = writes("DIR|FILE.gguf"),
-            .asked_by = AskedBy::most_runs});
+            .help = "The type of matrices in FILE.gguf; base: the types in the base's file, whose "
+                    "tensors without adapters stay as they are"})
+      .add(asked.out, {.name = "out",
+                       .decides = no_result,
+                       .help = "A new directory for transformers' from_pretrained(), or a file for "
+                               "llama.cpp, with adapters merged in",
+                       .takes = writes("DIR|FILE.gguf"),
+                       .asked_by = AskedBy::most_runs});
   return s.append(settings_of(options).only({"model"}));
 }
 
@@ -61,10 +60,10 @@ Settings settings_of_merge(Request& options, std::string& out) {
   constexpr Decides no_result = Decides::no_result;
   Settings s;
   s.group("Options")
-      .add(options.init, trained_weights("A language model's, with adapters"))
+      .add(options.init, trained_weights("A language model's weights, with adapters"))
       .add(out, {.name = "out",
                  .decides = no_result,
-                 .help = "The same without, for --init and --weights",
+                 .help = "The weights with the adapters merged in, for --init and --weights",
                  .takes = writes("FILE.safetensors"),
                  .asked_by = AskedBy::most_runs});
   return s.append(settings_of(options).only({"model"}));

@@ -19,62 +19,62 @@ Settings settings_of(WriteOptions& asked, Request& options) {
   Settings s;
   s.group("Options")
       .add(options.init,
-           trained_weights("A language model's, as train saves them; adapters know their base"))
+           trained_weights(
+               "A language model's weights, as train saves them; adapters know their base"))
       .add(asked.prompt,
            {"prompt", no_result, "The beginning of the text", "TEXT", "the end of another text"})
       .add_flag(asked.chat, true,
                 {.name = "chat",
                  .decides = no_result,
-                 .help = "Answer messages, a line of standard input each, as the model's own "
-                         "template of chats writes them",
+                 .help = "Answer messages, one per line of standard input, by the model's own "
+                         "chat template",
                  .excludes = "prompt"})
       .add(asked.system, {.name = "system",
                           .decides = no_result,
-                          .help = "The system message of that chat",
+                          .help = "The system message of the chat",
                           .takes = "TEXT",
                           .unset = "the template's",
                           .needs = "chat"})
       .add(asked.messages, {.name = "messages",
                             .decides = no_result,
-                            .help = "Answer these: JSON with messages, or lines of it, which come "
-                                    "back with an answer each",
+                            .help = "Answer the chats in this file: JSON with messages, or JSON "
+                                    "lines, which are printed with an answer each",
                             .takes = reads("FILE"),
                             .excludes = "chat"})
       .add(asked.tokenizer,
            {"tokenizer", no_result,
-            "What the model learned by: bytes, a tokenizer.json or a directory with a tokenizer",
-            reads("FILE|DIR"), "what the weights say, or bytes"})
+            "The model's tokenizer: bytes, a tokenizer.json or a directory with a tokenizer",
+            reads("FILE|DIR"), "the weights' tokenizer, or bytes"})
       .add(asked.tokens, {.name = "tokens",
                           .decides = no_result,
-                          .help = "At most so many, beyond the prompt",
+                          .help = "At most this number of tokens after the prompt",
                           .range = above_zero})
       .add(asked.sampling.temperature,
            {.name = "temperature",
             .decides = no_result,
-            .help = "Above 1 for more surprises, below for fewer; 0: the likeliest token each time",
+            .help = "Above 1: more surprises, below: fewer; 0: the likeliest token each time",
             .range = zero_or_more})
       .add(asked.sampling.top_k, {.name = "top-k",
                                   .decides = no_result,
-                                  .help = "Draw from the so many likeliest tokens; 0: from all",
+                                  .help = "Draw from this many likeliest tokens; 0: from all",
                                   .range = zero_or_more})
       .add(asked.sampling.top_p,
            {.name = "top-p",
             .decides = no_result,
-            .help = "Draw from the fewest likeliest tokens whose probabilities come to this",
+            .help = "Draw from the fewest likeliest tokens whose probabilities add up to this",
             .range = {0, 1}})
-      .add(asked.sampling.repetition_penalty,
-           {.name = "repetition-penalty",
-            .decides = no_result,
-            .help = "Above 1 for fewer tokens that are there already",
-            .range = above_zero})
-      .add(asked.sampling.seed, {"seed", no_result, "Another one writes another text"});
+      .add(asked.sampling.repetition_penalty, {.name = "repetition-penalty",
+                                               .decides = no_result,
+                                               .help = "Above 1: repeat earlier tokens less often",
+                                               .range = above_zero})
+      .add(asked.sampling.seed, {"seed", no_result, "Another seed gives another text"});
   return s.append(all.only({"model", "base", "base-bits", "precision"}))
       .append(all.in({"Machine"}).where(acts_on_answers));
 }
 
 namespace {
 
-// Standard output is for what is written.
+// Prints notices to standard error, because standard output holds the text that is written.
 const Notices& beside_text() {
   static const Notices notices([](Notices::Kind kind, std::string_view text) {
     say_error("{}{}\n", kind == Notices::Kind::warning ? "warning: " : "", text);
@@ -89,7 +89,7 @@ void go_on_from_prompt(WritingModel& model, const WriteOptions& asked) {
       has_begun = true;
       say("{}", text);
     });
-  } catch (...) {  // what went wrong begins a line
+  } catch (...) {  // the error message begins a new line
     if (has_begun) say("\n");
     throw;
   }
@@ -108,14 +108,14 @@ ChatWriter chat_writer(WritingModel& model, const Request& options, const WriteO
 }
 
 void say_if_cut(int64_t tokens) {
-  if (tokens > 0) say_error("(cut after {} tokens: --tokens says how many)\n", tokens);
+  if (tokens > 0) say_error("(cut after {} tokens: --tokens sets the limit)\n", tokens);
 }
 
-// A chat with who writes lines on standard input.
+// Chats with the user, whose messages are lines on standard input.
 void answer_lines(ChatWriter writer, const std::string& system) {
   Chat chat = Chat::begun_by(system);
   const bool is_terminal = ::isatty(STDIN_FILENO) == 1;
-  if (is_terminal) say("A message a line; Ctrl-D ends the chat.\n");
+  if (is_terminal) say("One message per line; Ctrl-D ends the chat.\n");
   const auto next = [&](std::string& line) {
     if (is_terminal) say("> ");
     return bool(std::getline(std::cin, line));
@@ -148,7 +148,7 @@ void answer_chats(ChatWriter writer, std::vector<Chat> chats) {
 void write_text(const Request& options, const WriteOptions& asked) {
   check_sampling(asked.sampling);
   check(asked.messages.empty() || asked.prompt.empty(),
-        "--messages {} are answered without a --prompt: expected one of the two", asked.messages);
+        "--messages {} excludes --prompt: expected one of the two", asked.messages);
   WritingModel model(options, asked.tokenizer, beside_text());
   if (!asked.messages.empty()) {
     std::vector<Chat> chats = chats_in(asked.messages);

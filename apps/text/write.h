@@ -7,13 +7,13 @@
 
 namespace accrue::app {
 
-// `accrue text write`: a text that goes on from a prompt, or answers in a chat.
+// `accrue text write`: continues a prompt, or answers in a chat.
 struct WriteOptions {
   std::string prompt;
   std::string tokenizer;  // empty: the model's
-  bool chat = false;      // with who writes lines on standard input
-  std::string system;     // the first message of that
-  std::string messages;   // a file of chats that are to be answered
+  bool chat = false;      // the user's messages are lines on standard input
+  std::string system;     // the system message of the chat
+  std::string messages;   // a file of chats to answer
   int64_t tokens = 200;
   Sampling sampling;
 };

@@ -213,7 +213,7 @@ class Classes(Case):
             self.assertEqual(expected, trainer.evaluate())
             self.refuses(lambda: accrue.evaluate(weights, network, (PIXELS, Y)),
                          "knows the classes cat, dog, owl, but arrays has the classes 0, 1, 2",
-                         "--classes names those of the data")
+                         "--classes names the data's classes")
             turned = accrue.evaluate(weights, network, (PIXELS, (Y + 1) % 3), micro_batch=4,
                                      classes=["owl", "cat", "dog"])
             self.assertEqual(turned, expected)

@@ -148,8 +148,8 @@ TEST_CASE("labels that are numbers are given names", "[cli][full]") {
   REQUIRE(read_safetensors_metadata(w).at("class-names") ==
           R"(["a","b","c","d","e","f","g","h","i","j"])");
   refuse("eval --init " + w,
-         " has the classes 0, 1, 2, 3, 4, 5, 6, 7, 8, 9: expected the same; --classes names those "
-         "of the data");
+         " has the classes 0, 1, 2, 3, 4, 5, 6, 7, 8, 9: expected the same; --classes names the "
+         "data's classes");
   succeed("eval --classes " + names + " --init " + w);
   refuse(train + " --classes a,b", "--classes has 2 names, but the labels have 10 classes");
   refuse(train + " --classes a,b,c,d,e,f,g,h,i,a", "expected different names");
@@ -185,7 +185,7 @@ TEST_CASE("a file that names no classes takes those of the data, and says so", "
   const std::string plain = trained / "plain.safetensors", out = " --out " + (trained / "out");
   rewrite(trained.weights, plain, {{"class-names", ""}, {"classes", ""}});
   const std::string taken = fmt::format(
-      "plain.safetensors does not name its classes: those of {} are taken: cat, dog, fish\n",
+      "plain.safetensors does not name its classes: the names of {} are used: cat, dog, fish\n",
       trained.set.path().string());
   const std::string data = TrainedOnFolder::data(trained.set);
   REQUIRE_THAT(succeed("eval --init " + plain + data), ContainsSubstring(taken));

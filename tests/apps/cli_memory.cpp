@@ -183,7 +183,7 @@ TEST_CASE("a plan has a row for the windows that were asked for", "[cli][memory]
 TEST_CASE("a plan that cannot be says what is missing", "[cli][memory][full]") {
   refuse("plan --model mlp --memory 1MiB", "which is");
   refuse("plan --model mlp --memory 1MiB", "it would fit with --memory");
-  refuse("plan --model mlp --ranks 2", "--ranks 2 without --memory: expected what each of them");
+  refuse("plan --model mlp --ranks 2", "--ranks 2 without --memory: expected the memory that each");
   refuse("plan --model mlp --memory 1GiB --effective-batch 1000000", "larger than the data");
   refuse("train --micro-batch auto --accum 3 --memory-limit 1GiB", "instead of --accum 3");
   refuse("train --micro-batch auto --memory-limit 10MiB", "nothing fits in 10.0 MiB");

@@ -57,8 +57,8 @@ TEST_CASE("- is standard output, and what is for people goes to standard error",
                        "--micro-batches 4 --ways fused --report -"),
                StartsWith("<!DOCTYPE html>"));
   refuse("train --save -",
-         "--save -: expected the name of a file or directory, for standard "
-         "output takes text alone");
+         "--save -: expected the name of a file or directory, because standard "
+         "output takes text only");
 }
 
 TEST_CASE("help shows what most runs need, or all, within the terminal", "[output]") {
