@@ -6,9 +6,9 @@
 
 namespace accrue {
 
-// A file that grows by whole pieces. One call hands a piece to the system, so that nothing of it is
-// lost when the process dies. A full disk or a power failure may cut off the last piece.
-// Every failure throws Error, which names the file and the reason.
+// A file to which whole pieces are appended. Each append() passes one piece to the system in one
+// go, so the piece survives if the process dies. A full disk or a power failure may cut off the
+// last piece. Every failure throws Error, which names the file and the reason.
 class AppendFile {
  public:
   enum class Existing { refused, continued };

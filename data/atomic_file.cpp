@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The file behind a symbolic link, so that the link stays a link.
+// Follows a symbolic link to its file, so that the link stays a link.
 fs::path resolve(const fs::path& path) {
   std::error_code error;
   const fs::path target = fs::weakly_canonical(path, error);
@@ -37,7 +37,7 @@ AtomicFile::AtomicFile(const fs::path& path) : destination_(resolve(path)) {
   check(destination_.has_filename() && (!fs::exists(status) || fs::is_regular_file(status)),
         "cannot write '{}': it is {}, expected the name of a file", path.string(),
         fs::is_directory(status) ? "a directory" : "not a regular file");
-  do {  // A killed process with the same id may have left one.
+  do {  // a killed process with the same id may have left such a file
     temporary_ =
         directory_of(destination_) / fmt::format(".accrue-{}-{}.tmp", ::getpid(), counter++);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -77,7 +77,7 @@ void AtomicFile::commit() {
 
 void detail::sync_directory(const fs::path& directory) {
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  // EINVAL: this file system cannot and need not.
+  // EINVAL: this file system cannot sync a directory and does not need to.
   const bool synced = descriptor >= 0 && (::fsync(descriptor) == 0 || errno == EINVAL);
   const int error = errno;
   if (descriptor >= 0) ::close(descriptor);

@@ -12,7 +12,7 @@
 namespace accrue {
 namespace {
 
-// Throws for a file that is there but cannot be read.
+// Throws Unreadable for a file that exists but cannot be read.
 [[noreturn]] void fail_to_read(const std::filesystem::path& path, int reason) {
   throw Unreadable(fmt::format("cannot read '{}': {}", path.string(), std::strerror(reason)));
 }
@@ -75,7 +75,7 @@ std::vector<std::byte> file_content(const std::filesystem::path& path) {
 
 struct ByteStream::Inflater {
   z_stream z{};
-  uint64_t consumed = 0;  // compressed bytes
+  uint64_t consumed = 0;  // in compressed bytes
   bool between_members = false;
 
   Inflater() {
@@ -113,7 +113,7 @@ size_t ByteStream::read_plain(std::span<std::byte> out) {
   return buffered + file_.read(out.subspan(buffered));
 }
 
-// Zeros up to a whole block, as tape drives and some file systems leave them.
+// Skips zeros that pad the file to a whole block, as tape drives and some file systems do.
 void ByteStream::skip_padding() {
   for (; !pending_.empty(); refill()) {
     const auto end = std::ranges::find_if(pending_, [](std::byte b) { return b != std::byte{0}; });

@@ -14,8 +14,8 @@
 
 namespace accrue {
 
-// A file that the system does not let us read (no permission, a failing disk), which says nothing
-// of what is in it.
+// The error of a file that the system does not let us read (no permission, a failing disk). It says
+// nothing about the file's content.
 class Unreadable : public Error {
  public:
   using Error::Error;
@@ -32,14 +32,14 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // Bytes in the file.
+  // The size of the file in bytes.
   uint64_t size() const { return size_; }
-  // The open file, as the system knows it.
+  // The system's descriptor of the open file.
   int descriptor() const { return descriptor_; }
-  // Fills `out` with the next bytes, with fewer only at the end of the file, and returns their
-  // number. Throws Unreadable on a failing disk.
+  // Fills `out` with the next bytes and returns their number, which is smaller than `out` only at
+  // the end of the file. Throws Unreadable if the disk fails.
   size_t read(std::span<std::byte> out);
-  // Skips that many bytes.
+  // Skips `bytes` bytes.
   void skip(uint64_t bytes);
 
  private:
@@ -48,8 +48,8 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
-// Returns work(), which reads `what`. Throws Error, naming it, if the machine's memory does not
-// suffice.
+// Returns work(), which reads `what`. Throws Error, naming `what`, if the machine runs out of
+// memory.
 template <class Work>
 auto reading(const std::string& what, Work&& work) -> decltype(work()) {
   try {
@@ -62,10 +62,9 @@ auto reading(const std::string& what, Work&& work) -> decltype(work()) {
 // Returns all bytes of a file. Throws Error as InputFile does.
 std::vector<std::byte> file_content(const std::filesystem::path& path);
 
-// The content of a file, in order and in bounded memory: inflated if the file starts with the gzip
-// magic 1f 8b, whatever its name, and else as it stands.
-// Throws Error, naming the file and the offset, when a gzip file is truncated or corrupt, or is
-// followed by something that is neither gzip nor zeros.
+// Streams the content of a file in bounded memory. It inflates files that start with the gzip magic
+// 1f 8b, whatever their name, and returns other files unchanged. Throws Error, naming the file and
+// the offset, if a gzip file is truncated or corrupt, or is followed by anything but gzip or zeros.
 class ByteStream {
  public:
   explicit ByteStream(const std::filesystem::path& path);
@@ -73,14 +72,16 @@ class ByteStream {
 
   const std::filesystem::path& path() const { return file_.path(); }
   bool is_gzip() const { return inflater_ != nullptr; }
-  // The number of bytes of content that have been read.
+  // The number of bytes of content read so far.
   uint64_t offset() const { return offset_; }
-  // An upper bound of the file's content: its size, or the most that deflate can pack into that.
+  // An upper bound of the size of the content: the file's size, or for gzip the most that deflate
+  // can pack into that size.
   uint64_t max_content() const;
-  // Fills `out` with the next bytes of content, with fewer only at its end, and returns their
-  // number.
+  // Fills `out` with the next bytes of content and returns their number, which is smaller than
+  // `out` only at the end.
   size_t read(std::span<std::byte> out);
-  // Fills all of `out`. Throws Error if it cannot; `what` names the data that was being read.
+  // Fills all of `out`. Throws Error if the content ends before that; `what` names the data being
+  // read.
   void read_exactly(std::span<std::byte> out, const std::string& what);
 
  private:

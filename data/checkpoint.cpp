@@ -75,12 +75,12 @@ std::string read_text(const fs::path& path) {
   return text;
 }
 
-// The JSON, whose own checksum has been checked and taken out.
+// Reads the JSON and checks and removes its own checksum.
 json read_checked(const fs::path& path) {
   json record = parse_strict_json(read_text(path), 3, "it");
   check(record.is_object() && record.contains("format") && record["format"].is_string() &&
             record["format"] == "accrue checkpoint",
-        "it is no record of a checkpoint");
+        "it is not the record of a checkpoint");
   check(record.contains("version") && record["version"] == format_version,
         "its format is version {:.80}; this program reads version {}",
         record.contains("version") ? record["version"].dump() : "none", format_version);
@@ -104,7 +104,7 @@ CheckpointRecord to_record(const json& record) {
   return result;
 }
 
-// Returns the result of `read`; every Error names the file.
+// Returns the result of `read`. Every Error names the file.
 template <class Read>
 auto reading(const fs::path& path, Read&& read) {
   try {

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view step_prefix = "step-", temporary_prefix = ".accrue-checkpoint-";
 
-// The number behind the prefix; nothing if the name is another.
+// The number after the prefix; nothing if the name does not begin with it.
 std::optional<int64_t> number_of(const std::string& name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return std::nullopt;
   const char *begin = name.data() + prefix.size(), *end = name.data() + name.size();
@@ -30,7 +30,7 @@ std::optional<int64_t> number_of(const std::string& name, std::string_view prefi
   return number;
 }
 
-// The numbers of the checkpoints in a directory, in rising order.
+// The numbers of the checkpoints in a directory, in increasing order.
 std::vector<int64_t> steps_in(const fs::path& directory) {
   std::vector<int64_t> found;
   for (const auto& entry : fs::directory_iterator(directory))
@@ -44,7 +44,7 @@ fs::path checkpoint_of(const fs::path& directory, int64_t step) {
   return directory / fmt::format("{}{:08}", step_prefix, step);
 }
 
-// Throws Error where `work`, on the files of `directory`, fails.
+// Runs `work` on the files of `directory` and throws Error if it fails.
 template <class Work>
 void on_files(const fs::path& directory, const char* what, Work&& work) {
   try {
@@ -62,7 +62,7 @@ CheckpointDirectory::CheckpointDirectory(fs::path directory) : path_(std::move(d
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   check(descriptor_ >= 0, "cannot open the checkpoint directory '{}': {}", path_.string(),
         std::strerror(errno));
-  // File systems that know no locks are left without.
+  // On file systems without locks the directory is not locked.
   const bool taken = ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   try {
     check(!taken, "another run writes its checkpoints to '{}': expected a directory of its own",
@@ -94,7 +94,7 @@ fs::path CheckpointDirectory::temporary() {
 
 void CheckpointDirectory::add(int64_t step, int64_t keep,
                               const std::function<void(const fs::path&)>& write) {
-  check(keep >= 1, "{} checkpoints are to be kept: expected 1 or more", keep);
+  check(keep >= 1, "keeping {} checkpoints: expected 1 or more", keep);
   const fs::path made = temporary();
   try {
     on_files(path_, "write a checkpoint", [&] {
@@ -108,13 +108,13 @@ void CheckpointDirectory::add(int64_t step, int64_t keep,
   } catch (const Error& error) {
     std::error_code ignored;
     fs::remove_all(made, ignored);
-    fail("no checkpoint of step {} was written, those before it are as they were: {}", step,
+    fail("no checkpoint of step {} was written, earlier ones are unchanged: {}", step,
          error.what());
   }
   prune(step, keep);
 }
 
-// Under another name first, so that no half-removed one looks like a checkpoint.
+// Renames the directory first, so that a half-removed one does not look like a checkpoint.
 void CheckpointDirectory::remove(const fs::path& checkpoint) {
   const fs::path condemned = temporary();
   fs::rename(checkpoint, condemned);
@@ -147,7 +147,7 @@ void CheckpointDirectory::adopt(const Metadata& decisive) {
       if (read_checkpoint_record(at(step) / checkpoint_record).decisive == decisive)
         own_.insert(step);
     } catch (const Error&) {
-      // It is damaged, or something else.
+      // It is damaged, or not a checkpoint.
     }
 }
 
@@ -160,7 +160,7 @@ std::optional<CheckpointDirectory::Found> CheckpointDirectory::latest(
       return Found{at(step), read_checkpoint(at(step))};
     } catch (const Unreadable& error) {
       fail(
-          "whether '{}' is whole is not known: {}; make it readable, or move it elsewhere to go on "
+          "'{}' may be whole or damaged: {}; make it readable, or move it elsewhere to resume "
           "from the one before it",
           at(step).string(), error.what());
     } catch (const Error& error) {
@@ -182,7 +182,7 @@ fs::path detail::latest_weights_in(const fs::path& directory) {
       read_safetensors_metadata(weights);
       return weights;
     } catch (const Error&) {
-      // Whoever resumes says what is wrong with it.
+      // Resuming will report the problem.
     }
   return {};
 }

@@ -108,9 +108,9 @@ bool ClassMatch::is_known() const {
 ClassMatch detail::match_classes(const Classes& data, const Classes& network) {
   const bool have_values = !data.values.empty() && !network.values.empty(),
              have_names = data.have_names() && network.have_names();
-  // Pixels that have one class each are no planes.
+  // Masks with one class per pixel have values, planes do not: they cannot be compared.
   const bool is_comparable = data.values.empty() == network.values.empty();
-  // A plane that has no name is the only one.
+  // A single plane without a name matches another one.
   const bool is_one = data.size() == 1 && network.size() == 1 && !have_names;
   const auto is_same = [&](size_t k, size_t place) {
     if (!is_comparable || is_one) return is_comparable;
@@ -144,7 +144,7 @@ void detail::renumber_classes(Field& field, const ClassMatch& match, const Class
     };
     field.classes = network.size();
   } else {
-    check(places.size() == network.names.size(), "{} planes of masks are to become {}",
+    check(places.size() == network.names.size(), "cannot match {} planes of masks with {}",
           places.size(), network.names.size());
     renumber = [places](std::span<std::byte> row) {
       const std::vector<std::byte> planes(row.begin(), row.end());
@@ -154,7 +154,7 @@ void detail::renumber_classes(Field& field, const ClassMatch& match, const Class
                           row.begin() + static_cast<std::ptrdiff_t>(bytes) * places[k]);
     };
   }
-  // Names that the data has are also those of a network without.
+  // A network without names takes the names of the data.
   std::vector<std::string> names = network.names;
   if (!network.have_names())
     for (size_t k = 0; k < places.size(); ++k) names[static_cast<size_t>(places[k])] = own.names[k];

@@ -47,7 +47,7 @@ std::string utf8_of_utf16(std::string_view bytes, bool is_big_endian, const std:
   return text;
 }
 
-// The file's text without a byte order mark; UTF-16 becomes UTF-8.
+// The file's text without a byte order mark. UTF-16 is converted to UTF-8.
 std::string utf8_text_of(const std::filesystem::path& path) {
   const std::vector<std::byte> content = file_content(path);
   std::string_view bytes(reinterpret_cast<const char*>(content.data()), content.size());
@@ -106,7 +106,7 @@ std::string CsvReader::here() const {
   return fmt::format("'{}', line {}", path_.string(), row_line_);
 }
 
-// Leaves the position behind a line that only names the separator.
+// If the first line only names the separator, skips it.
 void CsvReader::find_separator() {
   static constexpr std::array separators{',', ';', '\t', '|'};
   if (text_.size() > 5 && lower(text_.substr(0, 4)) == "sep=" && is_line_end(text_[5])) {
@@ -162,7 +162,7 @@ std::string CsvReader::read_quoted() {
   }
   pass_blanks();
   check(at_line_end() || text_[at_] == separator_,
-        "'{}', line {}: text goes on behind a closing quotation mark: expected '{}' or the end of "
+        "'{}', line {}: text follows a closing quotation mark: expected '{}' or the end of "
         "the line",
         path_.string(), line_, separator_);
   return field;

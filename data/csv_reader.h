@@ -12,25 +12,27 @@
 
 namespace accrue {
 
-// A text file of rows and columns, in whatever way spreadsheets and languages write it: UTF-8 with
-// or without a byte order mark, UTF-16, or any encoding that contains ASCII, whose bytes are kept;
-// lines that end in LF, CR LF or CR; fields separated by commas, semicolons, tabs or bars, of which
-// the first line has most, or as its "sep=;" says; fields in quotes, which may hold separators,
-// line ends and doubled quotes. Spaces around fields are dropped; rows without any text are passed
-// over. The first row names the columns. Throws Error, naming file and line, for text in quotes
-// that does not end or goes on behind them, for rows of another length than the first, and for zero
-// bytes.
+// Reads a text file of rows and columns (CSV), however spreadsheets and languages write it:
+//   encoding    UTF-8 with or without a byte order mark, UTF-16, or any encoding that contains
+//               ASCII, whose bytes are kept
+//   lines       end in LF, CR LF or CR
+//   separators  comma, semicolon, tab or bar: the one that the first line names by "sep=;", or
+//               else the one that it has most of
+//   quotes      quoted fields may hold separators, line ends and doubled quotes
+// Spaces around fields are dropped, and rows without text are skipped. The first row names the
+// columns. Throws Error, naming file and line, if a quoted text does not end or text follows the
+// closing quote, if a row's length differs from the first row's, and for zero bytes.
 class CsvReader {
  public:
   explicit CsvReader(std::filesystem::path path);
 
   const std::vector<std::string>& columns() const { return columns_; }
-  // The first of the columns whose name, in small letters and digits alone, is one of these.
+  // Returns the first column whose name, reduced to small letters and digits, is in `names`.
   std::optional<size_t> column(std::initializer_list<std::string_view> names) const;
-  // Makes the first row one of the others; the columns are then called "1", "2", and so on.
+  // Turns the first row into a data row. The columns are then called "1", "2", and so on.
   void take_first_row_for_data();
 
-  // Goes on to the next row; false at the end.
+  // Moves to the next row; returns false at the end.
   bool next();
   const std::vector<std::string>& row() const { return row_; }
   const std::string& operator[](size_t column) const { return row_[column]; }

@@ -20,7 +20,7 @@ const Field& Dataset::field(std::string_view field) const {
 }
 
 void Dataset::check_fields() const {
-  check(!fields.empty(), "data set '{}' has no fields: expected what a sample consists of", name);
+  check(!fields.empty(), "data set '{}' has no fields: expected the fields of a sample", name);
   for (const Field& field : fields)
     check(field.values.defined() && field.values.shape().rank() > 0 &&
               field.values.dtype() == stored_dtype(field.encoding) &&
@@ -38,7 +38,7 @@ void Dataset::check_pixels(std::string_view what) const {
   const Field& seen = fields.front();
   fail(
       "{} acts on pixels, but the {} of data set '{}' are {} {}: expected u8 [N, C, H, W] from 0 "
-      "to 255, or to do without it",
+      "to 255, or not to use it",
       what, seen.name, name, accrue::name(seen.values.dtype()), seen.values.shape());
 }
 

@@ -20,7 +20,8 @@ void copy_rows(std::byte* rows, const Tensor& all, const int32_t* picked, int64_
                 source + static_cast<size_t>(picked[k]) * size, size);
 }
 
-// Indices come as they are; what is floating comes as the data set has it, and is encoded there.
+// Indices are used as they are. Fields that become floating are copied as stored, and the device
+// encodes them.
 bool is_encoded(const Field& field) { return field.encoding != Encoding::index; }
 
 }  // namespace
@@ -91,8 +92,8 @@ void DeviceFeed::put(MicroBatch& out, int64_t begin, int64_t end) {
   if (!encoded.empty()) gather_samples(encoded, View{}, counting_.slice(0, n).view());
 }
 
-// The last but one micro-batch has been copied out of the pinned block by now, or is waited for:
-// then the device has enough to do.
+// Waits until the micro-batch before the last has been copied out of this pinned block. If it must
+// wait, the device has enough work.
 void DeviceFeed::stage(int64_t begin, int64_t end) {
   Staging& s = staging_[turn_++ % staging_.size()];
   if (turn_ > staging_.size()) s.copied->wait();

@@ -6,10 +6,10 @@
 
 #include "core/random.h"
 
-// Draws the generated data sets, with the same bits on every machine: geometry in double, whose
-// last bit (sin and cos differ between libraries) disappears in the rounding to float; pixels in
-// float with exactly rounded operations only; noise in integers; and no fused multiply-add (see
-// CMakeLists.txt).
+// Draws the generated data sets with the same bits on every machine. Geometry is in double: sin and
+// cos differ between libraries in the last bit, but rounding to float removes the difference.
+// Pixels are in float with exactly rounded operations only, noise is in integers, and the compiler
+// must not fuse multiply-adds (see CMakeLists.txt).
 
 namespace accrue {
 
@@ -20,7 +20,7 @@ struct Point {
   double x, y;  // y downwards
 };
 
-// Draws uniformly in [low, high); in double, unlike RandomStream::uniform().
+// Draws uniformly in [low, high), in double, unlike RandomStream::uniform().
 inline double between(RandomStream& random, double low, double high) {
   return low + (high - low) * (random.next() * 0x1p-32);
 }

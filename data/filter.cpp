@@ -39,7 +39,7 @@ class Descriptor {
   int number_ = -1;
 };
 
-// A process that ends before this object does.
+// A process. The destructor kills it if nobody has waited for its end.
 class Process {
  public:
   explicit Process(pid_t id) : id_(id) {}
@@ -65,8 +65,8 @@ class Process {
   bool ended_ = false;
 };
 
-// What a process is started with: these descriptors as its standard ones, no signal blocked, and
-// those that programs ignore for themselves as they were.
+// The attributes that a process starts with: these descriptors as its standard streams, no blocked
+// signals, and the default actions for signals that this program ignores.
 class Start {
  public:
   Start(int input_and_output, int errors) {
@@ -90,7 +90,7 @@ class Start {
   Start(const Start&) = delete;
   Start& operator=(const Start&) = delete;
 
-  // errno's number of what is wrong, or 0.
+  // Starts the process. Returns 0, or the errno of the failure.
   int operator()(pid_t& id, std::vector<std::string> command) const {
     std::vector<char*> argv;
     for (std::string& word : command) argv.push_back(word.data());
@@ -103,23 +103,23 @@ class Start {
   posix_spawnattr_t attributes_;
 };
 
-// Appends what can be read now, and closes the descriptor at the end.
+// Appends the available output, and closes the descriptor at its end.
 void read_from(Descriptor& descriptor, std::string& text) {
   std::array<char, 1 << 16> buffer;
   const ssize_t n = ::read(descriptor, buffer.data(), buffer.size());
   if (n > 0) text.append(buffer.data(), static_cast<size_t>(n));
-  // A socket is reset by a program that ends without reading all of its input.
+  // A program that ends without reading all of its input resets the socket.
   else if (n == 0 || (errno != EINTR && errno != EAGAIN)) descriptor.close();
 }
 
-// The input of a filter, as far as the filter takes it.
+// The input of a filter, as much of it as the filter accepts.
 class Input {
  public:
   explicit Input(const std::function<std::string()>& next) : next_(next), chunk_(next()) {}
 
   bool is_over() const { return chunk_.empty(); }
   void write_to(int socket) {
-    // Where nobody reads any more, no signal ends this process.
+    // If nobody reads any more, MSG_NOSIGNAL keeps SIGPIPE from ending this process.
     const ssize_t n = ::send(socket, chunk_.data() + written_, chunk_.size() - written_,
                              MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0) {
@@ -146,7 +146,7 @@ Filtered run_filter(const std::vector<std::string>& command,
   constexpr size_t most_errors = 4096;
   std::array<int, 2> sockets, pipe;
   const auto made = [&](int result) {
-    check(result == 0, "{} cannot be given its input: {}", command[0], std::strerror(errno));
+    check(result == 0, "cannot write the input of {}: {}", command[0], std::strerror(errno));
   };
   Descriptor channel, errors, their_channel, their_errors;
   made(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()));
@@ -160,7 +160,7 @@ Filtered run_filter(const std::vector<std::string>& command,
   const int problem = Start(their_channel, their_errors)(id, command);
   if (problem == ENOENT || problem == ENOTDIR) return {"", "", 127};
   if (problem == EACCES || problem == ENOEXEC) return {"", std::strerror(problem), 126};
-  check(problem == 0, "{} cannot be started: {}", command[0], std::strerror(problem));
+  check(problem == 0, "cannot start {}: {}", command[0], std::strerror(problem));
   Process process(id);
   their_channel.close();
   their_errors.close();
@@ -173,7 +173,7 @@ Filtered run_filter(const std::vector<std::string>& command,
     std::array<pollfd, 2> ready{
         {{channel, static_cast<short>(POLLIN | writes), 0}, {errors, POLLIN, 0}}};
     if (::poll(ready.data(), ready.size(), -1) < 0) {
-      check(errno == EINTR, "{} cannot be waited for: {}", command[0], std::strerror(errno));
+      check(errno == EINTR, "cannot wait for {}: {}", command[0], std::strerror(errno));
       continue;
     }
     if (ready[0].revents & ~POLLOUT) read_from(channel, result.output);

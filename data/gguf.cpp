@@ -16,14 +16,14 @@ static_assert(std::endian::native == std::endian::little, "values are read as th
 constexpr uint64_t max_alignment = 1 << 20;
 constexpr int max_gguf_rank = 4, max_array_depth = 4;
 
-// The bytes of a value; the fewest, where they differ: a text has a length before it, an array the
-// type of its values and their number.
+// The bytes of a value, or the fewest that it may have: a text has its length before it, an array
+// the type and number of its values.
 constexpr std::array<uint64_t, type_count> type_bytes{1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
 constexpr std::array<const char*, type_count> type_names{
     "an integer", "an integer", "an integer", "an integer", "an integer", "an integer", "a number",
     "a boolean",  "a text",     "an array",   "an integer", "an integer", "a number"};
 
-// The names of all types of tensors, for an error.
+// The names of all tensor types, for an error message.
 constexpr std::array<const char*, 31> tensor_type_names{
     "F32",     "F16",    "Q4_0",    "Q4_1",  "",       "",      "Q5_0",  "Q5_1",
     "Q8_0",    "Q8_1",   "Q2_K",    "Q3_K",  "Q4_K",   "Q5_K",  "Q6_K",  "Q8_K",
@@ -44,7 +44,7 @@ std::string name_of_tensor_type(uint32_t type) {
 
 }  // namespace
 
-// Goes through a file from its beginning.
+// Reads a file from its beginning to its end.
 class GgufFile::Reader {
  public:
   explicit Reader(GgufFile& file) : file_(file), bytes_(file.file_.bytes()) {}
@@ -107,8 +107,8 @@ GgufFile::Reader::Counts GgufFile::Reader::read_header() {
   require(version == 2 || version == 3, "it is of version {}, expected 2 or 3", version);
   const auto tensors = take_value<uint64_t>("the number of tensors");
   const auto values = take_value<uint64_t>("the number of keys");
-  // At the least a name of one byte and its length, and a type with a value, or a rank, a type and
-  // an offset.
+  // A key needs at least a name of one byte with its length, and a type with a value. A tensor
+  // needs at least such a name, a rank, a type and an offset.
   constexpr uint64_t least_value = 8 + 1 + 4 + 1, least_tensor = 8 + 1 + 4 + 4 + 8;
   require(
       values <= left() / least_value && tensors <= left() / least_tensor,
@@ -160,7 +160,7 @@ Shape GgufFile::Reader::read_shape(const std::string& name) {
   const auto rank = take_value<uint32_t>(name);
   require(rank <= max_gguf_rank, "tensor '{}' has {} dimensions, expected at most {}", name, rank,
           max_gguf_rank);
-  // Far above any file, far below overflow.
+  // A limit far above any file and far below overflow.
   uint64_t most = uint64_t{1} << 56;
   std::vector<int64_t> sizes(rank);
   for (uint32_t i = rank; i-- > 0;) {
@@ -184,7 +184,7 @@ DType GgufFile::Reader::read_type(const std::string& name) {
       file_.path_.string(), name, name_of_tensor_type(type));
 }
 
-// Its elements are found later, by the offset.
+// The elements are found later, by the offset.
 GgufTensor GgufFile::Reader::read_tensor(uint64_t& offset) {
   GgufTensor tensor{take_name("the name of a tensor"), {}, DType::f32, {}};
   tensor.shape = read_shape(tensor.name);

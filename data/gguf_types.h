@@ -9,8 +9,7 @@
 
 namespace accrue {
 
-// The numbers by which GGUF files tell the types of values, for data/gguf.cpp and
-// data/gguf_writer.cpp.
+// The numbers of value types in GGUF files, for data/gguf.cpp and data/gguf_writer.cpp.
 enum GgufType : uint32_t {
   type_u8,
   type_i8,
@@ -28,7 +27,7 @@ enum GgufType : uint32_t {
   type_count
 };
 
-// The same for the types of tensors.
+// The numbers of tensor types.
 inline constexpr std::array<std::pair<uint32_t, DType>, 10> gguf_block_types{{{0, DType::f32},
                                                                               {1, DType::f16},
                                                                               {2, DType::q4_0},
@@ -40,9 +39,9 @@ inline constexpr std::array<std::pair<uint32_t, DType>, 10> gguf_block_types{{{0
                                                                               {14, DType::q6_k},
                                                                               {30, DType::bf16}}};
 
-inline constexpr uint64_t gguf_alignment = 32;  // of a file that does not say another
+inline constexpr uint64_t gguf_alignment = 32;  // unless the file sets another
 
-// Appends the bytes of a number, as they lie in a file.
+// Appends the bytes of a number as a file stores them.
 template <class T>
 void append_gguf_number(std::string& to, T number) {
   to.append(reinterpret_cast<const char*>(&number), sizeof number);

@@ -20,7 +20,7 @@ uint64_t aligned(uint64_t bytes) {
 
 uint32_t number_of_type(DType type) {
   const auto found = std::ranges::find(gguf_block_types, type, &std::pair<uint32_t, DType>::second);
-  check(found != gguf_block_types.end(), "a GGUF file has no tensors of {} here", name(type));
+  check(found != gguf_block_types.end(), "cannot write tensors of {} to a GGUF file", name(type));
   return found->first;
 }
 

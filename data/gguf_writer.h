@@ -15,11 +15,11 @@
 
 namespace accrue {
 
-// Makes a file as GgufFile reads them, of version 3.
+// Writes GGUF files of version 3, which GgufFile reads.
 class GgufWriter {
  public:
-  // Adds a key, whole numbers in 32 bits, others as float32. Throws Error if the key is there, and
-  // for a number that does not fit.
+  // Add a key. Integers take 32 bits, other numbers are float32. They throw Error if the key exists
+  // already, and for a number that does not fit.
   void count(const std::string& key, int64_t value);
   void number(const std::string& key, double value);
   void flag(const std::string& key, bool value);
@@ -27,14 +27,15 @@ class GgufWriter {
   void integers(const std::string& key, const std::vector<int32_t>& values);
   void numbers(const std::string& key, const std::vector<float>& values);
   void texts(const std::string& key, const std::vector<std::string>& values);
-  // The keys of another file that begin so, as they are.
+  // Copies the keys of another file that begin with `prefix`.
   void copy_keys(const GgufFile& file, std::string_view prefix);
 
-  // Adds a tensor, whose elements `fill` sets when the file is written. Its rows are whole blocks.
+  // Adds a tensor. `fill` sets its elements when the file is written. Each row must consist of
+  // whole blocks.
   using Fill = std::function<void(std::span<std::byte>)>;
   void tensor(const std::string& name, const Shape& shape, DType type, Fill fill);
 
-  // Atomically (data/atomic_file.h), a tensor after the other.
+  // Writes the file atomically (data/atomic_file.h), one tensor after another.
   void write(const std::filesystem::path& path) const;
 
  private:

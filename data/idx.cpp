@@ -19,7 +19,7 @@ std::string hex(std::span<const std::byte> bytes) {
   return text;
 }
 
-// The magic says: unsigned bytes in `rank` dimensions.
+// The magic number tells the element type (unsigned bytes) and the rank.
 void check_magic(ByteStream& stream, int rank) {
   std::array<std::byte, 4> magic;
   stream.read_exactly(magic, "IDX magic number");
@@ -36,7 +36,7 @@ void check_magic(ByteStream& stream, int rank) {
         file, rank, rank == 3 ? "images" : "labels", std::to_integer<int>(magic[3]));
 }
 
-// The sizes in the header, which together are no more than the file can hold.
+// The sizes in the header, checked against the most elements that the file can hold.
 std::vector<int64_t> read_sizes(ByteStream& stream, int rank) {
   std::vector<std::byte> raw(4 * static_cast<size_t>(rank));
   stream.read_exactly(raw, "dimension sizes");

@@ -6,15 +6,15 @@
 
 namespace accrue {
 
-// IDX, the format of the MNIST files, plain or gzip (told by the content, not by the name):
-//   bytes 0, 1: zero; byte 2: 08, unsigned bytes; byte 3: number of dimensions R;
+// IDX, the format of the MNIST files (http://yann.lecun.com/exdb/mnist/), plain or gzip. The
+// content tells which, not the name. Its bytes are:
+//   0, 1: zero; 2: 08, for unsigned bytes; 3: the number of dimensions R;
 //   R sizes as big-endian 32-bit integers; then the elements, row-major.
-// Source: http://yann.lecun.com/exdb/mnist/.
 //
 // The elements are read straight into the tensor (Category::data), which is allocated only if the
-// sizes in the header are possible for a file of this size.
-// Throws Error, naming the file, the offset, what was expected and what was found, when the file
-// cannot be read, is not an IDX file of this kind, is too short or has bytes left over.
+// header's sizes are possible for a file of this size. Throws Error if the file cannot be read, is
+// not IDX of this kind, is too short or has bytes left over. The error names the file, the offset,
+// the expected and the found value.
 
 // R = 3: images, as u8 [N, 1, H, W].
 Tensor read_idx_images(const std::filesystem::path& path);

@@ -9,13 +9,13 @@
 
 namespace accrue {
 
-// The lines of a text in UTF-8, which may end in CR LF, and which may be compressed by gzip.
-// Throws Error as ByteStream does, and for UTF-16.
+// Reads the lines of a text in UTF-8, plain or compressed by gzip. Lines may end in CR LF. Throws
+// Error as ByteStream does, and for UTF-16.
 class Lines {
  public:
   explicit Lines(const std::filesystem::path& path) : stream_(path) {}
 
-  // Puts the next line into `line`, without its end. Returns false where there is none.
+  // Puts the next line into `line`, without its end. Returns false at the end of the text.
   bool next(std::string& line);
   // "'file', line 3"
   std::string here() const;
@@ -29,8 +29,8 @@ class Lines {
   int64_t number_ = 0;
 };
 
-// Takes the mark of UTF-8 from the start of a text. Throws Error, naming the file, for that of
-// UTF-16.
+// Removes a UTF-8 byte order mark from the start of a text. Throws Error, naming the file, for a
+// UTF-16 mark.
 void take_utf8_mark(std::string& text, const std::filesystem::path& path);
 
 }  // namespace accrue

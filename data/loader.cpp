@@ -31,7 +31,7 @@ LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
   return options;
 }
 
-// The data set as it is to be seen.
+// The data set as the options ask for it: with or without augmentation.
 Dataset seen(const Dataset& dataset, Augment augment) {
   Dataset set = dataset;
   if (augment == Augment::no) set.augmentation = {};
@@ -79,15 +79,16 @@ int64_t Loader::share_of(int rank, int64_t n) const {
   return share_begin(rank + 1, n) - share_begin(rank, n);
 }
 
-// Only the last is of another size; with w = windows_per_epoch() it is empty, at the end.
+// Only the last window has another size. For w = windows_per_epoch() the range is empty, at the
+// end.
 Loader::Range Loader::window(int64_t w) const {
   const int64_t W = windows_per_epoch(), full = own_share(options_.effective_batch_size);
   const int64_t begin = w < W ? w * full : (W - 1) * full + own_share(samples_in(W - 1));
   return {begin, begin + own_share(samples_in(w))};
 }
 
-// Counted from the first window. The last may have more micro-batches than others, where a rank's
-// share of these ends with a window's remainder.
+// The window of micro-batch j, counted from first_window_. The last window may have more
+// micro-batches than the others, if this rank's share ends with the window's remainder.
 int64_t Loader::window_of(int64_t j) const {
   return std::min(j / micro_batches_per_window(), windows_per_epoch() - 1 - first_window_);
 }
@@ -131,7 +132,7 @@ void Loader::start_window(int64_t epoch, int64_t window) {
   if (!has_share(window)) next_window_ = window + 1;
 }
 
-// Moves the samples of this rank to the front.
+// Moves this rank's samples to the front.
 void Loader::keep_own(std::span<int32_t> order) const {
   for (int64_t w = 0; w < windows_per_epoch(); ++w) {
     const int64_t first =

@@ -6,10 +6,10 @@
 
 namespace accrue::detail {
 
-// A regular file, mapped into memory to be read: the system loads the parts that are touched and
-// may drop them again, so that a file of any size takes no memory of its own.
-// Throws Error as InputFile does (data/byte_stream.h). The file must not become shorter meanwhile;
-// the system ends a process that reads what is gone. One that is replaced stays as it was.
+// A regular file, mapped into memory for reading. The system loads the parts that are touched and
+// may drop them again, so even a large file needs no memory of its own. Throws Error as InputFile
+// does (data/byte_stream.h). The file must not shrink while it is mapped: the system ends a process
+// that reads a missing part. If the file is replaced, the mapping keeps the old content.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);

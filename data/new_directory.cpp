@@ -22,7 +22,8 @@ NewDirectory::NewDirectory(const std::string& name) {
   check(is_new || (fs::is_directory(destination_, problem) && fs::is_empty(destination_, problem) &&
                    !problem),
         "'{}' exists and is no empty directory; expected the name of a new one", name);
-  for (int i = 0; !made_; ++i) {  // a killed process with the same id may have left one
+  for (int i = 0; !made_;
+       ++i) {  // a killed process with the same id may have left such a directory
     path_ = destination_.parent_path() / fmt::format(".accrue-{}-{}.tmp", ::getpid(), i);
     made_ = fs::create_directory(path_, problem);
     check(!problem, "cannot make '{}': {}", name, problem.message());

@@ -7,11 +7,11 @@
 
 namespace accrue {
 
-// A directory that is made beside its destination and moved into place by commit() when it is
-// complete. Without commit(), the destructor leaves nothing behind.
+// A directory that is built beside its destination; commit() moves it into place. Without commit(),
+// the destructor removes it.
 class NewDirectory {
  public:
-  // Throws Error if the destination exists with something in it.
+  // Throws Error if the destination exists and is not empty.
   explicit NewDirectory(const std::string& name);
   ~NewDirectory();
   NewDirectory(const NewDirectory&) = delete;
@@ -19,7 +19,7 @@ class NewDirectory {
 
   const std::filesystem::path& path() const { return path_; }
 
-  // Adds a file. Its content is on the disk only after commit(), which waits once for all files.
+  // Adds a file. It is durable only after commit(), which synchronizes all files together.
   void write(const std::filesystem::path& file, const std::string& content) const;
   void commit();
 
@@ -28,7 +28,7 @@ class NewDirectory {
   bool made_ = false;
 };
 
-// Makes a directory and those above it. Throws Error if it cannot.
+// Makes a directory and its parents. Throws Error if it cannot.
 void make_directory(const std::filesystem::path& directory);
 
 }  // namespace accrue

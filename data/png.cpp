@@ -20,8 +20,8 @@ namespace {
 // deflate codes at most 258 bytes in 2 bits.
 constexpr uint64_t max_png_inflation = 1032;
 
-// libpng reports an error by a jump, over which nothing may lie that has a destructor. So what it
-// reads and says is here, and the functions that call it hold nothing but numbers.
+// libpng reports an error by longjmp(), which must not skip destructors. So this struct holds the
+// input and the message, and the functions that call libpng have only numbers on their stack.
 struct PngReader {
   std::span<const std::byte> rest;
   png_structp png = nullptr;
@@ -49,8 +49,8 @@ void take_bytes(png_structp png, png_bytep out, size_t size) {
   reader.rest = reader.rest.subspan(size);
 }
 
-// Asks for bytes: gray, gray and alpha, RGB, RGBA, or places in a palette. The palette is left to
-// whoever decodes, so that a file's single bits become no more than a byte each.
+// Asks libpng for bytes: gray, gray and alpha, RGB, RGBA, or palette indices. The caller applies
+// the palette, so a pixel of one bit takes no more than a byte.
 bool read_header(PngReader& reader) {
   if (setjmp(png_jmpbuf(reader.png))) return false;
   png_read_info(reader.png, reader.info);
@@ -132,16 +132,16 @@ PngImage detail::decode_png(std::span<const std::byte> content, const std::strin
   if (reader.png) reader.info = png_create_info_struct(reader.png);
   check(reader.info != nullptr, "cannot read '{}': libpng has no memory", file);
   png_set_read_fn(reader.png, &reader, take_bytes);
-  // libpng allocates what a chunk claims before it reads any of it: those that say nothing of the
-  // pixels, such as texts, are skipped.
+  // libpng allocates the size that a chunk claims before reading it. Chunks without pixels, such as
+  // texts, are skipped.
   png_set_keep_unknown_chunks(reader.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   check_png(read_header(reader));
-  // Before anything of the claimed size is allocated.
+  // Checks the claimed size before allocating anything of it.
   const uint64_t bits = png_get_bit_depth(reader.png, reader.info) *
                         uint64_t{png_get_channels(reader.png, reader.info)};
   const uint64_t claimed = uint64_t{reader.height} * ((reader.width * bits + 7) / 8 + 1);
   check(claimed <= content.size() * max_png_inflation,
-        "cannot read '{}' as PNG: it is to be {} x {}, more than its {} bytes can hold", file,
+        "cannot read '{}' as PNG: it claims {} x {} pixels, more than its {} bytes can hold", file,
         reader.width, reader.height, content.size());
   const int depth = png_get_bit_depth(reader.png, reader.info);
   check_png(prepare_rows(reader));
@@ -178,7 +178,7 @@ GrayImage detail::read_png(const std::filesystem::path& path) {
                            [](const auto& colour) { return gray_of(colour.data(), 4); });
     for (uint8_t& pixel : image.pixels) pixel = gray[pixel];
   } else if (const auto channels = static_cast<size_t>(png.channels); channels > 1) {
-    // In place: a pixel is written after its channels have been read.
+    // In place: each pixel is written after its channels have been read.
     const size_t count = image.pixels.size() / channels;
     for (size_t i = 0; i < count; ++i)
       image.pixels[i] = gray_of(&image.pixels[i * channels], channels);
@@ -192,7 +192,7 @@ namespace {
 
 constexpr size_t behind_header = 8 + 25;  // the signature and the first chunk, IHDR
 
-// The chunk that says which program made the file: length, type, content and CRC-32.
+// The chunk that names the program that made the file: length, type, content and CRC-32.
 std::string own_mark() {
   using namespace std::string_literals;
   const std::string content = "Software\0accrue"s, checked = "tEXt" + content;
@@ -219,8 +219,8 @@ std::string detail::encode_png(const GrayImage& image) {
 std::string detail::encode_png(const PngImage& image) {
   check(image.height > 0 && image.width > 0 && (image.channels == 1 || image.channels == 3) &&
             image.bytes.size() == static_cast<size_t>(image.height * image.width * image.channels),
-        "an image of {} x {} with {} pixels cannot be a PNG file: expected a pixel or more, and as "
-        "many as its sizes say",
+        "an image of {} x {} with {} pixels cannot be a PNG file: expected at least one pixel, and "
+        "as many as its sizes say",
         image.width, image.height, image.bytes.size());
   png_image png{};
   png.version = PNG_IMAGE_VERSION;
@@ -228,13 +228,13 @@ std::string detail::encode_png(const PngImage& image) {
   png.height = static_cast<png_uint_32>(image.height);
   png.format = image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
   std::string text;
-  // The first call says how much memory the second one needs at most.
+  // The first call returns the most memory that the second needs.
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
   text.resize(size);
   const int written =
       png_image_write_to_memory(&png, text.data(), &size, 0, image.bytes.data(),
                                 static_cast<png_int_32>(image.width * image.channels), nullptr);
-  check(written != 0, "no PNG could be made of an image of {} x {}: {}", image.width, image.height,
+  check(written != 0, "cannot encode an image of {} x {} as PNG: {}", image.width, image.height,
         png.message);
   text.resize(size);
   return text.insert(behind_header, own_mark());

@@ -10,14 +10,14 @@
 
 namespace accrue {
 
-// CRC-32C (Castagnoli, RFC 3720 appendix B.4), and its masked form in TFRecord files: rotated and
-// offset, so that a checksum of data with checksums in it is still worth something.
+// CRC-32C (Castagnoli, RFC 3720 appendix B.4), and its masked form in TFRecord files. Rotating it
+// and adding an offset keeps it useful for data that itself contains checksums.
 uint32_t crc32c(std::string_view bytes);
 uint32_t masked_crc32c(std::string_view bytes);
 
-// TensorFlow's record files (tensorflow/core/lib/io/record_writer.h): for each record
-//   uint64 length, uint32 masked_crc32c(length), length bytes, uint32 masked_crc32c(bytes)
-// with little-endian numbers.
+// Appends a record in the format of TensorFlow's record files
+// (tensorflow/core/lib/io/record_writer.h), with little-endian numbers:
+//   uint64 length, uint32 masked_crc32c(length), length bytes, uint32 masked_crc32c(bytes).
 void append_record(AppendFile& file, std::string_view record);
 
 struct Records {
@@ -25,8 +25,7 @@ struct Records {
   // Bytes after the last whole record, of a record that was cut off when its writer died.
   size_t torn_bytes = 0;
 };
-// Reads a file of records. Throws Error, with the offset, for a record that does not fit its
-// checksums.
+// Reads a file of records. Throws Error, with the offset, if a record does not match its checksums.
 Records read_records(const std::filesystem::path& path);
 
 }  // namespace accrue

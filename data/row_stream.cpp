@@ -30,7 +30,7 @@ RowStream::RowStream(const Dataset& dataset, int64_t most, Device device) : data
   try {
     while (std::ssize(threads_) < wanted) threads_.emplace_back(&RowStream::read_ahead, this);
   } catch (const std::system_error& error) {
-    // The stream runs with as many threads as the system has room for.
+    // The stream runs with fewer threads if the system cannot start all.
     check(!threads_.empty(), "no thread can be started to read '{}': {}", dataset.name,
           error.what());
   }
@@ -47,7 +47,7 @@ RowStream::~RowStream() {
 
 void RowStream::start(std::span<const int32_t> order, int64_t begin, uint64_t seed, int64_t epoch) {
   std::unique_lock lock(mutex_);
-  next_ = std::ssize(order_);  // no thread begins anything
+  next_ = std::ssize(order_);  // so no thread starts to read a sample
   read_.wait(lock, [&] { return reading_ == 0; });
   order_.assign(order.begin(), order.end());
   seed_ = seed;
@@ -62,10 +62,10 @@ void RowStream::wait(int64_t begin, int64_t end) {
   const auto start = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   check(needed_ <= begin && begin <= end && end <= std::min(begin + ring_.size(), dataset_.size()),
-        "samples {} to {} of the order were given back, or are more than the {} that are held",
-        begin, end, ring_.size());
+        "samples {} to {} of the order are no longer held, or are more than the {} places", begin,
+        end, ring_.size());
   needed_ = begin;
-  // Threads are woken for many samples at once, or for one that is wanted now.
+  // Wakes the threads if there is room for many samples, or if a sample is needed now.
   if (next_ < end || begin + ring_.size() - next_ >= ring_.size() / 4) wanted_.notify_all();
   for (int64_t position = begin; position < end; ++position)
     read_.wait(lock, [&] { return place_of(position).position == position; });

@@ -17,7 +17,7 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "elements are written as they lie");
 
 constexpr const char* metadata_key = "__metadata__";
-// Room for 100,000 tensors; parsing takes memory in proportion.
+// Enough for 100,000 tensors. Parsing takes memory in proportion.
 constexpr uint64_t max_header_bytes = 16 << 20;
 constexpr size_t length_bytes = 8;
 
@@ -32,7 +32,7 @@ const char* format_name(DType dtype) {
   return std::ranges::find(dtype_names, dtype, &std::pair<DType, const char*>::first)->second;
 }
 
-// The header, padded with spaces so that the data after it is aligned.
+// The header, padded with spaces to align the data after it.
 std::string make_header(const NamedTensors& tensors, const Metadata& metadata) {
   json header = json::object();
   if (!metadata.empty()) header[metadata_key] = metadata;
@@ -58,7 +58,7 @@ std::string make_header(const NamedTensors& tensors, const Metadata& metadata) {
   return text;
 }
 
-// Calls use(first, piece) with new tensors for the elements of one, in order.
+// Calls use(first, piece) for the elements of a tensor, in order, with new tensors as pieces.
 template <class Use>
 void for_each_piece(const Shape& shape, DType dtype, Use&& use) {
   const int64_t whole = shape.numel(), most = int64_t(piece_bytes / size_of(dtype));
@@ -105,7 +105,7 @@ struct Entry {
   uint64_t begin, end;
 };
 
-// Reads one file; every error names it.
+// Reads one file. Every error names it.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& path) : file_(path) {}
@@ -130,7 +130,7 @@ class Reader {
   void read_elements(const Entry& entry, const Tensor& to);
   void read_pieces_of(const Entry& entry, const UsePiece& use);
   Metadata read_metadata(const json& header) const;
-  // Its place among the data alone.
+  // The tensor's place in the data, without its dtype and shape.
   Entry place(const std::string& name, const json& value) const;
   Entry entry(const std::string& name, const json& value) const;
   DType dtype(const std::string& name, const json& value) const;
@@ -147,7 +147,7 @@ json Reader::read_header() {
   require(file_.size() >= length_bytes, "expected at least {} bytes, found {}", length_bytes,
           file_.size());
   file_.read(std::as_writable_bytes(std::span(&length, 1)));
-  // A zip archive, or the pickle of a number of ten bytes, as PyTorch began its files before.
+  // A zip archive or a pickle that begins with PyTorch's old magic number of ten bytes.
   const uint64_t start = length & 0xffffffff;
   const bool is_pytorch = start == 0x04034b50 || start == 0x0a8a0280;
   check(!is_pytorch,
@@ -204,7 +204,8 @@ Shape Reader::shape(const std::string& name, const json& value) const {
   require(value.is_array(), "tensor '{}' has no shape", name);
   require(value.size() <= Shape::max_rank, "tensor '{}' has {} dimensions; accrue holds up to {}",
           name, value.size(), Shape::max_rank);
-  // Far above any file, far below overflow; a size of 0 counts as 1 so that no factor hides.
+  // The limit is far above any file and far below overflow. A size of 0 counts as 1, so it cannot
+  // hide a large factor.
   constexpr uint64_t most = uint64_t{1} << 56;
   std::vector<int64_t> sizes;
   uint64_t product = 1;
@@ -244,7 +245,8 @@ Entry Reader::entry(const std::string& name, const json& value) const {
   return e;
 }
 
-// Sorted by offset, the tensors follow each other from the first byte of data to the last.
+// The tensors are sorted by offset. Each must begin where the one before it ends, from the first
+// byte of data to the last.
 void Reader::check_layout(const std::vector<Entry>& entries) const {
   uint64_t end = 0;
   for (const Entry& e : entries) {

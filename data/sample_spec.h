@@ -15,37 +15,39 @@ struct Dataset;
 
 namespace detail {
 
-// What a sample is, without any: its fields by name, as a model sees them. Data sets and files of
-// weights say it, and networks are made for it.
+// The description of a sample: its fields by name, as a model sees them. A data set or a file of
+// weights provides it, and a network is made for it.
 struct SampleSpec {
   struct Field {
     std::string name;  // "images"
     Encoding encoding;
-    Shape shape{};  // of one sample: [C, H, W]; of a single class, or where nobody says it, []
-    int64_t classes = 0;  // those of indices, or a mask's planes
-    // The network sees it beside the first field, as a condition; others it answers, or is told of.
+    Shape shape{};        // of one sample: [C, H, W]; [] for a single class, and if unknown
+    int64_t classes = 0;  // of indices; of a mask, its planes
+    // True if the network sees this field beside the first one, as a condition. It does not
+    // see the other fields; its answers are compared with them.
     bool is_seen = false;
   };
 
-  std::vector<Field> fields{};  // the first is what a network sees, the last has the classes
+  std::vector<Field> fields{};  // the network sees the first; the last has the classes
 
   const Field& input() const { return fields.front(); }
   const Field& answer() const { return fields.back(); }
   int64_t classes() const { return answer().classes; }
-  // The classes of a condition that the network sees, where the last field is one.
+  // The number of classes of a condition that the network sees, if the last field is one.
   std::optional<int64_t> classes_seen() const {
     return !fields.empty() && answer().is_seen ? std::optional(classes()) : std::nullopt;
   }
-  // The same but for the shape of what the network sees, and the number of classes.
+  // The same fields with another shape of the first field and another number of classes.
   SampleSpec with(const Shape& input, int64_t classes) const;
-  // With the shapes and classes of those fields that the data has. Where it lacks what a network
-  // answers, as texts do whose next tokens are asked for, indices that a network sees have the
-  // classes. Throws Error if it lacks what a network sees.
+  // The same fields with the shapes and classes that the data has. The data may lack the field that
+  // the network answers, as texts do for next-token prediction; then the number of classes is that
+  // of the indices that the network sees. Throws Error if the data lacks the field that the network
+  // sees.
   SampleSpec in(const Dataset& data) const;
 
-  // Into and from the metadata of weights: the shape of what a network sees as "image", and its
-  // classes, as the first networks' were called. What is not said there has no shape, or the
-  // classes here.
+  // Convert to and from the metadata of weights: "image" is the shape of the first field and
+  // "classes" the number of classes, names from the first networks, which saw images. as_said()
+  // leaves the shape empty if the metadata has none, and keeps the number of classes here.
   Metadata said() const;
   SampleSpec as_said(const Metadata& metadata) const;
   static bool is_said(const Metadata& metadata);

@@ -13,7 +13,7 @@
 namespace accrue {
 namespace {
 
-// Keeps the shuffle's random numbers apart from every other use of the seed.
+// A key of its own keeps the shuffle's random numbers independent of other uses of the seed.
 constexpr uint64_t order_stream = uint64_t{0x6f72} << 48;
 
 void check_indices(const Field& field, const std::string& dataset,

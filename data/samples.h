@@ -10,18 +10,19 @@
 
 namespace accrue {
 
-// Whether an epoch has an order of its own.
+// Whether each epoch has its own order of samples.
 enum class Shuffle { off, on };
 
 namespace detail {
 
-// Fills `order` with the samples of an epoch in the order of their use. It depends on (N, seed,
-// epoch) alone, N = order.size(), so that no split into micro-batches and no resumption changes it.
+// Fills `order` with an epoch's samples in the order of their use. The order depends only on (N,
+// seed, epoch), where N = order.size(), so neither the split into micro-batches nor resuming
+// changes it.
 void epoch_order(std::span<int32_t> order, uint64_t seed, int64_t epoch, Shuffle shuffle);
 
 }  // namespace detail
 
-// Some samples of a data set side by side, field by field, encoded for a model.
+// Some samples of a data set, field by field, encoded for a model.
 struct Samples {
   struct Field {
     std::string name;
@@ -31,48 +32,47 @@ struct Samples {
 
   int64_t size() const { return fields.front().values.size(0); }
   bool has(std::string_view field) const;
-  // Throws Error if this is none of the fields.
+  // Throws Error if there is no field of this name.
   const Tensor& operator[](std::string_view field) const;
   Samples slice(int64_t begin, int64_t end) const;
 };
 
-// The samples that a window takes at a time.
+// The samples of one micro-step of a window.
 struct MicroBatch : Samples {
   Tensor indices;           // i32 [n]: the numbers of these samples in the data set
-  int64_t window_size = 0;  // samples in the window that this is a part of, of all ranks
+  int64_t window_size = 0;  // samples in the whole window, of all ranks
   bool ends_window = false;
 };
 
 namespace detail {
 
-// Uninitialised tensors for n samples of the data set (Category::data).
+// Uninitialized tensors for n samples of the data set (Category::data).
 Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device);
 
-// The data set's fields for n samples, in its stored types and uninitialised (Category::data).
+// The data set's fields for n samples, in its stored types and uninitialized (Category::data).
 Dataset empty_rows(const Dataset& dataset, int64_t n, Device device);
-// Bytes of a sample as the data set stores it.
+// The bytes of a sample as the data set stores it.
 size_t bytes_of_sample(const Dataset& dataset);
-// Row n of values [N, ...], on the cpu.
+// Row n of values [N, ...] on the cpu.
 std::span<std::byte> row_of(const Tensor& values, int64_t n);
-// The elements of a row.
+// A row as elements of type T.
 template <class T>
 std::span<T> elements_of(std::span<std::byte> row) {
   return {reinterpret_cast<T*>(row.data()), row.size() / sizeof(T)};
 }
-// Copies or reads a sample's elements, or those of its crop, into `row`. Throws Error as the
-// field's read does.
+// Copies or reads a sample's elements, or the elements of its crop, into `row`. Throws Error as the
+// field's `read` does.
 void read_row(std::span<std::byte> row, const Field& field, int64_t sample, CropPlace place = {});
 
 }  // namespace detail
 
-// Makes sample k of `out` sample samples[k] of the data set, in tensors that exist. Throws Error
-// when a sample or one of its indices is out of range. A streamed data set is read sample by
-// sample.
+// Copies sample samples[k] of the data set to sample k of `out`, whose tensors exist. Throws Error
+// if a sample or one of its indices is out of range. Reads a streamed data set sample by sample.
 void gather(Samples& out, const Dataset& dataset, std::span<const int32_t> samples);
 
 namespace detail {
 
-// The fields of a data set beside those of its samples, in the same order, for gather_samples().
+// Pairs the fields of a data set with the fields of `out`, in the same order, for gather_samples().
 std::vector<FieldViews> views_of(const Samples& out, const Dataset& dataset);
 
 }  // namespace detail

@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 using Event = json::parse_event_t;
 
-// An object or array that is being parsed.
+// An object or an array that is being parsed.
 struct Level {
   bool is_array = false;
   int64_t elements = 0;
@@ -24,7 +24,7 @@ struct Level {
 json parse_strict_json(const std::string& text, int max_depth, const std::string& what,
                        int64_t max_elements) {
   std::vector<Level> levels(static_cast<size_t>(max_depth) + 1);
-  // The depth of an event is the number of objects and arrays around it.
+  // An event's depth is the number of objects and arrays around it.
   const auto see = [&](int depth, Event event, json& value) {
     check(depth <= max_depth, "{} is nested too deeply", what);
     const auto d = static_cast<size_t>(depth);
@@ -38,7 +38,7 @@ json parse_strict_json(const std::string& text, int max_depth, const std::string
             value.get<std::string>(), what);
     return true;
   };
-  // The parser would take it for the end.
+  // The parser would take a NUL for the end of the text.
   check(text.find('\0') == std::string::npos, "{} is not JSON: its byte {} is 0", what,
         text.find('\0'));
   try {

@@ -40,8 +40,7 @@ std::optional<float> number_in(const std::string& text) {
   return value;
 }
 
-// True for what stands in the place of a number, although it may be none: nothing, NaN, a number
-// that is too large.
+// True for a number, even if it is too large, and for nothing or a word in place of a missing one.
 bool is_value(const std::string& field) {
   std::string word = field;
   std::ranges::transform(word, word.begin(),
@@ -135,7 +134,7 @@ uint64_t little_endian(std::span<const std::byte> bytes) {
   return value;
 }
 
-// What follows a key in a header, which is a dictionary as Python writes it.
+// The text after a key in a header, which is a Python dictionary.
 std::string_view value_of(std::string_view header, std::string_view key) {
   const size_t found = header.find(key);
   if (found == std::string_view::npos) return {};
@@ -144,7 +143,7 @@ std::string_view value_of(std::string_view header, std::string_view key) {
   return header;
 }
 
-// What stands between two characters, the first of which begins the text.
+// The text between the characters `first` and `last`; `text` must begin with `first`.
 std::optional<std::string_view> enclosed(std::string_view text, char first, char last) {
   const size_t end = text.find(last, 1);
   if (!text.starts_with(first) || end == std::string_view::npos) return std::nullopt;
@@ -171,8 +170,9 @@ NpyHeader read_npy_header(InputFile& file) {
         version);
   const uint64_t length = little_endian(read(version == 1 ? 2 : 4));
   check(length <= std::min<uint64_t>(file.size(), 1024),
-        "'{}' gives its header as {} bytes, which the file has not, or no array needs", name,
-        length);
+        "'{}' says that its header has {} bytes: expected no more than the file has, and at most "
+        "1024",
+        name, length);
   const std::vector<std::byte> bytes = read(length);
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 
@@ -198,7 +198,7 @@ NpyHeader read_npy_header(InputFile& file) {
   return header;
 }
 
-// Elements of type From become those of type To, piece by piece.
+// Reads elements of type From and converts them to type To, one piece after another.
 template <class From, class To>
 Tensor read_elements(InputFile& file, const Shape& shape) {
   const Tensor result = Tensor::empty(shape, dtype_of<To>(), Device::cpu, Category::data);
@@ -230,12 +230,12 @@ Tensor read_npy(const std::filesystem::path& path) {
       is_little && (kind == "u1" || kind == "i4" || kind == "i8" || kind == "f4" || kind == "f8");
   check(known, "'{}' holds {}: expected u1, i4, i8, f4 or f8, little-endian", path.string(),
         header.type);
-  // No size hides behind a 0, and no product overflows.
+  // A size of 0 counts as 1, so it cannot hide a large size. No product overflows.
   const uint64_t width = uint64_t(kind[1] - '0');
   uint64_t elements = 1;
   for (const int64_t size : header.sizes) {
     check(uint64_t(size) <= file.size() / width / elements,
-          "'{}' is too short for an array of {} with {} in a dimension", path.string(), kind, size);
+          "'{}' is too short for an array of {} whose sizes include {}", path.string(), kind, size);
     elements *= std::max<uint64_t>(uint64_t(size), 1);
   }
   const Shape shape(header.sizes);

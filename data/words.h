@@ -21,7 +21,7 @@ inline std::string lower(std::string text) {
 inline bool is_letter(char c) { return 'a' <= lower(c) && lower(c) <= 'z'; }
 inline bool is_digit(char c) { return '0' <= c && c <= '9'; }
 
-// "Image_Id" becomes "imageid": what is left if names are taken for one.
+// "Image_Id" becomes "imageid", so names that mean the same become equal.
 inline std::string letters_and_digits(std::string_view name) {
   std::string text;
   for (const char c : name)
@@ -39,8 +39,8 @@ inline std::vector<std::string> words_of(std::string_view name) {
   return words;
 }
 
-// The order in which people number files: a2 before a10. Texts that differ only in zeros before
-// their numbers are in the order of their bytes.
+// The order in which people number files: a2 before a10. Texts that differ only in leading zeros of
+// their numbers are ordered by their bytes.
 inline bool natural_less(std::string_view a, std::string_view b) {
   const std::string_view all_a = a, all_b = b;
   const auto take_number = [](std::string_view& text) {

@@ -63,7 +63,7 @@ TEST_CASE("a CSV that is none is refused by name and line", "[data]") {
   refuse("a,b\n1,2\n3\n", "a.csv', line 3: it has 1 field, expected 2 as in the first line: a, b");
   refuse("a,b\r1,2\r\r3,4,5\r", "line 4: it has 3 fields");
   refuse("a,b\n1,\"2\n3,4\n", "line 2: a quotation mark opens here and none closes");
-  refuse("a,b\n\"1\n\n\"x,2\n", "line 4: text goes on behind a closing quotation mark");
+  refuse("a,b\n\"1\n\n\"x,2\n", "line 4: text follows a closing quotation mark");
   refuse(std::string("a,b\n1,\0\n", 8), "line 2: there is a zero byte");
   refuse("\xff\xfe" + utf16("a,b", false) + "x", "odd number of bytes");
   refuse("\n\n", "has no line with text");

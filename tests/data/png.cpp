@@ -95,7 +95,8 @@ TEST_CASE("a PNG file that is damaged is refused by its name", "[data]") {
   }
   refuse("GIF89a", "as PNG");
   refuse("", "empty");
-  refuse(png_file(100'000, 100'000, 8, 0, "few"), "it is to be 100000 x 100000, more than its");
+  refuse(png_file(100'000, 100'000, 8, 0, "few"),
+         "it claims 100000 x 100000 pixels, more than its");
   refuse(png_file(2, 2, 8, 0, bytes({0, 1, 2})), "cannot read");
   refuse(png_file(2, 1, 8, 3, bytes({0, 0, 1}), chunk("PLTE", bytes({0, 0, 0}))),
          "colour 1 of a palette of 1");

@@ -147,7 +147,7 @@ TEST_CASE("samples are read ahead as far as there are places", "[data]") {
     REQUIRE(settles_at(places));
     stream.wait(2 + most, 2 + 2 * most);
     REQUIRE(settles_at(places + most));
-    REQUIRE_ERROR(stream.wait(2, 3), "were given back");
+    REQUIRE_ERROR(stream.wait(2, 3), "are no longer held");
   }
 }
 
