@@ -10,8 +10,8 @@
 
 namespace accrue::app {
 
-// A domain's functions for the program beside its commands (apps/commands_of_domains.h); null where
-// the domain has none.
+// A domain's functions for the program, other than commands (apps/commands_of_domains.h); null
+// where the domain has none.
 struct ProgramDomain {
   // Makes an observer of a training of one of the domain's networks.
   std::unique_ptr<Observer> (*watch)(const Request&, Trainer&, RunLog&,

@@ -75,7 +75,7 @@ std::string read_text(const fs::path& path) {
   return text;
 }
 
-// Reads the JSON and checks and removes its own checksum.
+// Reads the JSON, checks its own checksum and removes it.
 json read_checked(const fs::path& path) {
   json record = parse_strict_json(read_text(path), 3, "it");
   check(record.is_object() && record.contains("format") && record["format"].is_string() &&

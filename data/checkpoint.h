@@ -19,7 +19,7 @@ namespace accrue::detail {
 using CounterValue = std::variant<int64_t, double>;
 struct CheckpointRecord {
   std::map<std::string, CounterValue> counters;  // any double, infinity and NaN included
-  Metadata decisive;  // settings that decide the result beyond rounding: text by option
+  Metadata decisive;  // settings that decide the result beyond rounding: option to text
   Metadata rounding;  // settings that decide how sums are rounded
   Metadata origin;    // for people: who wrote it, and how the run was started
 };

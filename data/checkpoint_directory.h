@@ -56,7 +56,7 @@ class CheckpointDirectory {
   void prune(int64_t newest, int64_t keep);
 
   std::filesystem::path path_;
-  std::set<int64_t> own_;  // the steps of which this run has written a checkpoint
+  std::set<int64_t> own_;  // the steps whose checkpoints this run has written
   int descriptor_ = -1;
   int temporaries_ = 0;
 };

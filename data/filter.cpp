@@ -119,7 +119,7 @@ class Input {
 
   bool is_over() const { return chunk_.empty(); }
   void write_to(int socket) {
-    // If nobody reads any more, MSG_NOSIGNAL keeps SIGPIPE from ending this process.
+    // MSG_NOSIGNAL: if nobody reads any more, no SIGPIPE ends this process.
     const ssize_t n = ::send(socket, chunk_.data() + written_, chunk_.size() - written_,
                              MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0) {

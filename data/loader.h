@@ -79,7 +79,7 @@ class Loader {
   int64_t own_share(int64_t n) const { return share_of(options_.rank, n); }
   Range window(int64_t w) const;
   int64_t window_of(int64_t j) const;
-  // Micro-batch j of the epoch, counted from the first window.
+  // The range of micro-batch j, counted from first_window_.
   Range micro_batch(int64_t j) const;
   // The number of this rank's micro-batches in each window except the last.
   int64_t micro_batches_per_window() const;

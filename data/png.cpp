@@ -87,7 +87,7 @@ bool read_rows(PngReader& reader, std::span<uint8_t> bytes) {
   return true;
 }
 
-uint8_t luminance(int red, int green, int blue) {  // in 16 binary places
+uint8_t luminance(int red, int green, int blue) {  // with 16 fractional bits
   return static_cast<uint8_t>((19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16);
 }
 

@@ -38,8 +38,8 @@ constexpr uint8_t over_white(int value, int alpha) {
 // The pixels of a PNG file before the conversion to gray or color.
 struct PngImage {
   int64_t height = 0, width = 0;
-  int64_t channels = 0;  // 1: gray, or places in the palette; 2: gray and alpha; 3: RGB; 4: RGBA
-  int depth = 0;         // bits a channel in the file
+  int64_t channels = 0;  // 1: gray, or palette indices; 2: gray and alpha; 3: RGB; 4: RGBA
+  int depth = 0;         // bits per channel in the file
   std::vector<std::array<uint8_t, 4>> palette{};  // RGBA; empty if the file has none
   std::vector<uint8_t> bytes{};                   // [height, width, channels], 8 bits each
 };

@@ -63,7 +63,7 @@ struct SafetensorsHeader {
     DType dtype;
     Shape shape;
   };
-  std::vector<Entry> entries;  // the wanted, in the order of their data
+  std::vector<Entry> entries;  // the wanted tensors, in the order of their data
   Metadata metadata;
 };
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path,

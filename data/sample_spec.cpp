@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char *shape_key = "image", *classes_key = "classes";
 
-// The numbers of "1x64x64"; none if the file does not say it.
+// The numbers in a value such as "1x64x64"; empty if the metadata lacks the key.
 std::vector<int64_t> numbers_of(const Metadata& said, const std::string& key) {
   std::vector<int64_t> numbers;
   const auto found = said.find(key);

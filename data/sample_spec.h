@@ -23,8 +23,8 @@ struct SampleSpec {
     Encoding encoding;
     Shape shape{};        // of one sample: [C, H, W]; [] for a single class, and if unknown
     int64_t classes = 0;  // of indices; of a mask, its planes
-    // True if the network sees this field beside the first one, as a condition. It does not
-    // see the other fields; its answers are compared with them.
+    // True if the network also sees this field, as a condition. It does not see the other fields;
+    // its answers are compared with them.
     bool is_seen = false;
   };
 
@@ -45,9 +45,9 @@ struct SampleSpec {
   // sees.
   SampleSpec in(const Dataset& data) const;
 
-  // Convert to and from the metadata of weights: "image" is the shape of the first field and
-  // "classes" the number of classes, names from the first networks, which saw images. as_said()
-  // leaves the shape empty if the metadata has none, and keeps the number of classes here.
+  // Convert to and from the metadata of weights: "image" is the shape of the first field (the first
+  // networks saw images), and "classes" is the number of classes. as_said() leaves the shape empty
+  // if the metadata has none, and keeps the number of classes here.
   Metadata said() const;
   SampleSpec as_said(const Metadata& metadata) const;
   static bool is_said(const Metadata& metadata);

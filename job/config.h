@@ -18,7 +18,7 @@ std::vector<std::pair<std::string, std::string>> settings_in_config(const std::s
                                                                     const Settings& known);
 
 // The settings that are set and have an effect, for repeating a run. Settings that are not needed
-// for that become comments, so they do not override settings given beside the file.
+// for that become comments, so other sources may still set them.
 std::string to_toml(const Settings& settings, const std::function<bool(const Setting&)>& is_needed);
 
 }  // namespace accrue

@@ -10,7 +10,7 @@ namespace accrue {
 // The name of the processor or GPU that `device` stands for.
 std::string machine_name(Device device);
 
-// Everything beside the request that a result depends on: version, compiler, machine, device,
+// Everything that a result depends on, except the request: version, compiler, machine, device,
 // threads and the libraries that the program was built with.
 nlohmann::ordered_json environment(Device device);
 

@@ -23,8 +23,8 @@ void check_inputs(const Dataset& data, Inputs learned, const std::string& whose,
 // as check_inputs() does for the request's weights.
 void take_in(Dataset& data, const Request& request, const Notices& notices);
 
-// If the file of the weights does not name its classes and the data has names for its own, reports
-// that the names of the data are used.
+// Reports that the names of the data's classes are used, if the file of the weights has no names
+// and the data has.
 void say_whose_classes(const Request& request, const Dataset& data, const Notices& notices);
 
 // Completes the request with what the file of its weights records and the user did not set: the

@@ -9,8 +9,8 @@
 
 namespace accrue {
 
-// The memory limit of a whole run, which counts the memory in use now: --memory-limit, or on cuda
-// nine tenths of what the device has left. Empty on the cpu without a limit.
+// The memory limit of a whole run, including the memory in use now: --memory-limit, or on cuda nine
+// tenths of what the device has left. Empty on the cpu without a limit.
 std::optional<size_t> memory_for_a_run(const Request& request, Device device);
 
 // Replaces --micro-batch auto in the request by the largest micro-batch that fits in

@@ -31,7 +31,7 @@ class Paths {
   void check_answers(const std::string& what, const std::vector<std::filesystem::path>& answers,
                      bool force) const;
 
-  using FileId = std::pair<dev_t, ino_t>;  // of a file, whatever its names
+  using FileId = std::pair<dev_t, ino_t>;  // the same for all names of a file
 
  private:
   struct Named {

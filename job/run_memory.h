@@ -8,7 +8,7 @@
 
 namespace accrue::detail {
 
-// --measure-baseline
+// Whether the peak without accumulation is predicted, or measured (--measure-baseline).
 enum class Baseline { predicted, measured };
 
 struct PeakOfRun {

@@ -45,8 +45,8 @@ class RunRecorder : public Observer {
 
   const RunResults& results() const { return results_; }
   double seconds_since_begin() const;
-  // Returns false for the windows of all players but one: every player gets the same samples in a
-  // window, so only the last player that goes through each window once is counted.
+  // Returns false for the windows of all players but one: all players get the same samples in a
+  // window, so only one player is counted, the last that goes through each window once.
   bool is_counted(const WindowReport& report) const;
   // The results as a JSON object, for the summary of a log.
   std::string to_json() const;

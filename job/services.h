@@ -24,8 +24,8 @@ struct JobServices {
   // Writes all of an output at once.
   std::function<void(const std::string& name, std::string_view text)> write =
       [](const std::string& name, std::string_view text) { write_text_atomically(name, text); };
-  // For an output that is no file, such as standard output or a pipe: returns a function that takes
-  // lines. Returns null for a file.
+  // For an output that is not a file, such as standard output or a pipe: returns a function that
+  // takes lines. Returns null for a file.
   std::function<std::function<void(std::string_view)>(const std::string& name)> lines_to =
       [](const std::string&) { return nullptr; };
   // The rates of the machine, which a profile compares its kernels with; 0 if nobody measures them.

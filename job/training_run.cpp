@@ -161,7 +161,8 @@ TrainingRun::TrainingRun(const Request& request, const Notices& notices,
       resident_before_(resident_bytes()),
       request_(given_) {
   Datasets loaded = load_data(given_, DataUse::training, notices);
-  const Dataset held_out = services.watch ? loaded.test : Dataset{};  // on the cpu, for samples
+  const Dataset held_out =
+      services.watch ? loaded.test : Dataset{};  // on the cpu, for the observer
   data_ = place_data(std::move(loaded), device_);
   request_ = with_micro_batch_chosen(given_, data_, device_, notices);
   turn_graphs_off_if_recorded(request_, device_, notices);

@@ -14,10 +14,10 @@ namespace accrue {
 namespace detail {
 
 // What to do after a run that was asked to stop has saved its weights: score them on the test data,
-// or end. With `end`, a scoring that is under way stops, too.
+// or end. With `end`, a scoring that is already running stops, too.
 enum class WhenStopped { score, end };
 
-// Observes a whole run: these calls come in this order, beside the calls during training.
+// Observes a whole run: these calls come in this order, in addition to the calls during training.
 class RunObserver : public Observer {
  public:
   virtual void on_begin() {}

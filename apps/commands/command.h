@@ -33,9 +33,9 @@ struct Command {
 Settings settings_of_networks(const Settings& all, const Request& options);
 
 // Does `work` with these options. First it checks the settings in Request::given and completes the
-// options from the file of weights. `paths` are files that the command reads and writes beside the
-// paths in its settings. Throws Error, and whatever `work` throws. Returns the ranks that share the
-// work, which must outlive the objects made by `work`; null if there is one process.
+// options from the file of weights. `paths` are files that the command reads and writes in addition
+// to the paths in its settings. Throws Error, and whatever `work` throws. Returns the ranks that
+// share the work, which must outlive the objects made by `work`; null if there is one process.
 std::shared_ptr<Ranks> perform(const Command& command, Request& options, Paths paths,
                                const std::function<void()>& work);
 
