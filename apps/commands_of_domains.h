@@ -8,7 +8,7 @@ namespace accrue::app {
 
 // Functions that add a domain's commands to the program's; null where the domain has none.
 struct DomainCommands {
-  void (*of_networks)(CommandLine&) = nullptr;  // commands such as train and eval
+  void (*of_networks)(CommandLine&) = nullptr;  // commands for networks, such as predict
   void (*of_data)(CommandLine&, CLI::App& data) = nullptr;
   void (*own)(CommandLine&) = nullptr;
 };

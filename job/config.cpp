@@ -164,7 +164,7 @@ std::vector<std::pair<std::string, std::string>> settings_in_config(const std::s
 
 std::string to_toml(const Settings& settings,
                     const std::function<bool(const Setting&)>& is_needed) {
-  std::string text = "# What was asked for; the rest, as comments, is what there was besides.\n",
+  std::string text = "# The settings that repeat the run; the other settings are comments.\n",
               group;
   for (const Setting& setting : settings) {
     const std::string value = setting.text();

@@ -12,8 +12,8 @@ void check_without_services(const Request& request) {
     check(!setting.is_output() || setting.text() != "-",
           "--{} -: a job has no standard output: expected the name of a file", setting.about.name);
   check(!request.sample_every,
-        "--sample-every: nobody looks on while a job trains, unless the program has opened it: "
-        "expected no --sample-every, and an observer of your own");
+        "--sample-every: only the command line program observes a job: "
+        "expected no --sample-every, and your own observer");
 }
 
 }  // namespace

@@ -111,8 +111,8 @@ void check_inputs(const Dataset& data, Inputs learned, const std::string& whose,
   const bool says_how = request.given.contains("mean") && request.given.contains("std");
   check(seen.encoding != Encoding::pixel || learned != Inputs::as_given || says_how,
         "{} has learned from numbers as they were given, but {} has pixels from 0 to 255: expected "
-        "numbers (float32) made as they were for it, or --mean and --std with which (x / 255 - "
-        "mean) / std makes them of pixels x",
+        "numbers (float32) made in the same way, or --mean and --std for (x / 255 - mean) / std of "
+        "pixels x",
         whose, data.name);
   const Normalization pixels = request.domains.pixels();
   check(seen.encoding != Encoding::number || learned != Inputs::pixels,

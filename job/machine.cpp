@@ -53,7 +53,7 @@ Device apply_machine_settings(const Request& request, const Notices& notices) {
   }
   const bool tf32 = request.precision == Precision::tf32;
   check(!tf32 || device == Device::cuda,
-        "--precision tf32 is a way of a GPU's tensor cores to multiply, but this run is on {}: "
+        "--precision tf32 needs a GPU's tensor cores, but this run is on {}: "
         "expected fp32, bf16 or fp16, or --device cuda",
         name(device));
   if (device == Device::cuda) cuda::allow_tf32(tf32);
@@ -62,7 +62,7 @@ Device apply_machine_settings(const Request& request, const Notices& notices) {
     const size_t limit = parse_bytes(request.memory_limit);
     const Usage held = ledger(device).current();
     check(held.total() <= limit,
-          "--memory-limit {} is less than what is held before anything begins: {}; expected more "
+          "--memory-limit {} is less than the memory held before the run begins: {}; expected more "
           "than {}",
           format_bytes(limit), to_string(held), format_bytes(held.total()));
     ledger(device).set_limit(limit);

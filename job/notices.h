@@ -13,7 +13,7 @@ namespace accrue {
 // dropped.
 class Notices {
  public:
-  // A remnant is a message about the work that remains after an error, which is thrown as well.
+  // A remnant tells which results an error has left. The error itself is thrown.
   enum class Kind { fact, warning, remnant };
   // Takes one or more lines, without the newline of the last. It must not throw.
   using Sink = std::function<void(Kind kind, std::string_view text)>;

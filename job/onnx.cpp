@@ -36,7 +36,7 @@ void detail::export_onnx(const Request& request, const std::string& path, OnnxIn
   check_writable(path);
   const Metadata said = read_safetensors_metadata(request.init);
   check(SampleSpec::is_said(said),
-        "{} does not say of what size its network's samples and answers are: expected weights that "
+        "{} does not say the sizes of its network's samples and answers: expected weights that "
         "accrue train --save wrote",
         request.init);
   const DomainModel about = request.domains.model(request.model_name);
@@ -45,10 +45,11 @@ void detail::export_onnx(const Request& request, const std::string& path, OnnxIn
         "{} holds weights of a network {}, which sees {}: expected neither --bytes nor "
         "--image-size",
         request.init, about.name, about.input());
-  check(!takes_bytes || request.inputs_of_weights != Inputs::as_given,
-        "--bytes: {} has learned from numbers as they were given, so nothing says how bytes become "
-        "these: expected no --bytes",
-        request.init);
+  check(
+      !takes_bytes || request.inputs_of_weights != Inputs::as_given,
+      "--bytes: {} has learned from numbers as they were given, so it is unknown how bytes become "
+      "numbers: expected no --bytes",
+      request.init);
   SampleSpec sample = request.sample;
   for (const auto& domain : request.domains) sample = domain->asked(sample, request.given);
   const LoadedNetwork loaded = load_network(request, sample, Device::cpu);

@@ -47,7 +47,7 @@ Budget budget_of(const Request& request, int64_t ranks, Device device) {
         static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE)),
         ", all that this machine has"};
   const std::string reason = cuda::unavailable_reason();
-  check(reason.empty(), "--memory is needed to plan for a GPU that cannot be asked what it has: {}",
+  check(reason.empty(), "--memory is needed to plan for a GPU whose free memory is unknown: {}",
         reason);
   return {memory_for_a_run(request, device).value(), ", nine tenths of what the GPU has left"};
 }

@@ -32,7 +32,7 @@ inline constexpr const char* usual_model = "mlp";
 // The inputs that a network was trained on, as the file of its weights says: pixels from 0 to 255,
 // which were normalized, or numbers as they were given. Unknown if the file does not say it.
 enum class Inputs { unknown, pixels, as_given };
-// The text in the file for Inputs::as_given.
+// The key and the text that stand for Inputs::as_given in the file.
 inline constexpr const char *inputs_key = "inputs", *inputs_as_given = "as given";
 
 // The command line's names of enumerators that TrainingOptions does not use.

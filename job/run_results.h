@@ -14,7 +14,7 @@ struct RunResults {
   int64_t steps_before = 0;  // steps taken before it was resumed
   int64_t samples = 0;
   int64_t windows = 0;            // of the player that is counted
-  int64_t skipped = 0, lost = 0;  // windows without a step; not due to the loss scale
+  int64_t skipped = 0, lost = 0;  // windows without a step: all; those not due to the loss scale
   std::optional<int64_t> last_step{};
   std::string pieces = "samples";  // the unit of throughput, and how many of it a sample has
   double pieces_of_sample = 1;

@@ -235,8 +235,7 @@ void TrainingRun::run(const std::vector<RunObserver*>& observers, const StopRequ
   };
   if (window.steps() > 0) score(observers, stops_score);
   else if (training.steps() > 0 && asked_.is_first_rank())
-    notices_.warn(
-        "the generator has not taken a step: its weights are as they began, and are not scored");
+    notices_.warn("the generator has not taken a step: its weights are unchanged and not scored");
   if (profile) profile->stop();
   if (window.steps() > steps_before)
     measure(observers, {windows_before, trainer_->windows()}, peak);

@@ -240,8 +240,8 @@ class Messages(unittest.TestCase):
             self.assertNotIn(tempfile.gettempdir(), str(raised.exception))
 
     def test_say_what_is_held_beyond_a_limit(self):
-        with self.assertRaisesRegex(accrue.Error, "^memory_limit=1.0 KiB is less than what is held "
-                                    "before anything begins: .*data"):
+        with self.assertRaisesRegex(accrue.Error, "^memory_limit=1.0 KiB is less than the memory "
+                                    "held before the run begins: .*data"):
             accrue.train(network(), samples(n=1000), memory_limit=1024, **BASE)
         accrue.train(network(), samples(n=1000), steps=1, **BASE)  # the limit is gone
 

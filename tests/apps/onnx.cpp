@@ -117,7 +117,7 @@ TEST_CASE("a trained network is exported as an ONNX file", "[cli]") {
   refuse(exported + " --image-size 32", "does not fit the model");
   write_safetensors(folder / "bare", read_safetensors(weights), {{"model", "cnn-bn"}});
   refuse("export --weights " + (folder / "bare") + " --out " + out,
-         "does not say of what size its network's samples and answers are");
+         "does not say the sizes of its network's samples and answers");
 }
 
 TEST_CASE("what has no counterpart in ONNX is refused by its name", "[onnx]") {
