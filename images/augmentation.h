@@ -12,16 +12,15 @@
 namespace accrue {
 
 // Changes to the images of a data set in training. They are drawn anew for each sample in each
-// epoch, and are the same for all of its fields [N, C, H, W] of pixels, masks and indices.
+// epoch. All fields [N, C, H, W] of the sample, of pixels, masks and indices, get the same changes.
 struct Augmentation {
   bool flip = false,
-       vflip = false;     // left and right, top and bottom exchanged in half of the cases
-  double rotate = 0;      // by up to so many degrees either way, 0 to 180
-  double crop = 1;        // a part of at least so much of each side, enlarged; above 0, up to 1
-  double brightness = 0;  // pixels times 1 - brightness to 1 + brightness; 0 to 1
-  double contrast = 0;    // likewise their distances from the image's mean
-  bool crops_anywhere =
-      false;  // crops of fixed size (Dataset::crop_to()) are not the images' middle
+       vflip = false;           // swap left and right, or top and bottom, in half of the cases
+  double rotate = 0;            // the largest angle either way, in degrees; 0 to 180
+  double crop = 1;              // the smallest part of each side that is enlarged; above 0, up to 1
+  double brightness = 0;        // multiplies pixels by 1 - brightness to 1 + brightness; 0 to 1
+  double contrast = 0;          // likewise multiplies their distances from the image's mean
+  bool crops_anywhere = false;  // crops of fixed size (Dataset::crop_to()) lie at random places
 
   bool is_any() const { return *this != Augmentation{}; }
   bool operator==(const Augmentation&) const = default;
@@ -39,20 +38,20 @@ Augmentation parse_augmentation(const std::string& text);
 struct Augmenting {
   double across[3] = {1, 0, 0}, down[3] = {0, 1, 0};
   double brightness = 1, contrast = 1;
-  CropPlace place{};  // of its crop, which is what the other changes are made to
+  CropPlace place{};  // of its crop; the other changes are made to the crop
 };
-// Draws the changes to a sample, by its arguments alone.
+// Draws the changes to a sample. They depend on the arguments alone.
 Augmenting draw_augmenting(const Augmentation& augmentation, uint64_t seed, int64_t epoch,
                            int64_t sample);
 
-// What a data set is to be changed by in training (Dataset::augmentation); null for no
+// The function that changes a data set in training (Dataset::augmentation); null for no
 // augmentation.
 DrawChange changes_of(const Augmentation& augmentation);
 
-// Changes a sample's row of a field of this shape [N, C, H, W]; leaves fields of other ranks and of
-// numbers alone. Pixels are mixed from the four around a place; masks and indices are taken from
-// the nearest. Pixels outside the image are black, masks 0, and indices `outside`. Brightness and
-// contrast change only pixels.
+// Changes a sample's row of a field of this shape [N, C, H, W]. Fields of other ranks and of
+// numbers stay as they are. Pixels are mixed from the four around a place; masks and indices are
+// taken from the nearest. Outside the image, pixels are black, masks 0, and indices `outside`.
+// Brightness and contrast change only pixels.
 void augment_row(std::span<std::byte> row, Encoding encoding, const Shape& shape,
                  const Augmenting& by, int32_t outside = 0);
 

@@ -8,9 +8,9 @@
 
 namespace accrue {
 
-// What `accrue data check DIR` does: it reads every file of a folder of images
-// (images/image_folder.h), or of IDX or CIFAR-10's files (images/packed_images.h), says what there
-// is of each class, and lists the bad files. Throws Error, after that, if there are any.
+// `accrue data check DIR` reads every file of a folder of images (images/image_folder.h), or of IDX
+// or CIFAR-10's files (images/packed_images.h). It reports the number of images of each class and
+// lists the bad files. Throws Error after the list if there are any.
 struct DataCheckOptions {
   std::string directory, sheet, augment;
   std::optional<double> hold_out;

@@ -16,26 +16,26 @@ namespace detail {
 enum class CacheChoice { automatic, yes, no };
 const std::map<std::string, CacheChoice>& cache_names();
 
-// What networks of images learn: the labels or masks of the data, or to tell images apart
-// (images/contrastive.h).
+// The task of a network of images: to answer with the labels or masks of the data, or to tell
+// images apart (images/contrastive.h).
 enum class ImageObjective { answers, simclr };
 
-// What is asked of images, of any domain's data.
+// The form that a run wants images in, also for data of other domains.
 struct ImageRequest {
-  std::string size;  // "32" or "48x64"; empty: that of the data
+  std::string size;  // "32" or "48x64"; empty: the size of the data
   std::string crop;  // likewise; empty: whole images
   Normalization pixels;
-  // The weights that a command begins with have learned from images at their own size, and `size`
-  // is nobody's wish.
+  // True if the weights that a command begins with have learned from images at their own sizes.
+  // Then `size` is the weights' size, and the user has not asked for it.
   bool has_own_sizes = false;
 };
 
-// What weights say of images that nobody has brought to another size; without it they were
-// stretched to "image".
+// The key and value in the metadata of weights that say that images were not resized. Without the
+// key they were resized to the shape under the key "image" (data/sample_spec.h).
 inline constexpr const char *image_sizes_key = "image-sizes", *own_image_sizes = "own";
 
-// Images with classes or with masks: the models of layers/models.h, the data sets of
-// find_dataset().
+// The domain of images with classes or with masks. Its models are in layers/models.h, and
+// find_dataset() finds its data sets.
 class Images : public Domain {
  public:
   double hold_out = usual_hold_out;
@@ -43,15 +43,15 @@ class Images : public Domain {
   CacheChoice cache = CacheChoice::automatic;
   std::string mask_loss;  // "cross-entropy+dice"
   std::vector<double> class_weights;
-  std::vector<std::string> classes;  // of masks or labels, their names
+  std::vector<std::string> classes;  // the names of the masks' or labels' classes
   std::optional<int64_t> ignore_mask;
   std::string augmentation;  // images/augmentation.h
   ImageObjective to_learn = ImageObjective::answers;
   double temperature = 0.5;      // of simclr
-  int64_t embedding_size = 128;  // of simclr: the numbers with which a network answers
+  int64_t embedding_size = 128;  // of simclr: numbers in a network's answer
   std::string data_dir;
   ImageRequest request;
-  int64_t depth = 3;  // of a U-Net: levels
+  int64_t depth = 3;  // levels of a U-Net
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Images>(*this); }
   std::unique_ptr<Domain> fresh() const override { return std::make_unique<Images>(); }
@@ -60,7 +60,7 @@ class Images : public Domain {
   std::vector<DomainModel> models() const override;
   ModelFactory factory(const std::string& model, const NetworkOptions& options,
                        const SampleSpec& sample) const override;
-  // segmentation() with the losses that are asked for, or classification().
+  // contrastive(), segmentation() with the losses that the user gave, or classification().
   ObjectivePtr objective(const Dataset& data) const override;
   Metadata seen(const DomainModel& model) const override;
   void see(const SampleSpec& learned, const Metadata& said,
@@ -77,9 +77,10 @@ class Images : public Domain {
   void augment(Dataset& data, const DataRequest& asked) const override;
 
   ImageFolderOptions folder_options(const DataRequest& asked) const;
-  // Throws Error where data has no images of the size that is asked for, or none to crop.
+  // Throws Error if the user gave a size that the data does not have, or a crop for data without
+  // images.
   void check_sizes(const Dataset& data, const DataRequest& asked) const;
-  // The share that was asked for.
+  // The share that the user gave; nothing without one.
   std::optional<double> given_hold_out(const DataRequest& asked) const;
 };
 
@@ -87,13 +88,17 @@ class Images : public Domain {
 bool answers_with_masks(const DomainModel& model);
 // "cross-entropy+dice". Throws Error, which begins with --loss, for other words.
 std::vector<MaskLoss> mask_losses_of(const std::string& text);
-// Gives the classes of masks or labels these names, if there are some: one for each, and of numbers
-// in memory maybe more. Throws Error for other numbers of names, and for classes that have names.
+// Gives the classes of masks or labels these names; none leaves them as they are. There must be one
+// name for each class. There may be more names if the classes are indices without values in files
+// (Field::class_values). Throws Error for another number of names, for equal names, for data
+// without labels and masks, and for labels that have names already.
 void name_classes(Datasets& data, const std::vector<std::string>& names);
 
 }  // namespace detail
 
-// Makes crops of what a model sees in crops.
+// Crops the data to the size that the user gave, if any. Training crops the training split, and
+// models that answer with classes see crops of both splits. Throws Error if the user gives a crop
+// to score or predict masks.
 void crop(Datasets& data, const detail::DomainModel& model, const detail::DataRequest& request);
 
 }  // namespace accrue

@@ -7,13 +7,14 @@
 
 namespace accrue {
 
-// A sheet of good images to look at: for each of at most 20 classes a line of its first eight; for
-// a folder with masks 64 images, evenly chosen, with half of each mask's colour over the pixels it
-// covers. They are augmented as with seed 0 in epoch 0. Each stands in the middle of a square of 96
-// pixels. Throws Error as read_sample() does, and if there are no good images.
+// A sheet of good images to look at, each in the middle of a square of 96 pixels. It has a line for
+// each of at most 20 classes, with the first eight images of the class. For a folder with masks it
+// has up to 64 images, evenly chosen, with half of each mask's colour over the pixels that the mask
+// covers. The images are augmented as with seed 0 in epoch 0. Throws Error as read_sample() does,
+// and if there are no good images.
 PngImage image_sheet(const ImageFolder& folder, const ImageSurvey& found,
                      const Augmentation& augmentation);
-// The same of images that are there already, those for training before those for the test.
+// The same for images in memory; training images come before test images.
 PngImage image_sheet(const PackedImages& found, const Augmentation& augmentation);
 
 }  // namespace accrue

@@ -9,9 +9,9 @@
 
 namespace accrue::detail {
 
-// The values in the masks of a folder: how many pixels each has, how many of these lie between a
-// smaller and a larger neighbour (above, below or beside them), and how many have fewer than two
-// neighbours of their own value.
+// Counts pixels of the masks of a folder by their values: all pixels, those that lie between a
+// smaller and a larger neighbour, and those with fewer than two neighbours of their own value. The
+// neighbours are the pixels above, below and on both sides.
 class MaskValues {
  public:
   void add(const Image& mask);
@@ -19,9 +19,9 @@ class MaskValues {
 
   // Returns the values in ascending order, without that of pixels that nobody has judged, if any.
   std::vector<int> all(int unjudged = -1) const;
-  // Says why these values can hardly be classes, or nothing if they can: half of them or more have
-  // no regions, but line the edges of others, as smoothing (antialiasing) leaves them, or are
-  // strewn around them, as JPEG does, on a third of the pixels at most.
+  // Says why these values can hardly be classes; empty if they can. At least half of the values, on
+  // at most a third of the pixels, then have no regions. Such values line the edges of others, as
+  // smoothing (antialiasing) leaves them, or are strewn around them, as JPEG leaves them.
   std::string smoothed(int unjudged = -1) const;
 
  private:

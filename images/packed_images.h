@@ -12,16 +12,16 @@ namespace accrue {
 
 // The findings in a directory whose files hold many images each.
 struct PackedImages {
-  // Some images and labels of one split that belong together.
+  // Images of one split with their labels.
   struct Part {
     Split split;
     Dataset data;
   };
   const char* format;          // in words: "IDX files"
-  std::vector<Part> parts{};   // that can be read
-  std::vector<BadFile> bad{};  // or missing
+  std::vector<Part> parts{};   // without the bad files
+  std::vector<BadFile> bad{};  // also missing files
 
-  // Images of a class in a split.
+  // The number of images of a class in a split.
   int64_t count(int64_t label, Split split) const;
   int64_t count(Split split) const;
   int64_t classes() const;
@@ -29,7 +29,7 @@ struct PackedImages {
 
 // A format of such files: IDX (images/mnist.h), or CIFAR-10's (images/cifar.h).
 struct PackedFormat {
-  // True if the directory has its first file.
+  // True if the directory has the format's first file.
   bool (*is_in)(const std::filesystem::path& directory);
   // Throws Error as load_mnist() and load_cifar10() do.
   Datasets (*load)(const std::filesystem::path& directory, OneClass one_class);
@@ -37,9 +37,9 @@ struct PackedFormat {
   std::optional<PackedImages> (*find)(const std::filesystem::path& directory);
 };
 
-// The format of the files in a directory; null if it is none of these.
+// The format of the files in a directory; null if they have neither.
 const PackedFormat* packed_format_of(const std::filesystem::path& directory);
-// What PackedFormat::find() returns of the first format of which it finds a file.
+// The result of PackedFormat::find() for the first format that has a file in the directory.
 std::optional<PackedImages> find_packed_images(const std::filesystem::path& directory);
 
 }  // namespace accrue

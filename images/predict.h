@@ -6,14 +6,15 @@
 
 namespace accrue {
 
-// What `accrue predict` writes: what the network of saved weights answers to images, or to each
-// sample of a data set. Of classes it writes predictions.csv, a line a sample: its name, the most
-// probable class, and the probability of each class. Of masks it writes PNG files
-// (images/mask_files.h), in tiles if that is asked for (images/tiled_unet.h, or with an overlap
-// images/tiled.h). Images have their paths within the folder for names, other samples numbers;
-// classes have the names that the weights' file gives them. Throws Error for weights of another
-// kind of network, for images that it cannot answer to, and where an answer would replace what is
-// read or, unless `force`, a file that the program has not written.
+// `accrue predict` writes the answers of a network with saved weights to images, or to each sample
+// of a data set. If the network answers with classes, it writes predictions.csv, with a line for
+// each sample: the name, the most probable class, and the probability of each class. If it answers
+// with masks, it writes PNG files (images/mask_files.h), in tiles if the user wants them
+// (images/tiled_unet.h, or with an overlap images/tiled.h). Images are named by their paths within
+// the folder, other samples by numbers; classes have the names in the weights' file. Throws Error
+// for weights of another kind of network, and for images that the network cannot answer. Throws
+// Error if an answer would replace a file that is read or, unless `force`, a file that the program
+// has not written.
 struct PredictOptions {
   std::string out;                  // a directory
   std::vector<std::string> images;  // files and folders, beside --data

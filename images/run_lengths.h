@@ -21,17 +21,17 @@ struct RunLengths {
 // True for a CSV with a column of run lengths (EncodedPixels, rle_mask, ...). Throws Error as
 // CsvReader does.
 bool holds_run_lengths(const std::filesystem::path& path);
-// Reads such a file. A column has the image (ImageId, image, file, id, ...) and another the label
-// (ClassId, label, ...; without one all are "mask"), or one has both, as image_label (Image_Label,
-// ImageId_ClassId): then the label follows the first underscore after the image's file name
-// extension. "-1" and "nan" are no runs. Throws Error, naming file and line, for a row of another
-// kind, and for other columns. Does not check the runs.
+// Reads such a file. One column names the image (ImageId, image, file, id, ...) and another the
+// label (ClassId, label, ...); without that all labels are "mask". Or one column has both, as
+// image_label (Image_Label, ImageId_ClassId): then the label follows the first underscore after the
+// image's file name extension. "-1" and "nan" mean no runs. Throws Error, naming file and line, for
+// a row of another kind, and for other columns. Does not check the runs.
 std::vector<RunLengths> read_run_lengths(const std::filesystem::path& path);
 
-// Sets the plane [H, W] to 255 where the runs are: pairs of a start and a length, in pixels counted
-// from 1 down the columns, column by column, so that pixel p is at
-// y = (p - 1) mod H and x = (p - 1) / H. Throws Error for other text and for pixels outside of the
-// image.
+// Sets the pixels of the runs in the plane [H, W] to 255. Runs are pairs of a start and a length.
+// They count pixels from 1 down the columns, column by column: pixel p is at
+//   y = (p - 1) mod H and x = (p - 1) / H.
+// Throws Error for other text and for pixels outside of the image.
 void draw_runs(std::span<uint8_t> plane, ImageSize size, const std::string& runs);
 
 }  // namespace accrue::detail
