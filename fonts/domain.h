@@ -8,10 +8,11 @@
 
 namespace accrue::detail {
 
-// Characters of one font drawn in the style of others: zi2zi, the data sets of glyphs and strokes.
+// The domain that draws characters of one font in the style of others, with zi2zi. It has the data
+// sets of glyphs and the built-in strokes.
 class Fonts : public Domain {
  public:
-  // But for what NetworkOptions, SampleSpec and StepOptions say.
+  // NetworkOptions, SampleSpec and StepOptions override some of its values.
   Zi2ziGame game;
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Fonts>(*this); }

@@ -21,18 +21,18 @@ struct LoadedGenerator : LoadedNetwork {
 };
 // Throws Error for weights of anything else, and for data without glyphs.
 LoadedGenerator load_generator(const Request& options, const Notices& notices);
-// Loads a generator from weights alone, whose file says which images and how many styles it is for:
-// the data sets have no fields. Throws Error also where it does not say that.
+// Loads a generator from weights alone. Their file says the shape of the images and the number of
+// styles; the data sets have no fields. Throws Error also if the file does not say it.
 LoadedGenerator load_generator_alone(const Request& options, const Notices& notices);
 
-// The settings of what draws: the weights, the data and the machine.
+// The settings of commands that draw: the weights, the data and the machine.
 Settings drawing_settings(Request& options);
 
-// `accrue font draw`: characters in a style, as a sheet of sources, drawings and targets; or what
-// lies between two styles, from one above to the other below.
+// `accrue font draw`: a sheet of characters in a style, with sources, drawings and targets; or a
+// sheet of steps between two styles, with the first at the top and the second at the bottom.
 struct FontDrawOptions {
   std::string text;                  // characters of the data set
-  bool all = false;                  // all that were held out
+  bool all = false;                  // all held-out characters
   std::string style;                 // empty: the first
   std::vector<std::string> between;  // two styles
   int64_t steps = 8;                 // from one to the other, both included

@@ -16,7 +16,7 @@ namespace accrue::fonts {
 //   bbox: as large as it can be inside a margin of S / 16, in its own proportions, its bounding box
 //     in the middle. Fonts place their lines of writing at different heights; this removes the
 //     difference.
-//   zi2zi: as zi2zi's font2img did it: an em of 150 / 256 S, the ascender's line and the origin
+//   zi2zi: like font2img of zi2zi: an em of 150 / 256 S, the ascender's line and the origin
 //     20 / 256 S from the edges. Parts that reach beyond the square are cut off.
 enum class GlyphLayout { bbox, zi2zi };
 const std::map<std::string, GlyphLayout>& glyph_layout_names();
@@ -27,17 +27,17 @@ struct GlyphPlacement {
   double scale, x, y;
 };
 
-// A font's own statements about all of its glyphs; lengths are in its units.
+// Facts about all glyphs of a font, from its tables. Lengths are in its units.
 struct FontFacts {
   struct Line {
     int ascender, descender, gap;  // a line is ascender - descender + gap high
   };
-  std::string family, copyright, licence, licence_url;  // each empty if it says nothing
+  std::string family, copyright, licence, licence_url;  // each empty if the font has none
   int units_per_em = 0;
   Line line{};                                  // of the table hhea
-  Line typographic{};                           // of OS/2, where the font has it; else the same
-  bool is_typographic = false;                  // true if programs should use these lines
-  int windows_ascent = 0, windows_descent = 0;  // beyond which Windows may cut off; not negative
+  Line typographic{};                           // of the table OS/2, or else `line`
+  bool is_typographic = false;                  // true if programs should use `typographic`
+  int windows_ascent = 0, windows_descent = 0;  // Windows may cut off more; not negative
   int weight = 400, width = 5, embedding = 0;   // usWeightClass, usWidthClass, fsType
   std::array<uint32_t, 4> unicode_ranges{};
   std::array<uint32_t, 2> code_pages{};
@@ -49,20 +49,19 @@ struct FontFacts {
 class Face {
  public:
   // `name` is "FILE", or "FILE#2" for a face of a file with several faces. Throws Error, with a
-  // list of them, if such a file is named without a number.
+  // list of the faces, if such a file is named without a number.
   explicit Face(const std::string& name);
   ~Face();
   Face(Face&&) noexcept;
 
-  // Describes the font. The licence is that of its table of names, or else its copyright.
+  // Describes the font. The licence is the one in its table of names, or else the copyright.
   const detail::GlyphFont& about() const;
   FontFacts facts() const;
   // The character as S x S pixels, black on white and anti-aliased, or nothing if the font lacks it
   // or shows nothing for it, as for a space. Throws Error, naming file and character, for a damaged
   // glyph.
   std::optional<detail::GrayImage> draw(char32_t code, int64_t S, GlyphLayout layout) const;
-  // The place where draw() puts the character; nothing if draw() gives nothing because there is no
-  // outline.
+  // The place where draw() puts the character; nothing if the font has no outline for it.
   std::optional<GlyphPlacement> placement(char32_t code, int64_t S, GlyphLayout layout) const;
   // The distance from the origin of the character to that of the next, in units; nothing if the
   // font lacks it.

@@ -11,24 +11,24 @@
 namespace accrue {
 
 // Finds samples of glyphs by style and character. The built-in strokes are one style, and their
-// characters have numbers only.
+// characters have only numbers.
 class GlyphCatalogue {
  public:
-  // `directory` is that of the manifest, or names the built-in data. `data` must outlive it.
+  // `directory` holds the manifest, or names the built-in data. `data` must outlive this.
   GlyphCatalogue(const Datasets& data, const std::string& directory);
 
-  // The number of a style; of the first for an empty name. Throws Error for an unknown one.
+  // The number of a style; an empty name means the first. Throws Error for an unknown name.
   int32_t style(const std::string& name) const;
   struct Glyphs {
-    Samples samples;  // gathered in the dtype that is asked for
-    // What tells each character from the others, in every style: its code point, or the number of
+    Samples samples;  // gathered in the given dtype
+    // The identity of each character in every style: its code point, or its number among the
     // strokes.
     std::vector<int32_t> characters;
   };
-  // All of the test set in a style.
+  // All characters of the test set in a style.
   Glyphs held_out(int32_t style, DType dtype) const;
-  // The characters of a text in its order, of either split; spaces are left out. Throws Error for
-  // those that the data set does not have, for none, and without a manifest.
+  // The characters of a text in its order, from either split; spaces are left out. Throws Error for
+  // characters that the data set does not have, for no characters, and without a manifest.
   Glyphs find(const std::string& text, int32_t style, DType dtype) const;
 
  private:

@@ -14,19 +14,19 @@ namespace detail {
 
 // Characters drawn in one font, the source, and in others, the styles, as a directory:
 //   DIR/manifest.json           the contents, written last
-//   DIR/<style>/U+6C38.png      source left and target right, gray, 2 S wide and S high
+//   DIR/<style>/U+6C38.png      source left and target right, gray, 2 S wide and S high.
 // The manifest is
 //   {"format": "accrue glyphs", "version": 1, "size": S, "layout": "bbox", "source": FONT,
 //    "styles": [{"name": "ukai", "font": FONT}, ...],
 //    "characters": [{"character": "永", "held_out": false}, ...],
-//    "missing": [{"character": "凉", "fonts": ["ukai.ttc"]}, ...]}
-// where FONT is {"name", "file", "face", "licence"}, and characters stand in the order of their
-// code points.
+//    "missing": [{"character": "凉", "fonts": ["ukai.ttc"]}, ...]}.
+// FONT is {"name", "file", "face", "licence"}, and characters stand in the order of their code
+// points.
 struct GlyphFont {
   std::string name;  // "WenQuanYi Zen Hei Regular"
   std::string file;  // "wqy-zenhei.ttc", without its folder
   int64_t face = 0;
-  std::string licence;  // as the font states it; empty if it does not
+  std::string licence;  // in the font's words; empty if it states none
 
   bool operator==(const GlyphFont&) const = default;
 };
@@ -45,7 +45,7 @@ struct GlyphCharacter {
   bool operator==(const GlyphCharacter&) const = default;
 };
 
-// A character that was asked for and left out, and the files of the fonts that lack it.
+// A character that was asked for but left out, and the files of the fonts that lack it.
 struct MissingCharacter {
   char32_t code;
   std::vector<std::string> fonts;
@@ -55,7 +55,7 @@ struct MissingCharacter {
 
 struct GlyphManifest {
   int64_t size = 0;    // S
-  std::string layout;  // how glyphs were placed, in the words of the program that did it
+  std::string layout;  // the placement of glyphs, as their program calls it
   GlyphFont source;
   std::vector<GlyphStyle> styles;
   std::vector<GlyphCharacter> characters;
@@ -70,20 +70,21 @@ struct GlyphManifest {
   bool operator==(const GlyphManifest&) const = default;
 };
 
-// True for the tenth of all characters that is for the test: those for which the finaliser of
-// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014)
-// of the code point is a multiple of 10. It depends on no other character, so data sets of other
-// fonts and other choices of characters never train on what this one tests.
+// True for a tenth of all characters, which is for the test. They are the characters whose code
+// point, through the finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
+// number generators", OOPSLA 2014), gives a multiple of 10. The result depends on no other
+// character, so data sets of other fonts and other characters never train on a character that this
+// one tests.
 bool is_held_out(char32_t code);
 
 // "永" and "U+6C38". They throw Error unless the code point is one of Unicode's characters.
 std::string to_utf8(char32_t code);
 std::string code_name(char32_t code);
-// The first `most` characters, with " ..." in place of the others.
+// The first `most` characters, and " ..." if there are more.
 std::string shortened(const std::u32string& text, size_t most = 20);
-// A hundred characters of a font's licence, or `without` if it states none.
+// The first hundred characters of a font's licence, or `without` if it states none.
 std::string licence_in_short(const std::string& licence, const std::string& without);
-// The characters of a text. Throws Error for one that is not UTF-8, with the place.
+// The characters of a text. Throws Error, with the place, for a text that is not UTF-8.
 std::u32string from_utf8(const std::string& text);
 
 std::filesystem::path glyph_pair_path(const std::filesystem::path& directory,
@@ -91,17 +92,19 @@ std::filesystem::path glyph_pair_path(const std::filesystem::path& directory,
 
 // True if the directory has a manifest.
 bool holds_glyphs(const std::filesystem::path& directory);
-// Both throw Error, naming the file, for a manifest of another version or not as above, with a size
-// of 8 to 1024, at least one style and one character, each once, and characters in order.
+// Both throw Error, naming the file, for a manifest of another version or form. The size must be 8
+// to 1024, there must be at least one style and one character, each once, and the characters must
+// be in order.
 GlyphManifest read_glyph_manifest(const std::filesystem::path& directory);
 void write_glyph_manifest(const std::filesystem::path& directory, const GlyphManifest& manifest);
 
 }  // namespace detail
 
-// Reads a directory: `sources` and `targets` (pixels [N, 1, S, S]) and `styles` (indices [N], the
-// place in the manifest), style by style, and in each the characters of the split in order; those
-// held out are the test. Throws Error, naming the file, as read_glyph_manifest() and read_png() do,
-// for a pair of another size, and unless there are characters in both splits.
+// Reads a directory into the fields `sources` and `targets` (pixels [N, 1, S, S]) and `styles`
+// (indices [N], the place in the manifest). Samples are sorted by style, and in each style the
+// characters of the split are in order; held-out characters are the test. Throws Error, naming the
+// file, as read_glyph_manifest() and read_png() do, for a pair of another size, and unless both
+// splits have characters.
 Datasets load_glyphs(const std::filesystem::path& directory);
 
 }  // namespace accrue

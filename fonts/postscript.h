@@ -25,9 +25,9 @@ struct BitmapSize {
   int64_t width, height;
 };
 
-// The curves of bitmaps of these sizes, as potrace prints them in plain PostScript (-b ps -c -q),
-// a page each, with postscript_unit units a pixel. Throws Error for anything else: another number
-// of pages, other operators, a curve that leaves its bitmap or does not end where it begins.
+// Reads the curves of bitmaps of these sizes from potrace's plain PostScript (-b ps -c -q). Each
+// bitmap is a page, and a pixel is postscript_unit units. Throws Error for anything else: another
+// number of pages, other operators, a curve that leaves its bitmap or does not end where it begins.
 constexpr int64_t postscript_unit = 10000;
 std::vector<std::vector<TracedCurve>> read_postscript(std::string_view text,
                                                       std::span<const BitmapSize> sizes);

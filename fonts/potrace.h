@@ -9,8 +9,8 @@
 
 namespace accrue::fonts {
 
-// Black and white, row by row from above; in a row eight pixels a byte, the first in the highest
-// bit, as in the file format PBM.
+// Black and white pixels, row by row from the top. A byte has eight pixels of a row, the first in
+// the highest bit, as in the file format PBM.
 class Bitmap {
  public:
   Bitmap(int64_t width, int64_t height)
@@ -33,9 +33,9 @@ class Bitmap {
   std::string bits_;
 };
 
-// The curves of each bitmap, by one process of the program potrace (require_potrace(),
-// fonts/outline.h), which drops what has up to `speck` pixels. next(i) is called once for each i of
-// the sizes, in their order. Throws Error where potrace fails, or prints what read_postscript()
+// Traces the curves of each bitmap in one process of the program potrace (require_potrace(),
+// fonts/outline.h). Shapes of up to `speck` pixels are dropped. Calls next(i) once for each i of
+// the sizes, in order. Throws Error if potrace fails or prints something that read_postscript()
 // does not take.
 std::vector<std::vector<TracedCurve>> run_potrace(std::span<const BitmapSize> sizes,
                                                   const std::function<Bitmap(size_t i)>& next,

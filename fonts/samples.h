@@ -9,11 +9,10 @@
 
 namespace accrue {
 
-// Keeps an eye on a generator in training. Every --sample-every windows it has the first characters
-// that were held out drawn, as a sheet DIR/samples/window-000100.png in the log's directory and in
-// TensorBoard; and it warns where the discriminator has won and where the generator draws blank
-// pages. The data set that is held out is on the cpu. Throws Error if there is no directory to draw
-// into.
+// Watches a generator in training. Every --sample-every windows the generator draws the first
+// held-out characters as a sheet, DIR/samples/window-000100.png in the log's directory, and in
+// TensorBoard. The observer warns if the discriminator has won, and if the generator draws blank
+// pages. `held_out` is on the cpu. Throws Error if there is no directory to draw into.
 std::unique_ptr<Observer> watch_drawings(const Request& options, Trainer& trainer, RunLog& log,
                                          const Dataset& held_out, const Notices& notices);
 

@@ -9,8 +9,8 @@
 
 namespace accrue {
 
-// `accrue font score`: how well the characters that were held out are drawn, beside what the source
-// itself and a blank page would score.
+// `accrue font score`: the scores of the drawings of held-out characters, and for comparison the
+// scores of the source itself and of a blank page.
 struct FontScores {
   int64_t characters = 0;
   GlyphScore drawn, source, blank;
@@ -19,7 +19,7 @@ struct FontScores {
   std::string json() const;
 };
 Settings font_score_settings(Request& options);
-// Tells them as a table, too. Throws Error as load_generator() does (fonts/draw.h).
+// Also prints the scores as a table. Throws Error as load_generator() does (fonts/draw.h).
 FontScores score_font(const Request& options, const Notices& notices);
 
 }  // namespace accrue

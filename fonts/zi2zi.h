@@ -9,20 +9,20 @@
 namespace accrue {
 
 // The networks of zi2zi (github.com/kaonashi-tyc/zi2zi): a generator draws a character of one font
-// in the style of others, and a discriminator tells its drawings from theirs. They follow the
-// PyTorch port github.com/max32002/zi2zi-pytorch, whose defaults are also the ones here, with the
-// choices of the port it is based on, github.com/EuphoriaYan/zi2zi-pytorch.
+// in the style of others, and a discriminator tells its drawings from the glyphs of these fonts.
+// They follow the PyTorch port github.com/max32002/zi2zi-pytorch and have its defaults. The options
+// also have the choices of the port that it is based on, github.com/EuphoriaYan/zi2zi-pytorch.
 
 namespace detail {
 
-// How a decoder doubles height and width: by a 3x3 convolution to four times the channels and
-// pixel_shuffle, or by a transposed 4x4 convolution of stride 2.
+// How a decoder doubles height and width: a 3x3 convolution to four times the channels, followed by
+// pixel_shuffle, or a transposed 4x4 convolution of stride 2.
 enum class Upsampling { pixel_shuffle, transposed };
-// How a decoder's output is joined with x, the input of its level's encoder: x + decoded, or the
-// channels [x, decoded].
+// How a decoder's output joins x, the input of its level's encoder: x + decoded, or the channels
+// [x, decoded].
 enum class Skip { add, concat };
-// The features in which a drawing is to agree with its source, or the source with its target: those
-// of the coarsest level, or these and those of level 4.
+// The features in which a drawing is to agree with its source, or the source with its target: the
+// coarsest level's, or the coarsest level's and level 4's.
 enum class Features { coarsest, two_levels };
 
 }  // namespace detail
@@ -47,8 +47,8 @@ struct Zi2ziOptions {
 
 namespace detail {
 
-// Level i of the generator, going down: y = attention(norm(conv(x))), conv 4x4 of stride 2; norm
-// and attention where the level has one. Parameters: conv.*, norm.*, attention.*.
+// Level i of the generator, going down: y = attention(norm(conv(x))). conv is 4x4 of stride 2; norm
+// and attention are there if the level has one. Parameters: conv.*, norm.*, attention.*.
 class Zi2ziEncoder : public Layer {
  public:
   Zi2ziEncoder(const Zi2ziOptions& options, int64_t in, int64_t out, bool norm, bool attention);
@@ -60,8 +60,8 @@ class Zi2ziEncoder : public Layer {
   std::unique_ptr<Layer> norm_, attention_;
 };
 
-// Level i going up: y = dropout(norm(up(relu(x)))), norm and dropout where the level has one.
-// Parameters: conv.*, norm.*.
+// Level i, going up: y = dropout(norm(up(relu(x)))). norm and dropout are there if the level has
+// one. Parameters: conv.*, norm.*.
 class Zi2ziDecoder : public Layer {
  public:
   Zi2ziDecoder(const Zi2ziOptions& options, int64_t in, int64_t out, bool norm,
@@ -75,22 +75,22 @@ class Zi2ziDecoder : public Layer {
   std::optional<Dropout> dropout_;
 };
 
-// A U-Net that halves the image L times, 8 at most, down to 1x1 where the size is a power of two of
-// at most 256. Level i has c_i = width * min(2^i, 8) channels. With x_0 the image,
+// A U-Net that halves the image L times, at most 8, which ends at 1x1 if the size is a power of two
+// up to 256. Level i has c_i = width * min(2^i, 8) channels. With x_0 the image,
 //   e_i = encoder_i(x_i)         x_{i+1} = leaky_relu(e_i, 0.2)
 //   d_{L-1} = decoder_{L-1}([e_{L-1}, style])       d_{i-1} = decoder_{i-1}(x_i skip d_i)
-//   y = tanh(d_0)
-// where style is the row of the embedding, over all pixels. The finest and the coarsest encoder and
-// the finest decoder have no norm; decoders 4 to L-2 have dropout; encoders 2 and 3 have
-// self-attention, if it is wanted. With instance norm every convolution has a bias, with batch norm
-// only the finest decoder's.
-// Images [N, channels, size, size], in [-1, 1]. Recompute::all and sqrt drop the activations inside
-// each encoder and decoder that has a norm; sqrt also drops everything between the encoders'
+//   y = tanh(d_0).
+// Here style is the row of the embedding, repeated for all pixels. The finest and the coarsest
+// encoder and the finest decoder have no norm. Decoders 4 to L-2 have dropout. Encoders 2 and 3
+// have self-attention if the options ask for it. With instance norm every convolution has a bias,
+// with batch norm only the finest decoder's.
+// Images are [N, channels, size, size], in [-1, 1]. Recompute::all and sqrt drop the activations
+// inside each encoder and decoder that has a norm. sqrt also drops everything between the encoders'
 // results and the drawing, and everything that features_of() computes.
 // Parameters: encoder.0.conv.weight, ..., decoder.0.conv.weight, ..., style.weight.
 class Zi2ziGenerator : public Layer {
  public:
-  // The network as one. Throws Error if it is of another type.
+  // Casts the network to a generator. Throws Error if it is none.
   static const Zi2ziGenerator& of(const Layer& network);
 
   // Throws Error for options out of range, and for a size that is not divisible by 8.
@@ -104,12 +104,12 @@ class Zi2ziGenerator : public Layer {
   Encoded encode(const Tensor& x, const Pass& pass) const;
   // The drawings in these styles, i32 [N].
   Tensor draw(const Encoded& encoded, const Tensor& styles, const Pass& pass) const;
-  // The drawings with these rows of the embedding, or points between rows, [N, embedding].
+  // The drawings with these rows of the embedding, or points between rows: [N, embedding].
   Tensor draw_with(const Encoded& encoded, const Tensor& style, const Pass& pass) const;
   // Returns [N, C, h, w] with h and w of the coarsest level: e_{L-1}, or for two levels and L > 5,
   // [e_{L-1}, x_5] with x_5 resized to h x w.
   Tensor features(const Encoded& encoded, Features features) const;
-  // features(encode(x)), for images of which nothing else is wanted.
+  // features(encode(x)), for images that are not drawn.
   Tensor features_of(const Tensor& x, Features features, const Pass& pass) const;
 
   // The drawings in the first style.
@@ -128,10 +128,11 @@ class Zi2ziGenerator : public Layer {
   Embedding style_;
 };
 
-// Five 5x5 convolutions over source and glyph [N, 2 * channels, size, size], to width, 2 width and
-// 4 width channels with stride 2, to 8 width and to 1 with stride 1; leaky relu of 0.2 after all
-// but the last, norms before it in the second to fourth. Then a linear layer for each judgement.
-// Recompute::all drops the activations inside the convolutions that have norms; for a judgement,
+// Five 5x5 convolutions over source and glyph [N, 2 * channels, size, size], followed by a linear
+// layer for each judgement. The first three convolutions have stride 2 and width, 2 width and 4
+// width channels. The others have stride 1, and 8 width and 1 channels. All but the last are
+// followed by a leaky relu of 0.2, and the second to fourth have a norm before it.
+// Recompute::all drops the activations inside the convolutions that have norms. For a judgement,
 // sqrt also drops everything before the linear layers.
 // Parameters: conv.0 to conv.4, norm.1 to norm.3, binary, category.
 class Zi2ziDiscriminator : public Layer {

@@ -16,10 +16,10 @@ std::filesystem::path cifar10_test_batch(const std::filesystem::path& directory)
 // True if the directory has data_batch_1.bin.
 bool holds_cifar10(const std::filesystem::path& directory);
 
-// CIFAR-10's binary version (https://www.cs.toronto.edu/~kriz/cifar.html): those files of
-// data_batch_1.bin to data_batch_5.bin that exist, for training, and test_batch.bin. An image is a
-// byte for its class and three planes of 32x32. Throws Error, naming the file, if test_batch.bin is
-// missing, and for a file that is empty, does not consist of whole images, or has a class above 9.
+// CIFAR-10's binary version (https://www.cs.toronto.edu/~kriz/cifar.html): test_batch.bin, and for
+// training the files from data_batch_1.bin to data_batch_5.bin that exist. An image is a byte for
+// its class and three planes of 32x32. Throws Error, naming the file, if test_batch.bin is missing,
+// and for a file that is empty, does not consist of whole images, or has a class above 9.
 Datasets load_cifar10(const std::filesystem::path& directory);
 
 // Reads one such file alone.

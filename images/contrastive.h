@@ -6,11 +6,11 @@ namespace accrue {
 
 // SimCLR (Chen et al. 2020, arXiv 2002.05709) compares two views of each image, which are changed
 // at random. A network learns to answer the views of one image more alike than views of different
-// images in the window. Let z[k], k < 2 N, be its answers, divided by their norms: z[2 i] and z[2 i
-// + 1] answer the views of image i. With the temperature tau, NT-Xent is
+// images in the window. Let z[k], k < 2 N, be its answers, divided by their norms: z[2 i] and
+// z[2 i + 1] answer the views of image i. With the temperature tau, NT-Xent is
 //   L = -1/(2 N) sum_k log(exp(z[k] z[k ^ 1] / tau) / sum_{j != k} exp(z[k] z[j] / tau)).
-// It is a loss of the window (train/window_loss.h). A model answers `images` and `views` with [n,
-// D] each, and answer() returns both, [n, 2 D]. Answers of 16 bits are compared in float32.
+// It is a loss of the window (train/window_loss.h). A model answers `images` and `views` with
+// [n, D] each, and answer() returns both, [n, 2 D]. Answers of 16 bits are compared in float32.
 // A score changes nothing at random: both views are the image, and the loss compares all samples of
 // the data with each other. That loss grows with the logarithm of their number, so compare it only
 // with the loss of the same data. Data with labels also get the metric `probe`, the part of the

@@ -20,7 +20,7 @@ const std::map<std::string, CacheChoice>& cache_names();
 // images apart (images/contrastive.h).
 enum class ImageObjective { answers, simclr };
 
-// The form that a run wants images in, also for data of other domains.
+// The size, crop and normalization of images that the user asks for, also in other domains.
 struct ImageRequest {
   std::string size;  // "32" or "48x64"; empty: the size of the data
   std::string crop;  // likewise; empty: whole images

@@ -6,10 +6,9 @@ namespace accrue {
 
 // Finds and reads a data set of images by its name, or from a directory:
 //   digits, shapes: generated (images/digits.h, images/shapes.h);
-//   mnist, fashion: from the first place that has the files: data_dir/NAME, data_dir (both unless
-//   it
-//     is empty), data/NAME, ~/.cache/accrue/NAME. NAME may also be fashion-mnist, or torchvision's
-//     MNIST/raw and FashionMNIST/raw;
+//   mnist, fashion: from the first place that has the files: data_dir/NAME, data_dir itself (both
+//     unless it is empty), data/NAME, ~/.cache/accrue/NAME. NAME may also be fashion-mnist, or
+//     torchvision's MNIST/raw and FashionMNIST/raw;
 //   anything else is a directory: in MNIST's format, of CIFAR-10's binary files (images/cifar.h),
 //     or of images (images/image_folder.h).
 // Throws Error with the list of places searched, and as load_mnist(), load_cifar10() and

@@ -23,7 +23,7 @@ namespace accrue {
 // answered as a whole. The network must outlive this.
 class TiledUNet : public Layer {
  public:
-  static constexpr int64_t overlap = 8;  // of two 3x3 convolutions each in encoder and decoder
+  static constexpr int64_t overlap = 8;  // twice the reach of four 3x3 convolutions
   // Throws Error unless size is even and above the overlap.
   TiledUNet(const UNet& unet, int64_t size);
   // Records nothing. Throws Error in a training pass.
