@@ -109,7 +109,8 @@ Augmentation detail::parse_augmentation(const std::string& text) {
   return result;
 }
 
-// Every number is drawn, whatever is asked for, so that one wish more changes none of the others.
+// Draws every number, also for changes that the user does not want. So one more change leaves the
+// numbers of the others as they are.
 Augmenting detail::draw_augmenting(const Augmentation& asked, uint64_t seed, int64_t epoch,
                                    int64_t sample) {
   RandomStream random(seed + mix_bits(static_cast<uint64_t>(epoch) + 1),

@@ -15,14 +15,14 @@
 namespace accrue {
 namespace {
 
-// Keeps what is random in the second view's forward apart from that in the first's.
+// Gives the second view's forward other random numbers than the first's.
 constexpr uint64_t second_view = uint64_t{0x7677} << 32;
 
-// The rows of a chunk of products in a score, which so takes half the memory of 128 numbers for
-// each sample's answer.
+// Rows in a chunk of the products in a score. With answers of 128 numbers, a chunk takes half the
+// memory of the answers.
 constexpr int64_t score_rows = 64;
 
-// In float32, if x has 16 bits: a row is the mean of the segment that it alone is.
+// Converts 16 bits to float32: each row is the mean of a segment that is this row alone.
 Tensor widened(const Tensor& x) {
   if (!is_16_bit_dtype(x.dtype())) return x;
   const int64_t n = x.size(0), E = x.size(1);
@@ -63,7 +63,7 @@ class Contrastive : public Objective {
   Tensor window_loss(const Tensor& answers) const override { return loss_of(answers); }
   Tensor loss(const Tensor& answer, const Samples&) const override { return window_loss(answer); }
 
-  // The loss is of all samples, the probe's sums of each.
+  // The loss needs all samples at once; the probe's sums are added sample by sample.
   bool scores_all_at_once() const override { return true; }
   int64_t sums() const override { return 1 + sums_of_probe(); }
   void add_score(const Tensor& sums, const Tensor& answer, const Samples& samples) const override {
@@ -97,7 +97,8 @@ class Contrastive : public Objective {
     return linear_cross_entropy(scale(z, 1 / options_.temperature), z, partners(rows, z.device()),
                                 {}, chunk_rows, 0, OwnLogit::left_out);
   }
-  // The sums: products of rows (z, 1) with each other, then with y, and the samples of each class.
+  // The probe's sums: the products of the rows (z, 1) with each other, their products with y, and
+  // the number of samples of each class.
   size_t width() const { return size_t(options_.answers) + 1; }
   size_t classes() const { return size_t(options_.classes); }
   int64_t sums_of_probe() const {
@@ -115,8 +116,8 @@ class Contrastive : public Objective {
   const ContrastiveOptions options_;
 };
 
-// With G the products of the rows (z, 1), and B theirs with y, the least squares leave
-// sum_i |y[i]|^2 - tr(B^T G^-1 B). By Cholesky's G = L L^T, tr(B^T G^-1 B) = |L^-1 B|^2.
+// G are the products of the rows (z, 1), and B their products with y. Least squares leave the
+// residual sum_i |y[i]|^2 - tr(B^T G^-1 B). With Cholesky's G = L L^T, tr(B^T G^-1 B) = |L^-1 B|^2.
 double Contrastive::probe(std::span<const double> sums, double samples) const {
   const size_t W = width(), C = classes();
   const auto part = [&](size_t begin, size_t end) {
@@ -126,7 +127,7 @@ double Contrastive::probe(std::span<const double> sums, double samples) const {
   std::vector<double> L = part(0, W * W), X = part(W * W, W * (W + C));
   double explained = 0;
   for (size_t a = 0; a < W; ++a) {
-    // Answers that are a linear function of others would make it singular.
+    // Keeps G invertible if some answers are linear functions of others.
     L[a * W + a] += 1e-6 * samples / double(W);
     for (size_t b = 0; b <= a; ++b) {
       for (size_t k = 0; k < b; ++k) L[a * W + b] -= L[a * W + k] * L[b * W + k];
@@ -156,7 +157,7 @@ void detail::add_views(Dataset& data, Views which) {
         data.name);
   Field views = data.field("images");
   views.name = "views";
-  // They are not held a second time.
+  // The views share the images' memory.
   if (!views.read) {
     views.read = [images = views.values](std::span<std::byte> row, int64_t sample) {
       std::ranges::copy(row_of(images, sample), row.begin());

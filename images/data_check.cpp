@@ -52,7 +52,7 @@ void say_packed(const std::string& directory, const PackedImages& found, const N
   if (!classes.empty()) say_counts(classes, counts, notices);
 }
 
-// What is bad, and a sheet of what is not.
+// Lists the bad files and writes a sheet of the good images. Throws Error if there are bad files.
 template <class DrawSheet>
 void finish(const DataCheckOptions& asked, const std::vector<BadFile>& all_bad, DrawSheet&& draw,
             const Notices& notices) {
@@ -80,7 +80,7 @@ Settings settings_of(DataCheckOptions& asked) {
                          writes("FILE.png", Path::sample)})
       .add(asked.augment, {.name = "augment",
                            .decides = Decides::no_result,
-                           .help = "Draw them there as a training with this --augment sees them",
+                           .help = "Change the sheet's images as training with this --augment does",
                            .takes = "NAME[=N],...",
                            .needs = "sheet"});
   return s;
@@ -88,7 +88,7 @@ Settings settings_of(DataCheckOptions& asked) {
 
 void check_images(const DataCheckOptions& asked, const Notices& notices) {
   if (!asked.sheet.empty()) check_writable(asked.sheet);
-  parse_augmentation(asked.augment);  // an error in it comes before the work
+  parse_augmentation(asked.augment);  // throws Error before the work begins
   if (const auto packed = find_packed_images(asked.directory)) {
     say_packed(asked.directory, *packed, notices);
     finish(
@@ -106,7 +106,7 @@ void check_images(const DataCheckOptions& asked, const Notices& notices) {
   if (!folder) refuse_layout(asked.directory);
   const ImageSurvey found = survey(*folder, SurveyDepth::pixels);
   notices.say("{}: {}", asked.directory, describe(*folder, found));
-  // Only good images are counted, and of run lengths each label.
+  // Counts good images only; for run lengths, the images of each label.
   if (!folder->classes.empty()) say_counts(folder->classes, class_counts(*folder, found), notices);
   if (!found.mask_values.empty())
     notices.say("  values in masks: {}", fmt::join(found.mask_values, ", "));

@@ -150,7 +150,7 @@ void draw_distractors(Canvas& canvas, RandomStream& random) {
   }
 }
 
-// To bytes, with triangular noise whose strength differs from image to image.
+// Converts to bytes and adds triangular noise, whose strength differs from image to image.
 void expose(std::span<uint8_t> pixels, const Canvas& canvas, RandomStream& random) {
   const int strength = static_cast<int>(random.below(48));
   for (int i = 0; i < side * side; ++i) {

@@ -54,9 +54,9 @@ Settings settings_of_masks(Images& o) {
           o.mask_loss,
           {.name = "loss",
            .decides = Decides::result,
-           .help = "Of masks: bce where they say what is there and what not, cross-entropy where "
-                   "each pixel has one of several classes, dice of each sample and class, or a sum "
-                   "such as bce+dice; without, bce or cross-entropy",
+           .help = "The loss of masks: bce for foreground and background, cross-entropy if each "
+                   "pixel has one of several classes, dice of each sample and class, or a sum such "
+                   "as bce+dice; without, bce or cross-entropy",
            .takes = "LOSS[+LOSS]",
            .acts_with = with_unet,
            .saved = Saved::with_scores,
@@ -77,7 +77,7 @@ Settings settings_of_masks(Images& o) {
                        .takes = "NAME,NAME,...",
                        .acts_with = {{"model", all}},
                        .acts_in = ActsIn::samples})
-      // The objective's name has it.
+      // Decides::no_result, because the objective's name has the value.
       .add(
           o.ignore_mask,
           {.name = "ignore-mask",
@@ -112,7 +112,7 @@ Settings settings_of_contrast(Images& o) {
             .acts_in = ActsIn::answers})
       .add(o.temperature, {.name = "temperature",
                            .decides = Decides::result,
-                           .help = "Of simclr: products of unit vectors are divided by it",
+                           .help = "For simclr: products of unit vectors are divided by it",
                            .range = above_zero,
                            .acts_with = with_simclr,
                            .saved = Saved::with_scores,
@@ -120,14 +120,14 @@ Settings settings_of_contrast(Images& o) {
                            .costs = Costs::nothing})
       .add(o.embedding_size, {.name = "embedding-size",
                               .decides = Decides::result,
-                              .help = "Of simclr: how many numbers a view is answered with",
+                              .help = "For simclr: how many numbers the network answers for a view",
                               .range = {.low = 1},
                               .acts_with = with_simclr,
                               .saved = Saved::with_weights});
   return s;
 }
 
-// Beside one with BatchNorm.
+// The model with GroupNorm to take in place of one with BatchNorm.
 std::string model_with_group_norm(ModelKind kind) {
   switch (kind) {
     case ModelKind::cnn_bn: return name(ModelKind::cnn_gn);
@@ -209,14 +209,14 @@ Settings Images::settings(TrainingOptions&) {
   s.group("Model and data")
       .add(augmentation,
            {"augment", Decides::result,
-            "Change training images, and their masks likewise, otherwise each time: flip and vflip "
+            "Change training images, and their masks alike, anew each time: flip and vflip "
             "(half of them), rotate=DEGREES at most either way (10), crop=PART of the sides at "
             "least, enlarged (0.8), brightness=PART and contrast=PART at most up or down (0.2); "
             "what lies outside is black",
             "NAME[=N],...", "images as they are"})
       .add(data_dir, {.name = "data-dir",
                       .decides = Decides::no_result,
-                      .help = "Where mnist and fashion are looked for first",
+                      .help = "The first directory to search for mnist and fashion",
                       .takes = reads("DIR"),
                       .data = "--data mnist or fashion",
                       .acts_in = ActsIn::samples});
@@ -277,8 +277,8 @@ Metadata Images::seen(const DomainModel& model) const {
   return said;
 }
 
-// The built-in strokes and a folder's images can be of any size. That of a crop is not that of the
-// image.
+// Restores the sizes from the weights, because built-in strokes and a folder's images can have any
+// size. The input of a network that learned from crops has the crop's size, not the image's.
 void Images::see(const SampleSpec& learned, const Metadata& said,
                  const std::set<std::string>& given) {
   const Shape& image = learned.input().shape;
@@ -332,7 +332,7 @@ std::optional<double> Images::given_hold_out(const DataRequest& asked) const {
 
 ImageFolderOptions Images::folder_options(const DataRequest& asked) const {
   constexpr size_t any = std::numeric_limits<size_t>::max(), usual = size_t{1} << 30;
-  // Below `any`, so that what is held is told.
+  // Below `any`: then Dataset::about says that the images are held.
   size_t held = cache == CacheChoice::yes ? any - 1 : 0;
   if (cache == CacheChoice::automatic) held = std::min(usual, asked.memory_limit.value_or(any) / 4);
   const Shape learned = asked.learned.fields.empty() ? Shape{} : asked.learned.input().shape;

@@ -12,7 +12,7 @@
 namespace accrue {
 namespace {
 
-// Without a row of names the first is data: it names an image.
+// A first row that names an image is data, not the columns' names.
 CsvReader open_labels(const std::filesystem::path& path) {
   CsvReader csv(path);
   if (std::ranges::any_of(csv.columns(),
@@ -39,8 +39,8 @@ std::optional<LabelColumns> columns_of(const CsvReader& csv) {
   return LabelColumns{*image, *label, part, names[*label], certainty};
 }
 
-// A field's labels, if it has several: the column is called by several and they are numbers or
-// stand between commas, semicolons or bars; or each is the one label of another image.
+// True if a field has several labels. Then the column's name is plural, and the labels are numbers
+// or stand between commas, semicolons or bars; or each label is another image's only one.
 bool has_several(const std::string& label, const std::string& column,
                  const std::set<std::string>& all) {
   constexpr const char* marks = ",;|";
@@ -76,7 +76,7 @@ void refuse_several(const std::vector<ImageLabel>& lines, const std::string& col
 }  // namespace
 
 std::optional<size_t> image_column(const CsvReader& csv) {
-  // A column "id" beside one "image" is a number.
+  // Beside a column "image", a column "id" has numbers.
   if (const auto named =
           csv.column({"image",  "imageid", "imagename", "imagefile", "imagefilename", "imagepath",
                       "images", "img",     "imgid",     "imgname",   "imgfile",       "imgpath",

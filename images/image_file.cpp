@@ -80,7 +80,7 @@ Image with_memory(std::span<const std::byte> content, const std::string& file, D
   }
 }
 
-// An image's place (y, x) in it before it was turned.
+// The place that the pixel at (y, x) of a turned image had before the image was turned.
 ImageSize source_of(int64_t y, int64_t x, ImageSize from, int orientation) {
   const int64_t bottom = from.height - 1, right = from.width - 1;
   switch (orientation) {
@@ -95,7 +95,7 @@ ImageSize source_of(int64_t y, int64_t x, ImageSize from, int orientation) {
   }
 }
 
-// An output pixel along one side: the inputs that it is made of, and their weights.
+// The input pixels of an output pixel along one side, and their weights.
 struct Taps {
   int64_t begin = 0;
   std::vector<float> weights{};
@@ -204,7 +204,7 @@ Image resized(const Image& image, ImageSize size) {
   Image result{.channels = image.channels, .height = size.height, .width = size.width};
   result.pixels.reserve(static_cast<size_t>(image.channels * size.height * size.width));
   const auto width = static_cast<size_t>(image.width);
-  std::vector<float> mixed(width);  // the rows that an output row is made of
+  std::vector<float> mixed(width);  // the weighted rows of an output row
   for (int64_t c = 0; c < image.channels; ++c)
     for (const Taps& down : rows) {
       std::ranges::fill(mixed, 0.0f);

@@ -40,7 +40,7 @@ const char* answer_of(const ImageFolder& folder) {
   return "images alone";
 }
 
-// Adds the samples of one folder to those of another, with these for the split.
+// Adds the samples of `part` to `all`, in this split.
 void add_part(ImageFolder& all, ImageFolder part, Split split) {
   for (FolderSample& sample : part.samples) {
     sample.split = split;
@@ -58,13 +58,13 @@ void add_part(ImageFolder& all, ImageFolder part, Split split) {
   all.notes.insert(all.notes.end(), part.notes.begin(), part.notes.end());
 }
 
-// One folder too many.
+// Notes that the data lies in this folder inside the directory.
 ImageFolder entered(ImageFolder found, const FolderTree& tree) {
   found.notes.insert(found.notes.begin(), "in " + tree.path.string());
   return found;
 }
 
-// DIR/train and DIR/test. A folder train that only holds images is none: it may be a class.
+// DIR/train and DIR/test. A folder train that only holds images is no such part: it may be a class.
 std::optional<ImageFolder> find_divided(const FolderTree& tree) {
   std::vector<const FolderTree*> parts = folders_with_images(tree), others;
   const auto is_part = [](const FolderTree* folder) {
@@ -111,7 +111,7 @@ std::optional<ImageFolder> find_divided(const FolderTree& tree) {
   return all;
 }
 
-// Folders that all have folders of the same names may be classes, or sets of those classes.
+// Throws Error if all folders have folders of the same names: either level could be the classes.
 void refuse_same_folders(const FolderTree& tree, const std::vector<const FolderTree*>& folders) {
   const std::vector<std::string> names = names_of(folders_with_images(*folders.front()));
   if (folders.size() < 2 || names.size() < 2) return;
@@ -124,7 +124,7 @@ void refuse_same_folders(const FolderTree& tree, const std::vector<const FolderT
       folders.front()->path.string());
 }
 
-// Folders that are all called like parts, but hold no classes.
+// Throws Error if all folders are named like parts of a data set, but hold no classes.
 void refuse_parts_without_classes(const FolderTree& tree,
                                   const std::vector<const FolderTree*>& folders) {
   const bool are_parts = std::ranges::all_of(
@@ -160,7 +160,8 @@ std::optional<ImageFolder> find_classes(const FolderTree& tree) {
   return found;
 }
 
-// A flat folder of images is none, so that one with a single class below it can be entered.
+// A folder of images alone has no layout. So find_classes() enters a single folder only if that has
+// a layout, and otherwise takes it for a class.
 std::optional<ImageFolder> find_layout(const FolderTree& tree) {
   if (auto found = find_run_lengths(tree)) return found;
   if (auto found = find_mask_folders(tree)) return found;
@@ -171,7 +172,7 @@ std::optional<ImageFolder> find_layout(const FolderTree& tree) {
   return find_classes(tree);
 }
 
-// Every image that became nothing is bad.
+// Adds every image that has no use yet to the bad files.
 void account_for_images(ImageFolder& folder, const FolderTree& tree) {
   std::set<fs::path> known = folder.unused;
   for (const FolderSample& sample : folder.samples) known.insert({sample.image, sample.mask});
@@ -196,7 +197,7 @@ void add_findings(ImageFolder& folder, const FolderTree& tree) {
   for (const FolderTree& each : tree.folders) add_findings(folder, each);
 }
 
-// A CSV may be what the user thinks the classes come from.
+// Notes the CSV files that are not used: the user may expect the classes to come from them.
 void name_unused_tables(ImageFolder& folder) {
   std::vector<std::string> names;
   for (const fs::path& path : folder.ignored)
@@ -205,7 +206,7 @@ void name_unused_tables(ImageFolder& folder) {
     folder.notes.push_back(some_of(names, 3) + (names.size() == 1 ? " is" : " are") + " not used");
 }
 
-// The columns of a CSV that lies there, which say nothing that is understood.
+// Names the columns of the first CSV in the folder, which no layout understands.
 std::string columns_there(const ImageFolder& folder) {
   for (const fs::path& path : folder.ignored) {
     if (lower(path.extension().string()) != ".csv") continue;
@@ -243,8 +244,8 @@ void sort_classes(ImageFolder& folder) {
   folder.classes = sorted;
 }
 
-// Holds out the share of the images whose paths have the lowest hashes. A class that would have
-// none left for training keeps the one with the highest.
+// Holds out the images whose paths have hashes below the share. A class that would have no image
+// left for training keeps the one with the highest hash.
 void hold_out_some(ImageFolder& folder, double share) {
   struct Highest {
     double fraction = -1;
@@ -342,8 +343,8 @@ std::optional<ImageFolder> detail::find_images(const fs::path& directory,
   if (!found) return std::nullopt;
   found->directory = directory;
   check(!hold_out || !found->is_divided,
-        "a share of {} to be held out has no effect on '{}', which says itself what is for the "
-        "test; expected none",
+        "a share of {} to be held out has no effect on '{}', which itself says which samples are "
+        "for the test; expected none",
         hold_out.value_or(0), directory.string());
   sort_classes(*found);
   account_for_images(*found, tree);

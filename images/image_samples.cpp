@@ -49,9 +49,9 @@ struct Form {
   ImageSize size{};
   bool has_class_masks = false;
   static constexpr int unknown = -2;
-  std::array<int, 256> classes{};  // by the value in a mask: 0 or 255, or an index, or none of them
+  std::array<int, 256> classes{};  // by the value in a mask: 0 or 255, an index, or unknown
   int64_t class_count = 0;
-  std::vector<uint8_t> values{};  // of classes that occur in masks, in order
+  std::vector<uint8_t> values{};  // that classes have in masks, in order
   std::optional<uint8_t> unjudged_value{};
 };
 
@@ -101,7 +101,7 @@ Form form_of(const ImageFolder& folder, const ImageSurvey& found,
   return form;
 }
 
-// The files of a split, of the folder's samples, and what becomes of them.
+// The samples of one split of a folder, and the form of their tensors.
 struct Files {
   ImageFolder folder;
   Form form;
@@ -117,7 +117,7 @@ void read_image_row(std::span<std::byte> row, const Files& files, int64_t n) {
         "'{}' has colours now, but no image had any when the run began: it has changed",
         path.string());
   const auto pixels = elements_of<uint8_t>(row);
-  for (auto to = pixels.begin(); to != pixels.end();)  // gray in each of three colours
+  for (auto to = pixels.begin(); to != pixels.end();)  // repeats gray for each colour
     to = std::ranges::copy(image.pixels, to).out;
 }
 
@@ -141,7 +141,7 @@ void read_mask_row(std::span<std::byte> row, const Files& files, int64_t n) {
   });
 }
 
-// The checksum of the content of the files and of what they are samples of.
+// The checksum of the content of the files and of the samples' labels.
 uint32_t checksum_of(const Files& files) {
   const auto N = static_cast<int64_t>(files.folder.samples.size());
   const auto crc_of = [](const fs::path& path, uLong crc) {
@@ -179,7 +179,7 @@ Dataset streamed_set(const FilesPtr& files) {
   add({.name = "images", .values = {}, .encoding = Encoding::pixel}, {N, form.C, H, W},
       read_image_row);
   if (folder.answer == Answer::none) {
-    // Images are all that there is.
+    // The images have neither labels nor masks.
   } else if (folder.answer == Answer::classes) {
     std::vector<int32_t> labels;
     for (const FolderSample& sample : folder.samples) labels.push_back(sample.label);
@@ -209,8 +209,8 @@ Dataset streamed_set(const FilesPtr& files) {
   return set;
 }
 
-// The good ones of a split. A folder that is too small for any to be held out is scored on what it
-// is trained on.
+// The good samples of a split. If the folder is too small for any to be held out, the test has the
+// samples for training.
 FilesPtr files_of(const ImageFolder& folder, const ImageSurvey& found, const Form& form,
                   Split wanted) {
   const Split split = holds_out_any(folder) ? wanted : Split::train;
@@ -220,14 +220,14 @@ FilesPtr files_of(const ImageFolder& folder, const ImageSurvey& found, const For
     if (found.is_good[i] && folder.samples[i].split == split)
       files.folder.samples.push_back(folder.samples[i]);
   check(!files.folder.samples.empty(),
-        "'{}': {} of its {} good images are held out for the test, expected some of them to be and "
-        "some not, by another share of them, where no folder test is there",
+        "'{}': {} of its {} good images are held out for the test, expected some for the test and "
+        "some for training: change the share that is held out, unless there is a folder test",
         folder.directory.string(), split == Split::train ? "all" : "none",
         std::ranges::count(found.is_good, 1));
   return std::make_shared<const Files>(std::move(files));
 }
 
-// Reads all of a set that is streamed. Returns what is wrong with each sample.
+// Reads a streamed set into memory. Returns each sample's problem, or an empty text if it has none.
 std::vector<std::string> read_all(Dataset& set) {
   std::vector<Field> held = set.fields;
   for (Field& field : held)
@@ -247,7 +247,7 @@ std::vector<std::string> read_all(Dataset& set) {
   return problems;
 }
 
-// Reads a set that is to be held.
+// Reads a set into memory. Throws Error for bad files.
 Dataset held_set(const FilesPtr& files) {
   Dataset set = streamed_set(files);
   const std::vector<std::string> problems = read_all(set);
@@ -277,8 +277,8 @@ void drop_empty_classes(ImageFolder& folder, const ImageSurvey& found) {
 
 namespace {
 
-// What can be known without all pixels; with those, if bad files are to be left out. Throws Error
-// for bad files that are not.
+// Surveys the headers and masks, and also all pixels if bad files are to be left out. Throws Error
+// for bad files if they are not to be left out, and if all images are bad.
 ImageSurvey survey_to_load(const ImageFolder& folder, SkipBad skip_bad) {
   const bool skips_bad = skip_bad == SkipBad::yes;
   ImageSurvey found = survey(folder, skips_bad ? SurveyDepth::pixels : SurveyDepth::headers);

@@ -77,7 +77,7 @@ void augment(SampleImages& sample, const Augmenting& by) {
   change(sample.mask, Encoding::mask);
 }
 
-// The sheet of these samples, by their numbers; read() gets one.
+// A sheet of the samples with these numbers; read(i) returns sample i.
 template <class Read>
 PngImage draw_sheet(const std::vector<std::vector<size_t>>& lines, const Augmentation& augmentation,
                     std::span<const int> mask_values, Read&& read) {

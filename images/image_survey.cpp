@@ -35,13 +35,13 @@ void check_mask_size(const fs::path& mask, ImageSize of_mask, const ImageHeader&
 
 size_t place_of(Split split) { return split == Split::train ? 0 : 1; }
 
-// Kept of each sample by a survey.
+// The findings of a survey about one sample.
 struct Seen {
   ImageHeader header;
   std::string problem;
 };
 
-// The values in a good sample's mask are added to the others'.
+// Reads a sample. Adds the values in its mask to `values` if it is good.
 Seen look_at(const ImageFolder& folder, const FolderSample& sample, SurveyDepth depth,
              MaskValues& values) {
   Seen seen;
@@ -119,7 +119,7 @@ ImageSurvey detail::survey(const ImageFolder& folder, SurveyDepth depth) {
       result.turned_beside_masks += seen.header.is_turned ? 1 : 0;
     const ImageSize size = result.sizes[i] = seen.header.size;
     const bool first = area(result.largest) == 0;
-    // A size of as many pixels is another size.
+    // A different size with the same number of pixels counts, too.
     if (first || area(size) < area(result.smallest)) result.smallest = size;
     if (first || area(size) > area(result.largest) ||
         (area(size) == area(result.largest) && size != result.smallest))
@@ -161,7 +161,7 @@ std::string detail::describe(const ImageFolder& folder, const ImageSurvey& found
   if (folder.answer == Answer::none) {
     // All are answered.
   } else if (!holds_out_any(folder))
-    text += ", none held out: the scores are of those that are trained on";
+    text += ", none held out: the scores are for the training images";
   else if (images > 0)
     text += fmt::format(", {:.0f} % held out", 100.0 * double(held_out) / double(images));
   if (!found.bad.empty())

@@ -9,7 +9,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a directory is to learn from; nothing if it cannot be, which matters to a split alone.
+// The result of find_images(); nothing if that throws Error. With `split`, throws Error instead of
+// returning nothing.
 std::optional<ImageFolder> layout_of(const fs::path& directory, std::optional<Split> split,
                                      std::optional<double> hold_out) {
   try {
@@ -48,12 +49,12 @@ void add_images_of(ImageFolder& folder, const fs::path& directory, std::optional
   for (const fs::path& image : images) folder.samples.push_back({.image = image});
   if (!found) return;
   if (!has_masks) folder.classes = found->classes;
-  for (const BadFile& bad : found->bad)  // images are all that is wanted
+  for (const BadFile& bad : found->bad)  // only images are needed
     if (bad.lacks == BadFile::Lacks::nothing && !images.contains(bad.path))
       folder.bad.push_back(bad);
 }
 
-// The directory in which all of them lie.
+// The deepest directory that has all samples in it or below.
 fs::path directory_of(const std::vector<FolderSample>& samples) {
   fs::path common = fs::absolute(samples.front().image).lexically_normal().parent_path();
   for (const FolderSample& sample : samples) {

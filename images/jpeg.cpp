@@ -3,7 +3,7 @@
 #include <array>
 #include <csetjmp>
 #include <cstdio>
-// It needs <cstdio>'s FILE.
+// These need FILE of <cstdio>.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -12,14 +12,15 @@
 namespace accrue {
 namespace {
 
-// A block of 8x8 samples takes a bit or more in a scan of first coefficients. At most 16 blocks of
-// luminance and 1 of each colour make 32x32 pixels of 3 bytes: 18 bits, 1365 bytes for each.
+// The most bytes of pixels for each byte of a file. A block of 8x8 samples takes a bit or more in a
+// scan of first coefficients. A unit of at most 16 blocks of luminance and 1 of each colour has at
+// least 18 bits. It makes 32x32 pixels of 3 bytes: 1365 bytes for each byte of the file.
 constexpr uint64_t max_jpeg_inflation = 1366;
 // A file of many scans over a large image would take hours; encoders write about ten.
 constexpr int max_scans = 200;
 
-// libjpeg reports an error by a jump, as libpng does, and nothing with a destructor may lie under
-// it: what it reads and says is here, and the functions that call it hold nothing but numbers.
+// libjpeg reports an error by a jump, as libpng does. The jump must not skip any destructor. So
+// libjpeg's state and message are here, and the functions that call libjpeg hold only numbers.
 struct JpegReader {
   jpeg_decompress_struct jpeg{};
   jpeg_error_mgr errors{};
@@ -41,7 +42,8 @@ JpegReader& reader_of(j_common_ptr jpeg) { return *static_cast<JpegReader*>(jpeg
   std::longjmp(reader.on_error, 1);
 }
 
-// A warning, of level -1, is about damaged data, of which libjpeg would go on to invent pixels.
+// A warning, of level -1, reports damaged data. Without an error, libjpeg would invent pixels for
+// it.
 void refuse_warning(j_common_ptr jpeg, int level) {
   if (level < 0) keep_jpeg_message(jpeg);
 }
@@ -81,7 +83,7 @@ bool begin_pixels(JpegReader& reader) {
 
 // to[c * plane + x] = row[x * channels + c]
 void split_row(uint8_t* to, size_t plane, const uint8_t* row, size_t width, size_t channels) {
-  if (channels == 3) {  // a number that is known here is what makes vectors of the loop
+  if (channels == 3) {  // a constant lets the compiler vectorize the loop
     uint8_t *red = to, *green = to + plane, *blue = to + 2 * plane;
     for (size_t x = 0; x < width; ++x) {
       red[x] = row[3 * x];
@@ -94,7 +96,7 @@ void split_row(uint8_t* to, size_t plane, const uint8_t* row, size_t width, size
     for (size_t x = 0; x < width; ++x) to[c * plane + x] = row[x * channels + c];
 }
 
-// All rows, each into `row` and from there into the planes.
+// Reads each row into `row` and copies it to the planes.
 bool read_jpeg_rows(JpegReader& reader, uint8_t* planes, uint8_t* row) {
   if (setjmp(reader.on_error)) return false;
   jpeg_decompress_struct& jpeg = reader.jpeg;
@@ -123,7 +125,7 @@ void check_jpeg(bool ok, const JpegReader& reader, const std::string& file) {
   check(ok, "cannot read '{}' as JPEG: {}", file, reader.message.data());
 }
 
-// The header, of the image before it is turned.
+// Reads the header. Its size is that of the image before it is turned.
 ImageHeader open_jpeg(JpegReader& reader, std::span<const std::byte> content,
                       const std::string& file) {
   const bool is_read = read_jpeg_header(

@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A network's answer to an image: a class for each pixel, or planes of what is there and what is
-// not. The image may have another size than what the network saw of it.
+// A network's answer to an image: a class for each pixel, or planes of foreground and background.
+// The image may have another size than the network saw.
 class NetworkAnswer {
  public:
   NetworkAnswer(std::span<const float> logits, ImageSize seen, ImageSize size)
@@ -46,14 +46,15 @@ class NetworkAnswer {
 
   std::span<const float> logits_;  // [planes, seen pixels]
   size_t seen_pixels_;
-  std::vector<size_t> seen_at_;  // by the image's pixels
+  std::vector<size_t> seen_at_;  // the seen pixel of each pixel of the image
 };
 
 uint8_t value_of_class(const Field& masks, size_t k) {
   return masks.class_values.empty() ? static_cast<uint8_t>(k) : masks.class_values.at(k);
 }
 
-// The end of a file's name: a label, if it can be part of one.
+// The end of a file's name: the plane's label, or its number if a file's name cannot have the
+// label.
 std::string end_of_name(const Field& masks, size_t plane) {
   const auto fits = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-' || c == '_' || c >= 128;

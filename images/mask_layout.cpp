@@ -56,7 +56,7 @@ std::string without_word(const std::string& stem, const Words& words) {
   return stem;
 }
 
-// Files and the folders to which the names of their pairs are relative.
+// One side of the pairs: its files, and the folder that their names are relative to.
 struct Side {
   fs::path root;
   std::vector<fs::path> files;
@@ -73,7 +73,7 @@ std::optional<size_t> place_in(const Places& places, const std::string& name) {
   return found == places.end() ? std::nullopt : std::optional(found->second);
 }
 
-// Pairs images with the masks of the same names, or of names that differ by the words above.
+// Pairs images with masks of the same names, or of names that differ only by the words above.
 void add_pairs(ImageFolder& folder, const Side& images, const Side& masks) {
   Places by_name, by_base;  // in images.files
   for (size_t i = 0; i < images.files.size(); ++i) {
@@ -82,7 +82,7 @@ void add_pairs(ImageFolder& folder, const Side& images, const Side& masks) {
     by_name.emplace(images.key(image, stem), i);
     by_base.emplace(images.key(image, without_word(stem, image_words)), i);
   }
-  // The first of several images of one name, which alone can have its mask.
+  // The first of several images of one name. Only this one can have its mask.
   const auto namesake = [&](const fs::path& image) -> const fs::path& {
     const size_t first = by_name.at(images.key(image, image.stem().string()));
     return images.files[first];
@@ -102,15 +102,15 @@ void add_pairs(ImageFolder& folder, const Side& images, const Side& masks) {
   for (size_t i = 0; i < mask_of.size(); ++i)
     if (const fs::path& image = images.files[i]; namesake(image) != image)
       folder.bad.push_back(
-          {image, fmt::format("it has the name of {} but for the ending, and a mask is for one "
-                              "image: expected one of the two",
+          {image, fmt::format("it has the name of {} with another extension, and a mask is for "
+                              "one image: expected one of the two",
                               namesake(image).filename().string())});
     else if (mask_of[i].empty())
       folder.bad.push_back({image, "it has no mask", BadFile::Lacks::mask});
     else folder.samples.push_back({.image = images.files[i], .mask = mask_of[i]});
 }
 
-// What its name says a folder holds, apart from words like train.
+// The content of a folder by its name, without words like train.
 std::string role_of(const FolderTree& folder) {
   std::string role;
   for (const std::string& word : words_of(folder.name()))

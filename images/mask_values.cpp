@@ -43,8 +43,8 @@ std::vector<int> MaskValues::all(int unjudged) const {
   return values;
 }
 
-// Most pixels of a region are inside it. Single pixels of several classes may be meant, but hardly
-// where one class changes into another.
+// Most pixels of a region are inside it. A class may really have single pixels, but hardly where
+// one class changes into another.
 std::string MaskValues::smoothed(int unjudged) const {
   constexpr size_t least_of_edges = 2, least_of_all = 8;
   const std::vector<int> values = all(unjudged);

@@ -31,8 +31,8 @@ std::vector<std::string> spellings(Split split, const std::string& what) {
   return names;
 }
 
-// The file in a directory by one of these names, or by names that only begin in another way, which
-// is then `beginning` ("emnist-letters-").
+// A file in a directory with one of these names, perhaps after a prefix, which is `beginning`
+// ("emnist-letters-").
 struct NamedFile {
   fs::path path;
   std::string beginning{};
@@ -57,7 +57,7 @@ std::vector<NamedFile> files_named(const fs::path& directory,
   return found;
 }
 
-// Not $HOME: what is found must not depend on the environment.
+// Not $HOME: the result must not depend on the environment.
 fs::path home() {
   const passwd* user = ::getpwuid(::getuid());
   return user && user->pw_dir ? user->pw_dir : "/";
@@ -73,8 +73,8 @@ std::vector<fs::path> places(const std::string& name, const fs::path& data_dir) 
   };
   if (!data_dir.empty()) {
     add_folders_of(data_dir);
-    // The files of mnist and fashion have the same names: only a directory that the user gave is
-    // taken at its word, any other must be named after the data set.
+    // The files of mnist and fashion have the same names. A directory must therefore be named after
+    // the data set, unless the user gave it.
     found.push_back(data_dir);
   }
   add_folders_of("data");
@@ -82,13 +82,13 @@ std::vector<fs::path> places(const std::string& name, const fs::path& data_dir) 
   return found;
 }
 
-// The labels of a directory's files, which say what its classes are.
+// The classes of a directory's files, from their labels.
 struct IdxClasses {
   int64_t first = 0, last = 0;            // labels
-  std::array<std::set<int>, 2> labels{};  // that occur, of each split
+  std::array<std::set<int>, 2> labels{};  // the ones that occur in each split
 
   int64_t count() const { return last - first + 1; }
-  // "labels 1 to 26 are 26 classes", and those that only one split has
+  // "labels 1 to 26 are the classes", and the classes that only one split has
   std::string about() const {
     std::vector<std::string> parts;
     if (first > 0) parts.push_back(fmt::format("labels {} to {} are the classes", first, last));
@@ -111,7 +111,7 @@ void add_labels(IdxClasses& classes, const fs::path& directory, Split split) {
   try {
     const Tensor all = read_idx_labels(found.front().path);
     for (const int32_t label : all.span<int32_t>()) labels.insert(label);
-  } catch (const Error&) {  // whoever needs the file will say so
+  } catch (const Error&) {  // the function that needs the file reports it
   }
 }
 
@@ -123,7 +123,7 @@ IdxClasses idx_classes_in(const fs::path& directory) {
   if (all.empty()) return classes;
   classes.first = *all.begin() == 1 ? 1 : 0;
   classes.last = *all.rbegin();
-  // Ten are few enough for a part of MNIST to lack some.
+  // A part of MNIST may lack some of the ten classes.
   check(classes.count() <= 10 || 2 * static_cast<int64_t>(all.size()) >= classes.count(),
         "'{}': the labels go up to {}, but only {} different ones occur: expected labels from 0 or "
         "1 on without such gaps",

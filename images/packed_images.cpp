@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns what `read` returns; notes its error and returns nothing.
+// Returns the result of `read`. If it throws Error, adds that to `bad` and returns nothing.
 template <class Read>
 auto try_to(std::vector<BadFile>& bad, const fs::path& path, Read&& read)
     -> std::optional<decltype(read())> {
@@ -43,7 +43,7 @@ void add_idx(PackedImages& found, const fs::path& directory, Split split) {
   const auto images = read("images", read_idx_images);
   const auto labels = read("labels", read_idx_labels);
   if (!images || !labels) return;
-  // Both can be read: what remains is whether they belong together.
+  // Both can be read. load_mnist() checks that they belong together.
   if (auto data = try_to(found.bad, find_mnist_file(directory, split, "labels"),
                          [&] { return load_mnist(directory, split); }))
     found.parts.push_back({split, std::move(*data)});
@@ -56,7 +56,7 @@ void check_sizes(PackedImages& found, const fs::path& directory) {
   };
   if (found.parts.size() < 2 || size_of(found.parts[0]) == size_of(found.parts[1])) return;
   found.bad.push_back({find_mnist_file(directory, Split::test, "images"),
-                       fmt::format("its images are {}, but those for training {}",
+                       fmt::format("its images are {}, but the training images {}",
                                    height_by_width(size_of(found.parts[1])),
                                    height_by_width(size_of(found.parts[0])))});
 }
@@ -87,7 +87,7 @@ std::optional<PackedImages> find_cifar10(const fs::path& directory) {
   return found;
 }
 
-// The first that is found is taken.
+// The first format that fits a directory is taken.
 constexpr std::array formats{
     PackedFormat{holds_mnist,
                  [](const fs::path& directory, OneClass one_class) {

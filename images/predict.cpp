@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The model in the tiles that are asked for; null if none are.
+// The model in tiles of the size that the user gave; null without one.
 std::unique_ptr<Layer> in_tiles(const Layer& model, const PredictOptions& asked) {
   if (!asked.tile) return nullptr;
   if (asked.overlap) return std::make_unique<Tiled>(model, *asked.tile, *asked.overlap);
@@ -49,7 +49,7 @@ DomainModel model_of(const Request& options) { return options.domains.model(opti
 
 bool has_masks(const Request& options) { return answers_with_masks(model_of(options)); }
 
-// The images and folders of images that are asked for; none if that is a data set of another kind.
+// The images and folders of images that the user gave; none for a data set of another kind.
 std::vector<fs::path> paths_of(const Request& options, const PredictOptions& asked) {
   std::vector<fs::path> paths(asked.images.begin(), asked.images.end());
   const bool is_path = !is_set(options);
@@ -68,8 +68,8 @@ Classes classes_called(const std::vector<std::string>& names) {
                           .class_names = names});
 }
 
-// Folders may be those of the network's classes, or of any images; some of them and some of others
-// are a mistake.
+// Throws Error if some of the folders are named after the network's classes, but not all. All may
+// be, or none.
 void check_folders(const ImageFolder& folder, const Request& options) {
   if (!options.classes_of_weights || has_masks(options)) return;
   const Classes here = classes_called(folder.classes);
@@ -84,7 +84,7 @@ void check_folders(const ImageFolder& folder, const Request& options) {
         here.describe(), fmt::join(unknown, ", "));
 }
 
-// The classes that a folder's names or masks have, if it has such.
+// The classes that a folder shows by its names or masks, if any.
 std::optional<Classes> classes_beside(const Request& options, const ImageFolder& folder,
                                       const Notices& notices) {
   if (!has_masks(options))
@@ -98,8 +98,8 @@ std::optional<Classes> classes_beside(const Request& options, const ImageFolder&
   return options.classes_in(load_data(of_any_size, DataUse::prediction, notices).train);
 }
 
-// The classes of weights whose file does not name them: those of the folder, if it has as many, or
-// numbers.
+// The classes of weights whose file does not name them: the folder's classes if it has the same
+// number, and otherwise numbers.
 Classes unnamed_classes(const Request& options, const ImageFolder& folder, const Dataset& data,
                         const Notices& notices) {
   auto model = options.factory(options.sample_in(data))();
@@ -107,7 +107,7 @@ Classes unnamed_classes(const Request& options, const ImageFolder& folder, const
       options.weights, place(*model, DType::f32, Device::meta, 0, GradientStorage::on_demand));
   const auto beside = classes_beside(options, folder, notices);
   if (beside && beside->size() == K) {
-    notices.say("{} does not name its classes: those of {} are taken: {}", options.weights,
+    notices.say("{} does not name its classes: the names of {} are used: {}", options.weights,
                 data.name, beside->describe());
     return *beside;
   }
@@ -121,7 +121,7 @@ Classes unnamed_classes(const Request& options, const ImageFolder& folder, const
   return numbers;
 }
 
-// The classes with the names of --classes, if there are some.
+// The classes with the names of --classes, if the user gave some.
 Classes called(const Request& options, Classes classes) {
   const std::vector<std::string>& names = images_of(options).classes;
   if (names.empty()) return classes;
@@ -132,11 +132,11 @@ Classes called(const Request& options, Classes classes) {
   return classes;
 }
 
-// What is to be answered, in parts of images of one size, and what the answers mean.
+// The images to answer, in parts of one size each, and the classes of the answers.
 struct Questions {
   std::vector<Dataset> parts;
   Classes classes;
-  fs::path stretched{};  // the directory of images that the parts have at another size
+  fs::path stretched{};  // the directory of the images, if the parts resize them
 };
 
 // The images of a folder, on the cpu, and whether they are stretched.
@@ -197,7 +197,7 @@ Questions questions_of(const Request& options, const PredictOptions& asked,
   return questions;
 }
 
-// A field of such answers.
+// A field of answers with these classes.
 Field answers_of(const Classes& classes, bool masks) {
   const bool planes = masks && classes.values.empty();
   return {.name = masks ? "masks" : "labels",
@@ -214,7 +214,7 @@ void check_tiles(const Request& options, const PredictOptions& asked, bool masks
         "neither --overlay nor --tile",
         asked.overlays ? "overlay" : "tile", options.init);
   if (!asked.tile) return;
-  constexpr int64_t grid = 32;  // of which the pools of every network see the same in a tile
+  constexpr int64_t grid = 32;  // every network's pools then see the same in a tile
   const int64_t tile = *asked.tile, overlap = asked.overlap.value_or(0);
   check(tile % grid == 0 && overlap % grid == 0 && overlap < tile,
         "--tile {}{}: expected multiples of {}, and an overlap smaller than a tile", tile,
@@ -267,17 +267,16 @@ Settings settings_of(PredictOptions& asked, Request& options) {
       .add(asked.tile,
            {.name = "tile",
             .decides = no_result,
-            .help = "Answer to images with masks in tiles of so many pixels, a multiple "
-                    "of 32, where they are larger: the same answer in less memory, in about four "
-                    "times the time",
+            .help = "Answer images larger than a tile with masks in tiles of this many pixels, a "
+                    "multiple of 32: the same answer in less memory, in about four times the time",
             .takes = "PIXELS",
             .range = {.low = 32},
             .asked_by = AskedBy::most_runs})
       .add(asked.overlap, {.name = "overlap",
                            .decides = no_result,
                            .help = "Take each tile for an image, which is faster, but group norms "
-                                   "then see a tile only; neighbours share so many pixels, a "
-                                   "multiple of 32 and less than a tile, and each answers to its "
+                                   "then see a tile only; neighbours share this many pixels, a "
+                                   "multiple of 32 and less than a tile, and each answers for its "
                                    "half of them",
                            .takes = "PIXELS",
                            .unset = "the whole images' answer",

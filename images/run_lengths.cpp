@@ -12,14 +12,14 @@
 namespace accrue {
 namespace {
 
-// Numbers and blanks alone, and more than one number.
+// True for a text of two or more numbers with blanks between them.
 bool looks_like_runs(const std::string& text) {
   return text.find_first_not_of("0123456789 ") == std::string::npos &&
          text.find(' ') != std::string::npos;
 }
 
-// The column of runs. Some names are also those of columns of paths, and are taken only if their
-// first content is runs.
+// The column of runs. Columns of paths have some of these names, too; such a column is taken only
+// if its first text is runs.
 std::optional<size_t> runs_column(const std::filesystem::path& path) {
   CsvReader csv(path);
   if (const auto known = csv.column({"encodedpixels", "encodedpixel", "rle", "rlemask", "maskrle",

@@ -17,8 +17,8 @@ namespace accrue {
 void detail::ignore_value(Field& masks, uint8_t value) {
   if (masks.unjudged_value) return;
   check(masks.encoding == Encoding::index,
-        "{} as the value that is not judged: the masks say of each pixel what is there and what "
-        "not: expected masks of classes, or no such value",
+        "{} as the value that is not judged: the masks are of foreground and background: expected "
+        "masks of classes, or no such value",
         value);
   const Tensor judged =
       Tensor::empty(masks.values.shape(), DType::i32, Device::cpu, Category::data);
@@ -32,7 +32,7 @@ void detail::ignore_value(Field& masks, uint8_t value) {
 
 namespace {
 
-// The mean of quotients without those of 0 / 0, which are NaN; NaN if there are no others.
+// The mean of quotients. It leaves out 0 / 0, which is NaN, and is NaN if nothing is left.
 class Mean {
  public:
   double add(double numerator, double denominator) {
@@ -115,7 +115,7 @@ class Segmentation : public Objective {
     for (int64_t k = 0; k < K_; ++k) {
       const double* const of_class = &sums[static_cast<size_t>(1 + 3 * k)];
       const double both = of_class[0], found_and_wanted = of_class[1] + of_class[2];
-      // 0 / 0 where the class is neither there nor found.
+      // 0 / 0 if the class is in no mask and in no answer.
       const double own_dice = dice.add(2 * both, found_and_wanted),
                    own_iou = iou.add(both, found_and_wanted - both);
       const std::string& name = names_[static_cast<size_t>(k)];
@@ -134,7 +134,7 @@ class Segmentation : public Objective {
   }
 
  private:
-  // The weight of all samples. A judged pixel is wanted in one class.
+  // The weight of all samples. The masks have each judged pixel in one class.
   double weight_of(std::span<const double> sums, const Dataset& data) const {
     if (!unjudged_) return double(data.size());
     double judged = 0;
@@ -167,12 +167,12 @@ ObjectivePtr segmentation(const Field& masks, SegmentationOptions options) {
   if (options.losses.empty()) options.losses = {planes ? MaskLoss::bce : MaskLoss::cross_entropy};
   const auto has = [&](MaskLoss loss) { return std::ranges::count(options.losses, loss) > 0; };
   check(planes || !has(MaskLoss::bce),
-        "the loss bce is for masks of what is there and what not, but each pixel has one of {} "
+        "the loss bce is for masks of foreground and background, but each pixel has one of {} "
         "classes: expected cross-entropy, dice, or both",
         masks.classes);
   check(!planes || !has(MaskLoss::cross_entropy),
         "the loss cross-entropy is for pixels that have one of several classes each, but the data "
-        "set has masks of what is there and what not: expected bce, dice, or both");
+        "set has masks of foreground and background: expected bce, dice, or both");
   const auto& weights = options.class_weights;
   check(weights.empty() || !has(MaskLoss::bce),
         "there are {} class weights, which the loss bce does not take: expected none, or dice",

@@ -21,7 +21,7 @@ class ConvexShape {
     y_ = static_cast<float>(centre.y);
     corners_ = std::array{0, 3, 4}[random.below(3)];
     radius_ = static_cast<float>(corners_ == 0 ? size : 2 * side);
-    // The corners of a rectangle lie on a circle in pairs, those of a triangle nearly evenly.
+    // A rectangle's corners lie on a circle in pairs, a triangle's corners nearly evenly.
     const double half = between(random, 0.5, 1.05);
     for (int i = 0; i < corners_; ++i) {
       const double angle = corners_ == 4 ? (i / 2 * pi + (i % 2 ? half : -half))

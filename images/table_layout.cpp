@@ -1,4 +1,4 @@
-// Images that a CSV speaks of.
+// Images that a CSV file names.
 
 #include <algorithm>
 #include <functional>
@@ -16,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // The images of a folder by the names that a CSV gives them: "a.jpg", "a", "train/a.jpg",
-// ".\train\a.jpg". Where several folders have one, it is that in the folder with most of the names.
+// ".\train\a.jpg". If several folders have an image of a name, the folder that has most of the
+// names counts.
 class ImagesByName {
  public:
   explicit ImagesByName(const FolderTree& tree) {
@@ -26,7 +27,7 @@ class ImagesByName {
     }
   }
 
-  // Counts the folders that the name could be within. Call it for all names before find().
+  // Counts a name for each folder that it could be in. Call this for all names before find().
   void add(const std::string& name) {
     for (const Place& place : places_of(name)) ++names_within_[place.root];
   }
@@ -74,7 +75,7 @@ class ImagesByName {
   std::map<fs::path, int64_t> names_within_;
 };
 
-// Folders without any image that a CSV names are not used.
+// Marks folders as unused if the CSV names none of their images.
 void leave_other_folders(ImageFolder& found, const FolderTree& tree) {
   std::set<fs::path> used;
   for (const FolderSample& sample : found.samples)
@@ -92,7 +93,7 @@ void leave_other_folders(ImageFolder& found, const FolderTree& tree) {
   leave(tree, leave);
 }
 
-// Kaggle's example of an answer has the columns of the true one.
+// Kaggle's sample of a submission has the columns of the true labels.
 bool is_example(const fs::path& csv) {
   return lower(csv.filename().string()).find("submission") != std::string::npos;
 }
@@ -154,14 +155,14 @@ std::optional<ImageFolder> find_run_lengths(const FolderTree& tree) {
 
 namespace {
 
-// A CSV of classes, and what its name says its images are for.
+// A CSV of classes, and the name of the column that has them.
 struct LabelTable {
   fs::path csv;
   std::string label_name;
   std::vector<ImageLabel> lines;
 };
 
-// Folders that may be classes rather than the images of a CSV.
+// True if there are folders that may be classes and not just hold the images of a CSV.
 bool holds_classes(const FolderTree& tree) {
   const auto may_be_class = [](const FolderTree& folder) {
     return folder.has_images() && !part_named(folder.name());
@@ -183,8 +184,8 @@ std::vector<LabelTable> label_tables(const FolderTree& tree, Guess guess) {
   return tables;
 }
 
-// What the names of several tables say they are for, or else the column of one. Nothing if neither
-// does.
+// The parts of the data set: the names of several tables, or the different fields in one table's
+// column of parts.
 std::vector<std::string> names_of_parts(const std::vector<LabelTable>& tables) {
   std::vector<std::string> names;
   if (tables.size() > 1)

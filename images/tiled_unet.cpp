@@ -10,7 +10,7 @@
 namespace accrue {
 namespace {
 
-// The moments of groups, from those of their parts (Chan et al. 1979):
+// The moments of groups, from the moments of their parts (Chan et al. 1979):
 //   mean = sum_p n_p mean_p / n      variance = sum_p n_p (variance_p + (mean_p - mean)^2) / n
 class MomentsOfParts {
  public:
@@ -48,7 +48,7 @@ class MomentsOfParts {
 
   double elements_ = 0;  // of a group
   std::vector<double> means_;
-  std::vector<double> squares_;  // of distances from the mean, and elements times eps
+  std::vector<double> squares_;  // sums of squared distances from the mean, plus elements times eps
 };
 
 // The tiles of one level's images.
@@ -57,7 +57,7 @@ struct Level {
   std::vector<Tile> tiles;
   Device device;
 
-  // What `answer` says of the tiles, for all of the image, whose sides are `factor` times as short.
+  // Puts the answers for all tiles together, for images whose sides are divided by `factor`.
   template <class Answer>
   Tensor draw(int64_t factor, Answer&& answer) const {
     Tensor y;
@@ -89,8 +89,8 @@ struct Block {
   const Pass& pass;
   std::vector<GroupMoments> known{};
 
-  // From what the first convolution makes to the input of the first norm that has no moments; if
-  // all have, to the end.
+  // Runs from the output of the first convolution to the input of the first norm without moments,
+  // or to the end if all have them.
   Tensor run(Tensor h) const {
     for (size_t half = 0; half < known.size(); ++half) {
       if (half > 0) h = layers.convolve(half, std::move(h), pass);

@@ -119,7 +119,7 @@ TEST_CASE("a part of the images is held out by their names alone", "[data]") {
                     .smallest = {480, 640},
                     .largest = {3024, 4032}}) ==
           "123,456 images, 0 classes, 480x640 to 3024x4032 (height x width), none held out: the "
-          "scores are of those that are trained on");
+          "scores are for the training images");
   REQUIRE(describe({.directory = "a", .classes = {"cat"}, .samples = {{.split = Split::test}}},
                    {.is_good = {1}, .smallest = {4, 4}, .largest = {4, 4}}) ==
           "1 image, 1 class, 4x4 (height x width), 100 % held out");
@@ -375,8 +375,8 @@ TEST_CASE("a folder that is too small for any image to be held out is scored on 
     const Datasets sets = load({.most_held_bytes = most_held});
     REQUIRE(sets.train.size() == 3);
     REQUIRE(sets.test.names == sets.train.names);
-    REQUIRE_THAT(sets.train.about, ContainsSubstring("none held out: the scores are of those that "
-                                                     "are trained on"));
+    REQUIRE_THAT(sets.train.about, ContainsSubstring("none held out: the scores are for the "
+                                                     "training images"));
   }
   REQUIRE(load({}).test["images"].span<uint8_t>()[5] ==
           load({}).train["images"].span<uint8_t>()[5]);
@@ -406,7 +406,7 @@ TEST_CASE("a share to hold out of a folder that has a test is refused", "[data]"
     folder.write(name, png_of(some_planes(1, 3, 4)));
   REQUIRE(find_dataset(folder.path().string()).test.size() == 2);
   REQUIRE_ERROR(find_dataset(folder.path().string(), {}, {.hold_out = 0.1}),
-                "which says itself what is for the test; expected none");
+                "which itself says which samples are for the test; expected none");
 }
 
 TEST_CASE("CIFAR-10's binary files are read", "[data]") {

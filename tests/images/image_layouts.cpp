@@ -262,8 +262,8 @@ TEST_CASE("classes that are numbers are in the order of the numbers", "[data]") 
 TEST_CASE("two images of one name are told apart from one without a mask", "[data]") {
   REQUIRE(meaning_of(Tree({"images/a.jpg", "images/a.png", "images/b.png", "masks/a.png"})) ==
           "images/a.jpg masks/a.png\n"
-          "bad: DIR/images/a.png: it has the name of a.jpg but for the ending, and a mask is for "
-          "one image: expected one of the two\n"
+          "bad: DIR/images/a.png: it has the name of a.jpg with another extension, and a mask is "
+          "for one image: expected one of the two\n"
           "bad: DIR/images/b.png: it has no mask\n");
 }
 
