@@ -13,7 +13,7 @@
 namespace accrue::fonts {
 namespace {
 
-// Rows 0xb0 to 0xf7 of the code, of which the C library knows what is assigned.
+// Rows 0xb0 to 0xf7 of the code. The C library knows which of their cells have characters.
 std::u32string gb2312_characters() {
   const iconv_t converter = ::iconv_open("UTF-8", "GB2312");
   // NOLINTNEXTLINE: iconv_open() returns -1 as a pointer
@@ -27,13 +27,13 @@ std::u32string gb2312_characters() {
       char *in = code, *out = utf8;
       size_t left = sizeof code, room = sizeof utf8;
       if (::iconv(converter, &in, &left, &out, &room) == 0) text.append(utf8, sizeof utf8 - room);
-      else ::iconv(converter, nullptr, nullptr, nullptr, nullptr);  // from the start
+      else ::iconv(converter, nullptr, nullptr, nullptr, nullptr);  // resets the state
     }
   ::iconv_close(converter);
   return from_utf8(text);
 }
 
-// Also what takes no room.
+// True also for characters without width.
 bool is_space(char32_t code) {
   for (const auto& [first, last] :
        std::initializer_list<std::pair<char32_t, char32_t>>{{0, 0x20},
@@ -48,7 +48,7 @@ bool is_space(char32_t code) {
   return false;
 }
 
-// A mistyped name of a file would otherwise be taken for the characters of its letters.
+// A mistyped name of a file would otherwise be taken for the characters to draw.
 bool looks_like_file(const std::string& text) {
   return text.find('/') != std::string::npos || text.ends_with(".txt");
 }

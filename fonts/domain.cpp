@@ -38,9 +38,10 @@ Settings settings_of_game(Zi2ziGame& game, TrainingOptions& training) {
     all.range = {.low = 1};
     return all;
   };
-  SettingFacts adaptive = weight("adversarial-weight",
-                                 "Of the generator's wish to deceive; without, 0.05 to 0.6, by the "
-                                 "discriminator's loss of a window");
+  SettingFacts adaptive =
+      weight("adversarial-weight",
+             "Weight of the generator's adversarial loss; without, 0.05 to 0.6, by "
+             "the discriminator's loss of a window");
   SettingFacts lr_d = about("lr-d", "Learning rate of the discriminator");
   lr_d.unset = "--lr";
   lr_d.costs = Costs::nothing;
@@ -48,14 +49,14 @@ Settings settings_of_game(Zi2ziGame& game, TrainingOptions& training) {
       about("g-dropout", "Dropout in the generator's inner levels", Saved::with_scores);
   dropout.range = {0, 0.999};
   dropout.elsewhere = {{"dropout", ""}};
-  SettingFacts embedding = count("embedding", "Numbers that a style is");
+  SettingFacts embedding = count("embedding", "How many numbers stand for a style");
   embedding.saved = Saved::with_weights;
   Settings s;
   s.group("Font GAN")
       .add(networks.upsampling, upsampling_names(),
            of_weights("upsampling", "How the generator doubles height and width"))
       .add(networks.skip, skip_names(),
-           of_weights("skip", "How its decoders take in what the encoders saw"))
+           of_weights("skip", "How its decoders join the outputs of the encoders"))
       .add(networks.norm, glyph_norm_names(),
            of_weights("norm", "Norm of both networks; batch depends on the micro-batch"))
       .add(networks.embedding, std::move(embedding))
@@ -69,17 +70,17 @@ Settings settings_of_game(Zi2ziGame& game, TrainingOptions& training) {
                  "alternating: the discriminator steps, then the generator plays against it; "
                  "simultaneous: both step at the end of a window"))
       .add(game.generator_every,
-           count("n-critic", "Windows of the discriminator to one of the generator"))
+           count("n-critic", "Windows of the discriminator for each one of the generator"))
       .add(game.generator_times,
            count("g-steps", "Steps of the generator in each window that it plays"))
       .add(game.discriminator_lr, std::move(lr_d))
       .add(losses.constancy, constancy_names(),
            about("constancy",
-                 "Whose features shall agree: source and drawing (original) or source and target "
-                 "(port)"))
-      .add(losses.l1_weight, weight("l1-weight", "Of the mean distance to the target"))
-      .add(losses.constancy_weight, weight("constancy-weight", "Of the distance of features"))
-      .add(losses.category_weight, weight("category-weight", "Of telling styles apart"))
+                 "Which features must agree: of source and drawing (original) or of source and "
+                 "target (port)"))
+      .add(losses.l1_weight, weight("l1-weight", "Weight of the mean distance to the target"))
+      .add(losses.constancy_weight, weight("constancy-weight", "Weight of the features' distance"))
+      .add(losses.category_weight, weight("category-weight", "Weight of telling styles apart"))
       .add(losses.adversarial_weight, std::move(adaptive));
   return s;
 }
@@ -102,7 +103,7 @@ std::vector<DomainModel> Fonts::models() const {
 
 Zi2ziOptions Fonts::networks(const NetworkOptions& options, const SampleSpec& sample) const {
   const Shape& image = sample.input().shape;
-  check(image[1] == image[2], "zi2zi on images {}: expected a height that is the width", image);
+  check(image[1] == image[2], "zi2zi on images {}: expected the same height and width", image);
   Zi2ziOptions o = game.networks;
   o.size = image[1];
   o.channels = image[0];
@@ -144,8 +145,8 @@ Descriptions Fonts::descriptions() const {
   return {{"real", "Mean logistic loss of the discriminator over true pairs."},
           {"fake", "Mean logistic loss of the discriminator over drawings."},
           {"category",
-           "Mean logistic loss of telling styles apart; the discriminator's sums that of "
-           "true pairs and that of drawings."},
+           "Mean logistic loss of telling styles apart; for the discriminator, the sum over "
+           "true pairs and drawings."},
           {"adversarial", "Mean logistic loss of the generator's drawings taken for true ones."},
           {"l1", "Mean absolute difference of drawing and target, pixels from -1 to 1."},
           {"constancy", "Distance of the generator's features that are to agree."},
@@ -153,7 +154,7 @@ Descriptions Fonts::descriptions() const {
           {"ssim", "Mean structural similarity of drawing and target, at most 1."},
           {"ink_iou", "Mean over glyphs of the intersection over union of the ink, from 0 to 1."},
           {"ink_f1", "Mean over glyphs of the F1 score of the ink, from 0 to 1."},
-          {"ink", "Ink of all drawings, as a share of that of their targets."},
+          {"ink", "Ink of all drawings, as a share of the ink of their targets."},
           {"drawings", "Sources, drawings and targets, one below the other."}};
 }
 

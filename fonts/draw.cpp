@@ -38,7 +38,7 @@ LoadedGenerator load_generator_alone(const Request& options, const Notices& noti
   check_generator(options);
   const Metadata said = read_safetensors_metadata(options.init);
   check(SampleSpec::is_said(said),
-        "{} does not say of which images and of how many styles its network is: expected weights "
+        "{} does not say the size of the images and the number of styles: expected weights "
         "that accrue font train --save wrote",
         options.init);
   return {load_network(options, options.sample, device), {}, device};
@@ -78,12 +78,12 @@ Settings settings_of(FontDrawOptions& asked, Request& options) {
            {"style", no_result, "The style to draw them in", "NAME", "the first of the data set"})
       .add(asked.between, {.name = "between",
                            .decides = no_result,
-                           .help = "Two styles: what lies between them, step by step",
+                           .help = "Two styles to draw the steps between",
                            .takes = "NAME,NAME",
                            .excludes = "style"})
       .add(asked.steps, {.name = "steps",
                          .decides = no_result,
-                         .help = "From one to the other, both included",
+                         .help = "Steps from one style to the other, both included",
                          .range = {2, 1000},
                          .needs = "between"})
       .add(asked.dropout_seed, {.name = "dropout-seed",

@@ -17,7 +17,7 @@
 namespace accrue {
 namespace {
 
-// A style of the network, and what is known of the glyphs that it learnt.
+// A style of the network, and the font and layout of the glyphs that it learnt, if known.
 struct ChosenStyle {
   int32_t index = 0;
   std::string name;
@@ -71,15 +71,15 @@ ChosenStyle choose_style(const LoadedGenerator& generator, const fonts::Face& so
   const GlyphManifest manifest = read_glyph_manifest(options.data);
   ChosenStyle style = style_of_manifest(manifest, network, options.data, asked.style);
   check(!options.given.contains("layout") || asked.layout == style.layout,
-        "--layout is not that of {}, {}: leave it out", options.data, manifest.layout);
+        "--layout differs from the layout of {}, {}: leave it out", options.data, manifest.layout);
   if (const std::string& name = source.about().name; manifest.source.name != name)
     notices.warn("the network has learnt to draw from {}, not from {}: expect worse glyphs",
                  manifest.source.name, name);
   return style;
 }
 
-// Draws characters that the source has, some at a time, since images take more room than outlines,
-// and adds what came of them to the font. Returns those whose drawing is a blank page.
+// Draws characters that the source has and adds the glyphs to the font. Draws some at a time, since
+// images take more memory than outlines. Returns the characters whose drawing is a blank page.
 std::u32string draw_all(fonts::TrueTypeFont& font, const fonts::Face& source,
                         const std::u32string& characters, const LoadedGenerator& generator,
                         const ChosenStyle& style, int64_t micro_batch,
@@ -104,8 +104,8 @@ std::u32string draw_all(fonts::TrueTypeFont& font, const fonts::Face& source,
   return blank;
 }
 
-// When the weights were written, in seconds since 1970, so that the same command writes the same
-// font.
+// The time at which the weights were written, in seconds since 1970. A font with this date is the
+// same each time that the command writes it.
 int64_t date_of(const std::string& weights) {
   using namespace std::chrono;
   const auto written = file_clock::to_sys(std::filesystem::last_write_time(weights));

@@ -19,8 +19,8 @@
 namespace accrue::fonts {
 namespace {
 
-// Outlines are loaded at this size and then scaled, since fonts whose glyphs are put together by
-// their own programs have none without a size.
+// Outlines are loaded at this size and then scaled. Without a size, fonts whose programs put their
+// glyphs together have no outlines.
 constexpr int loaded_pixels = 1024;
 
 struct FaceName {
@@ -57,7 +57,7 @@ std::string from_utf16(std::string_view bytes) {
   return text;
 }
 
-// In one line, single-spaced.
+// The text in one line, with single spaces.
 std::string in_one_line(const std::string& text) {
   std::string line;
   for (const char c : text) {
@@ -69,7 +69,7 @@ std::string in_one_line(const std::string& text) {
   return line;
 }
 
-// The first that there is of these entries of the table of names, in English if it can be.
+// The first of these entries that the table of names has, in English if possible.
 std::string entry_of(FT_Face face, std::initializer_list<FT_UShort> ids) {
   for (const FT_UShort id : ids) {
     std::string best;
@@ -134,7 +134,7 @@ struct Face::Opened {
     return list;
   }
 
-  // The outline of a glyph in 64ths of a pixel; nothing where the font has none.
+  // The outline of a glyph in 64ths of a pixel; null if the font has none.
   FT_Outline* outline_of(char32_t code) {
     const FT_UInt glyph = FT_Get_Char_Index(face, code);
     if (glyph == 0) return nullptr;
@@ -156,7 +156,7 @@ const std::map<std::string, GlyphLayout>& glyph_layout_names() {
 Face::Face(const std::string& name) : opened_(std::make_unique<Opened>()) {
   Opened& font = *opened_;
   const FaceName asked = split_name(name);
-  font.path = InputFile(asked.file).path().string();  // which says what is wrong with the file
+  font.path = InputFile(asked.file).path().string();  // throws Error if it cannot be read
   check(FT_Init_FreeType(&font.library) == 0, "FreeType cannot start: no memory");
   font.open(-1);
   const FT_Long count = font.face->num_faces;
@@ -183,7 +183,7 @@ const GlyphFont& Face::about() const { return opened_->about; }
 
 namespace {
 
-// Where to place an outline at loaded_pixels, which is scaled by `scale` from there.
+// The place of an outline that has loaded_pixels; `scale` is relative to that size.
 GlyphPlacement placement_of(FT_Outline& outline, FT_Face face, int64_t S, GlyphLayout layout) {
   const auto size = static_cast<double>(S);
   if (layout == GlyphLayout::bbox) {

@@ -23,7 +23,7 @@ void paste(GrayImage& onto, const GrayImage& image, int64_t top, int64_t left) {
                 onto.pixels.begin() + (top + y) * onto.width + left);
 }
 
-// For samples [begin, end) of `count`.
+// The pass that draws samples [begin, end) of `count`.
 Pass drawing_pass(const std::optional<Variation>& variation, int64_t count, int64_t begin,
                   int64_t end, Device device) {
   if (!variation) return Pass::eval();
@@ -120,7 +120,8 @@ GrayImage glyph_sheet(std::span<const std::vector<GrayImage>> rows, int64_t colu
   const int64_t height = rows[0][0].height, width = rows[0][0].width;
   for (const std::vector<GrayImage>& row : rows) {
     check(static_cast<int64_t>(row.size()) == count,
-          "the rows of a sheet have {} and {} images, expected as many in each", count, row.size());
+          "the rows of a sheet have {} and {} images, expected the same number in each", count,
+          row.size());
     for (const GrayImage& image : row)
       check(image.height == height && image.width == width,
             "the images of a sheet are {} x {} and {} x {}, expected one size", width, height,

@@ -61,7 +61,7 @@ Drawn draw_in_all(const std::vector<Face>& faces, char32_t code, const GlyphPair
   return drawn;
 }
 
-// Writes the pairs of as many characters as are wanted, and says in the manifest which.
+// Writes the pairs of the characters, up to the limit, and lists them in the manifest.
 void draw_pairs(const NewDirectory& folder, GlyphManifest& manifest, const std::vector<Face>& faces,
                 const GlyphPairsOptions& options) {
   const size_t limit = options.limit ? static_cast<size_t>(*options.limit) : SIZE_MAX;
@@ -96,8 +96,8 @@ void check_splits(const GlyphManifest& manifest, const std::vector<Face>& faces)
   }
   const size_t tested = manifest.characters_of(Split::test).size();
   check(tested > 0 && tested < manifest.characters.size(),
-        "{} of the {} that all fonts have would be held out for the test, which is a tenth of "
-        "many: expected more characters",
+        "{} of the {} that all fonts have would be held out for the test, which takes about a "
+        "tenth: expected more characters",
         tested == 0 ? "none" : "all", counted(int64_t(manifest.characters.size()), "character"));
 }
 
@@ -130,12 +130,14 @@ Settings settings_of(GlyphPairsOptions& options) {
             reads("TEXT|FILE")})
       .add(options.limit, {.name = "limit",
                            .decides = result,
-                           .help = "Take the first so many that all fonts have",
+                           .help = "Take only the first N characters that all fonts have",
                            .takes = "N",
                            .range = above_zero});
   s.group("Output")
-      .add(options.size,
-           {.name = "size", .decides = result, .help = "Pixels of a side", .range = {8, 1024}})
+      .add(options.size, {.name = "size",
+                          .decides = result,
+                          .help = "Height and width of a glyph in pixels",
+                          .range = {8, 1024}})
       .add(options.layout, glyph_layout_names(),
            {"layout", result,
             "bbox: each glyph fills the square; zi2zi: all of one size, as zi2zi placed them"})

@@ -38,8 +38,8 @@ struct Glyphs {
 // The sums over a window: of x, t, x^2, t^2 and x t.
 enum Summed { of_x, of_t, of_xx, of_tt, of_xt, summed };
 
-// The two sums below the line are written as those above plus what x and t differ by, which makes
-// equal images 1 to the bit, however the compiler fuses products and sums.
+// Each factor of the denominator is written as a factor of the numerator plus a difference of x and
+// t. So equal images score exactly 1, however the compiler fuses products and sums.
 double structural_similarity(const std::array<double, summed>& mean) {
   constexpr double C1 = 0.01 * 0.01, C2 = 0.03 * 0.03;
   const double mu_x = mean[of_x], mu_t = mean[of_t];
@@ -120,7 +120,7 @@ GlyphScore detail::sum_of_glyph_scores(const Tensor& x, const Tensor& t) {
         "[sum_of_glyph_scores] images of {} x {}: expected at least {} x {}, the window of SSIM", H,
         W, window_size, window_size);
   const auto xs = x.span<float>(), ts = t.span<float>();
-  // Added up in their order afterwards, whatever thread they come from.
+  // Added up afterwards in the order of the images, so the threads do not matter.
   std::vector<GlyphScore> scores(static_cast<size_t>(N));
   parallel_for(N, H * W * window_size, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n)

@@ -83,7 +83,7 @@ std::string to_lines(const ordered_json& object) {
   return text + "\n}\n";
 }
 
-// Checks manifests that are read and those that are written.
+// Checks a manifest that was read, or that is to be written.
 void check_manifest(const GlyphManifest& manifest) {
   check(manifest.size >= least_size && manifest.size <= most_size,
         "'size' is {}, expected {} to {} pixels", manifest.size, least_size, most_size);
@@ -143,7 +143,7 @@ std::string content_of_manifest(const fs::path& path) {
   return text;
 }
 
-// A pair's halves into [S, S] each.
+// Reads the halves of a pair into [S, S] each.
 void read_pair(std::span<uint8_t> source, std::span<uint8_t> target, const fs::path& path,
                int64_t S) {
   const GrayImage image = read_png(path);
@@ -250,7 +250,7 @@ std::u32string detail::from_utf8(const std::string& text) {
     char32_t code = length == 1 ? byte(0) : byte(0) & (0x7f >> length);
     bool whole = at + length <= text.size();
     for (size_t i = 1; i < length && whole; ++i) code = code << 6 | (byte(i) & 0x3f);
-    // Written again: what is cut off, overlong or a surrogate is not the same.
+    // A code that is cut off, overlong or a surrogate differs when it is written again.
     whole = whole && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) &&
             text.compare(at, length, to_utf8(code)) == 0;
     check(whole, "the text is not UTF-8: byte {} is {:02x}", at, byte(0));
@@ -266,7 +266,7 @@ fs::path detail::glyph_pair_path(const fs::path& directory, const std::string& s
 }
 
 bool detail::holds_glyphs(const fs::path& directory) {
-  std::error_code ignored;  // an unreachable directory is one without
+  std::error_code ignored;  // a directory that cannot be reached has no manifest
   return fs::exists(manifest_path(directory), ignored);
 }
 
@@ -300,7 +300,7 @@ void detail::write_glyph_manifest(const fs::path& directory, const GlyphManifest
                               {"characters", characters},
                               {"missing", missing}};
     write_text_atomically(path, to_lines(object));
-  } catch (const std::exception& error) {  // a text that is not UTF-8, too
+  } catch (const std::exception& error) {  // also for text that is not UTF-8
     fail("'{}' cannot be written: {}", path.string(), error.what());
   }
 }

@@ -11,13 +11,14 @@ namespace accrue::fonts {
 namespace {
 
 constexpr int64_t enlargement = 8;
-// Around the image, in its pixels: a pixel of paper is traced, and two more are interpolated from.
+// The paper around the image, in its pixels: one pixel is traced, and the interpolation needs two
+// more.
 constexpr int64_t traced_paper = 1, paper = traced_paper + 2;
 
-// The ink of pixels from 0 to 1, bent so that the interpolation between a pixel on an edge and its
-// neighbour of plain ink or paper is 1/2 where the edge is. An edge that inks the part v <= 1/2 of
-// a pixel is 1/2 + v from the centre of the inked neighbour. There the line from 1 to g is 1/2 if
-// g = 2 v / (1 + 2 v). More ink than 1/2 is as much less paper.
+// The ink of pixels, from 0 to 1, adjusted for the interpolation. Between a pixel on an edge and
+// its neighbour of plain ink or paper, the interpolated ink must be 1/2 at the edge. An edge that
+// inks the part v <= 1/2 of a pixel lies 1/2 + v from the centre of the inked neighbour. There the
+// line from 1 to g is 1/2 if g = 2 v / (1 + 2 v). For v > 1/2, ink and paper change places.
 class Ink {
  public:
   explicit Ink(const GrayImage& image)
@@ -41,14 +42,14 @@ class Ink {
   std::vector<float> ink_;
 };
 
-// The four pixels, across or upwards, that a pixel of the enlarged image is interpolated from.
+// The four pixels, across or upwards, from which a pixel of the enlarged image is interpolated.
 struct Neighbours {
   int64_t first;
   std::array<float, 4> weights;
 };
 
-// By cubic convolution (Keys, "Cubic convolution interpolation for digital image processing",
-// 1981).
+// The neighbours for cubic convolution (Keys, "Cubic convolution interpolation for digital image
+// processing", 1981).
 Neighbours neighbours_of(int64_t enlarged) {
   const float place = (static_cast<float>(enlarged) + 0.5F) / enlargement + 0.5F;
   const float first = std::floor(place), t = place - first, s = 1 - t;
@@ -92,8 +93,8 @@ void append(Contour& contour, Point p, bool on_curve) {
   contour.push_back({p.real(), p.imag(), on_curve});
 }
 
-// Quadratic curves that are nowhere farther than the tolerance from the cubic one. Cut into n equal
-// parts, each has an error of sqrt(3) / 36 |c3 - 3 c2 + 3 c1 - c0| / n^3.
+// Appends quadratic curves that are nowhere farther than the tolerance from the cubic one. Each of
+// n equal parts has an error of sqrt(3) / 36 |c3 - 3 c2 + 3 c1 - c0| / n^3.
 void append_cubic(Contour& contour, Point c0, Point c1, Point c2, Point c3) {
   constexpr double tolerance = 0.05;  // pixels
   const double error = std::sqrt(3.0) / 36 * std::abs(c3 - 3.0 * c2 + 3.0 * c1 - c0);
@@ -108,7 +109,7 @@ void append_cubic(Contour& contour, Point c0, Point c1, Point c2, Point c3) {
   };
   for (int i = 0; i < n; ++i) {
     const double t0 = double(i) / n, t1 = double(i + 1) / n;
-    // (3 (p1 + p2) - p0 - p3) / 4 of the part, whose p1 = p0 + p0' / 3 and p2 = p3 - p3' / 3
+    // The control point (3 (p1 + p2) - p0 - p3) / 4, with p1 = p0 + p0' / 3 and p2 = p3 - p3' / 3.
     append(contour, (at(t0) + at(t1)) / 2.0 + (t1 - t0) / 4 * (derivative(t0) - derivative(t1)),
            false);
     append(contour, at(t1), true);

@@ -12,7 +12,7 @@ namespace {
 
 using Point = TracedCurve::Point;
 
-// The words of PostScript, without its comments, which are lines.
+// The words of PostScript, without its comments, which end with their line.
 class Words {
  public:
   explicit Words(std::string_view text) : rest_(text) {}
@@ -45,7 +45,7 @@ struct Place {
   int64_t x, y;
 };
 
-// The operators that make curves, each after its numbers.
+// Reads a page: the operators that make curves, each after its numbers.
 class PageReader {
  public:
   PageReader(Words& words, BitmapSize size)
@@ -89,7 +89,7 @@ class PageReader {
   }
   bool has(size_t numbers) const { return count_ == numbers; }
 
-  // From behind its moveto.
+  // Reads the rest of a curve after its moveto.
   void read_curve() {
     check(has(2), "a moveto of {}", counted(int64_t(count_), "number"));
     here_ = {0, 0};
@@ -110,10 +110,11 @@ class PageReader {
     here_ = there(first, 0);
     return in_pixels(here_);
   }
-  // What controls a curve within the bitmap may lie outside of it, by less than its size.
+  // The control points of a curve within the bitmap may lie outside of the bitmap, by less than its
+  // size.
   Point control(size_t first) const { return in_pixels(there(first, 1)); }
 
-  // Where two of the numbers lead from here, at most `sizes` times its size outside the bitmap.
+  // The place that two of the numbers lead to, at most `sizes` times its size outside the bitmap.
   Place there(size_t first, int64_t sizes) const {
     const auto along = [&](int64_t from, int64_t by, int64_t length) {
       const int64_t least = -sizes * length, most = length + sizes * length;

@@ -11,7 +11,7 @@ namespace {
 constexpr const char* to_install =
     "install the program: apt install potrace, or see https://potrace.sourceforge.net";
 
-// How a failure of the program is told: by what it said first, or what it ended with.
+// The reason for a failure: the first line of the program's errors, or else its exit status.
 std::string reason(const Filtered& run) {
   const std::string said = run.errors.substr(0, run.errors.find('\n'));
   return said.empty() ? fmt::format("it ended with status {}", run.status) : said;
@@ -44,12 +44,12 @@ std::vector<std::vector<TracedCurve>> run_potrace(std::span<const BitmapSize> si
                                                   const std::function<Bitmap(size_t i)>& next,
                                                   int64_t speck) {
   if (sizes.empty()) return {};
-  // Single pixels of noise, eight times enlarged, take 1.3 bytes a pixel.
+  // Single pixels of noise, enlarged eight times, need 1.3 bytes of output for each pixel.
   size_t most_bytes = 4096;
   for (const auto [width, height] : sizes)
     most_bytes += 1024 + static_cast<size_t>(8 * width * height);
-  // From the standard input to the standard output: plain PostScript, a page a bitmap, in which ink
-  // that touches by corners is apart (turn policy white).
+  // Reads the standard input and writes plain PostScript to the standard output, a page for each
+  // bitmap. Ink that touches only at corners stays apart (turn policy white).
   const std::string unit = std::to_string(postscript_unit), least = std::to_string(speck);
   const std::vector<std::string> command{"potrace", "-b",    "ps", "-c",  "-q", "-u", unit,
                                          "-z",      "white", "-t", least, "-o", "-",  "-"};

@@ -31,7 +31,7 @@ class FontSamples : public Observer {
  public:
   FontSamples(const Request& options, Trainer& trainer, RunLog& log, const Dataset& held_out,
               const Notices& notices);
-  // The memory of those characters.
+  // The memory of the characters to draw.
   Usage held_on(Device device) const override { return device == Device::cpu ? held_ : Usage{}; }
   void on_window(const Player& player) override;
   void on_step(const WindowReport& report) override;
@@ -94,8 +94,8 @@ void FontSamples::on_score(int64_t, int64_t, const Score& score, bool) {
   blank_scores_ = score["ink"] < blank_below ? blank_scores_ + 1 : 0;
   if (blank_scores_ != blank_after) return;
   notices_.warn(
-      "the generator draws blank pages, with {:.1f} % of the ink of what it is to "
-      "draw: try a lower --lr, a larger --l1-weight, or start again with another --seed",
+      "the generator draws blank pages, with {:.1f} % of the targets' ink: "
+      "try a lower --lr, a larger --l1-weight, or start again with another --seed",
       100 * score["ink"]);
 }
 

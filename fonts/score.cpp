@@ -12,7 +12,7 @@
 namespace accrue {
 namespace {
 
-// Scores what is drawn without a network, over a data set on the cpu.
+// The mean score of drawings that need no network, over a data set on the cpu.
 GlyphScore mean_score(const Dataset& data, const std::function<Tensor(const Samples&)>& drawn) {
   constexpr int64_t at_a_time = 64;
   GlyphScore sum;

@@ -11,20 +11,21 @@
 namespace accrue {
 namespace {
 
-// The strokes of Chinese characters, in the unit square. Each is drawn in one direction only, so
-// that where the brush began can be seen from the bare line.
+// The strokes of Chinese characters, in the unit square. Each kind is drawn in one direction only,
+// so the bare line shows where the brush began.
 enum class StrokeKind { across, down, left_falling, right_falling, dot, turning };
 constexpr std::array frequent{
     StrokeKind::across,       StrokeKind::across,        StrokeKind::down, StrokeKind::down,
     StrokeKind::left_falling, StrokeKind::right_falling, StrokeKind::dot,  StrokeKind::turning};
 
-// A quadratic Bezier curve from `begin` to `end`; of a turning stroke, `bend` is the corner.
+// A quadratic Bezier curve from `begin` to `end`. `bend` is its control point, or the corner of a
+// turning stroke.
 struct CharacterStroke {
   StrokeKind kind;
   Point begin, bend, end;
 };
 
-// Where the next stroke across, or down, is put: not where one is already.
+// Puts the next stroke across, or down, where none is yet.
 class Lanes {
  public:
   double next(RandomStream& random) {
@@ -84,7 +85,8 @@ std::vector<CharacterStroke> character(RandomStream& random) {
   return strokes;
 }
 
-// Part of a stroke as a pen leaves it: from a to b in the unit square, the radius along with it.
+// Part of a stroke as a pen leaves it: from a to b in the unit square, with a radius that changes
+// from a_radius to b_radius.
 struct Trace {
   Point a, b;
   double a_radius, b_radius;
@@ -112,7 +114,7 @@ std::vector<Trace> drawn_by_pen(const std::vector<CharacterStroke>& strokes) {
   return traces;
 }
 
-// The brush's radius at t of a stroke, in units of its own.
+// The brush's radius at t of a stroke, relative to its usual radius.
 double pressure(StrokeKind kind, double t) {
   const double middle = 4 * t * (1 - t);
   switch (kind) {

@@ -12,7 +12,7 @@
 namespace accrue::fonts {
 namespace {
 
-// Big-endian numbers one after another, of which the lower bits are taken.
+// Big-endian numbers, one after another. Only the lower bits of each are written.
 class BigEndian {
  public:
   BigEndian& u8(int64_t value) {
@@ -26,7 +26,7 @@ class BigEndian {
     return *this;
   }
   BigEndian& u32(int64_t value) { return u16(value >> 16).u16(value); }
-  // Seconds since 1970, which the file has since 1904.
+  // Takes seconds since 1970 and writes seconds since 1904.
   BigEndian& date(int64_t seconds) {
     const int64_t since_1904 = seconds + 2082844800;
     return u32(since_1904 >> 32).u32(since_1904);
@@ -57,7 +57,7 @@ struct UnitPoint {
 // A glyph as it is written.
 struct GlyphShape {
   std::vector<UnitPoint> points;
-  std::vector<int64_t> ends;  // of the contours: their last points
+  std::vector<int64_t> ends;  // the last point of each contour
   int left = 0, bottom = 0, right = 0, top = 0;
   int advance = 0;
 };
@@ -89,7 +89,7 @@ GlyphShape shape_of(const TrueTypeFont::Glyph& glyph) {
   return shape;
 }
 
-// Stands for a character that the font lacks.
+// The glyph of all characters that the font lacks.
 TrueTypeFont::Glyph missing_box(const FontFacts& source) {
   const double em = source.units_per_em, l = 0.1 * em, r = 0.9 * em, t = 0.8 * em, pen = 0.05 * em;
   const auto box = [](double x0, double y0, double x1, double y1) {
@@ -100,7 +100,7 @@ TrueTypeFont::Glyph missing_box(const FontFacts& source) {
   return {0, source.units_per_em, {box(l, 0, r, t), hole}};
 }
 
-// One coordinate of all points, as differences: in a byte where it is enough.
+// One coordinate of all points, as differences, which take a byte if they fit into one.
 struct CoordinateSteps {
   std::vector<int> flags;
   BigEndian values;
@@ -137,13 +137,13 @@ BigEndian glyph_table(const GlyphShape& shape) {
   return table;
 }
 
-// Codes that follow each other, as their glyphs do.
+// Consecutive codes with consecutive glyphs.
 struct CodeRun {
   int64_t first, last, glyph;
 };
 
 BigEndian segments_of_16_bits(std::vector<CodeRun> runs) {
-  runs.push_back({0xffff, 0xffff, 0});  // which the format wants at the end
+  runs.push_back({0xffff, 0xffff, 0});  // the format needs this at the end
   const auto n = static_cast<int64_t>(runs.size());
   int64_t power = 1, log = 0;
   for (; 2 * power <= n; power *= 2) ++log;
@@ -164,7 +164,8 @@ BigEndian segments_of_32_bits(const std::vector<CodeRun>& runs) {
   return table;
 }
 
-// The map for programs that know 16 bits alone is left out where it cannot hold so many segments.
+// The map for programs that know only 16 bits is left out if there are more segments than it can
+// hold.
 BigEndian character_map(const std::vector<TrueTypeFont::Glyph>& glyphs) {
   constexpr size_t most_segments = 8000;
   std::vector<CodeRun> runs, short_runs;
@@ -220,7 +221,7 @@ BigEndian name_table(const TrueTypeFont& font) {
   int64_t count = 0;
   for (const auto& [id, text] : entries) {
     if (text.empty()) continue;
-    // So that their places can be told by 16 bits.
+    // Keeps the places of all texts within 16 bits.
     const size_t most_bytes = id == 0 || id >= 10 ? 14000 : 1000;
     std::string utf16 = to_utf16(text);
     utf16.resize(std::min(utf16.size(), most_bytes));
@@ -285,7 +286,7 @@ uint32_t checksum(const std::string& bytes) {
   return sum;
 }
 
-// The tables with their directory; `head` is where the sum over the whole file belongs.
+// The tables with their directory. The table `head` gets the checksum of the whole file.
 std::string file_of(const std::vector<std::pair<std::string, BigEndian>>& tables) {
   const auto n = static_cast<int64_t>(tables.size());
   BigEndian directory, contents;

@@ -11,10 +11,10 @@ namespace {
 
 constexpr double slope = 0.2;
 constexpr size_t most_levels = 8;
-// A drawing 256 wide has 32x32 and 16x16 positions there.
+// With images 256 wide, these levels have 32x32 and 16x16 positions.
 constexpr size_t first_attention = 2, last_attention = 3;
 constexpr size_t first_dropout = 4;
-// Before the first window has a loss to follow.
+// The weight until the first window has a loss.
 constexpr double first_adversarial_weight = 0.25;
 
 const Zi2ziOptions& checked(const Zi2ziOptions& o) {
@@ -40,7 +40,7 @@ int64_t channels_of(const Zi2ziOptions& options, size_t level) {
   return options.width * std::min<int64_t>(int64_t{1} << level, 8);
 }
 
-// A batch norm would take a bias away again; an instance norm would, too, but the ports have one.
+// Both norms would remove a bias again. The ports still have one before an instance norm.
 Bias bias_before_norm(const Zi2ziOptions& options) {
   return options.norm == NormKind::batch ? Bias::none : Bias::learned;
 }
@@ -52,8 +52,8 @@ std::string describe_list(std::string_view name, const auto& modules) {
   return text;
 }
 
-// norm(level(x)), of which backward may have to compute the level again, and the norm from it.
-// Without a norm that is not worth it: what the level keeps is its input.
+// norm(level(x)). Unless pass.recompute is none, backward computes the level again, and from it the
+// norm. It does not without a norm, because the level keeps only its input.
 Tensor run_level(const Segment& level, const std::unique_ptr<Layer>& norm, Tensor x,
                  const Pass& pass) {
   const std::vector<Tensor> in{std::move(x)};
@@ -62,7 +62,7 @@ Tensor run_level(const Segment& level, const std::unique_ptr<Layer>& norm, Tenso
   return pass.recompute == Recompute::none ? last(level(in)) : recompute(level, in, last);
 }
 
-// Several levels, of which backward may have to compute everything again, level by level.
+// Runs several levels. With Recompute::sqrt, backward computes all of them again, level by level.
 using Levels = std::function<Tensor(const std::vector<Tensor>& inputs, const Pass& pass)>;
 Tensor run_levels(const Levels& levels, const std::vector<Tensor>& inputs, const Pass& pass) {
   if (pass.recompute != Recompute::sqrt) return levels(inputs, pass);

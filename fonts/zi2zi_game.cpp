@@ -28,7 +28,7 @@ Tensor zeros_like(const Tensor& x) {
   return Tensor::full(x.shape(), 0, x.dtype(), x.device());
 }
 
-// How far D's guess of the styles of pairs is from them.
+// The loss of D's guess of the pairs' styles.
 Tensor category_loss(const Tensor& logits, const Tensor& styles) {
   return bce_with_logits(logits, one_hot(styles, logits.size(1), logits.dtype()));
 }
@@ -48,7 +48,7 @@ Loss discriminator_loss(const Zi2ziLosses& losses, const Networks& networks, con
           {of_real.detach(), of_fake.detach(), category.detach()}};
 }
 
-// How far the features that G's encoder finds in the source are from those that it is to find.
+// The distance of the features that G's encoder finds in the source from the wanted ones.
 Tensor constancy_loss(Constancy constancy, const Tensor& found, const Tensor& wanted) {
   const Tensor difference = add(scale(wanted, -1), found);
   return constancy == Constancy::port ? l1_loss(difference, zeros_like(difference))
@@ -61,9 +61,9 @@ Loss generator_loss(const Zi2ziLosses& losses, const Networks& networks, const S
   const Zi2ziGenerator& G = generator(networks);
   const bool port = losses.constancy == Constancy::port;
   const Features which = port ? Features::two_levels : Features::coarsest;
-  // The targets' features first: backward, which goes the other way, comes to them last, when it
-  // has released all else. But the running statistics of a batch norm see them second, as the
-  // port's do.
+  // Computes the targets' features first. Backward, in reverse order, then reaches them last, after
+  // it has released everything else. With batch norm they come second, because the running
+  // statistics see them in the same order as the port's.
   const bool first = port && G.options().norm != NormKind::batch;
   Tensor wanted;
   if (first) wanted = G.features_of(s["targets"], which, pass);
@@ -122,7 +122,7 @@ class GlyphDrawing : public Objective {
   }
 
  private:
-  // Dark pixels.
+  // The number of dark pixels.
   static double ink_of(const Tensor& images) {
     return double(std::ranges::count_if(images.span<float>(), [](float x) { return x < 0; }));
   }

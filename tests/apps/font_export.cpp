@@ -87,7 +87,7 @@ TEST_CASE("what cannot be exported is refused, and nothing written", "[.potrace]
   refuse(folder.command("--chars AB --style 0" + data), "has no manifest.json");
   refuse(folder.command("--chars 永字 --style 0"),
          "source.ttf has none of the 2 characters that are asked for");
-  refuse(folder.command("--chars AB --style 0", "silent"), "does not say of which images");
+  refuse(folder.command("--chars AB --style 0", "silent"), "does not say the size of the images");
   refuse(folder.command("--chars AB --style 0", "none"), "none.safetensors");
   refuse(fmt::format("font export --weights {} --font {} --out /nowhere/new.ttf --chars A",
                      folder / "zi2zi.safetensors", folder / "source.ttf"),
