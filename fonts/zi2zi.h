@@ -147,7 +147,7 @@ class Zi2ziDiscriminator : public Layer {
   Judgement judge(const Tensor& sources, const Tensor& glyphs, const Pass& pass) const;
 
   // The weight of the generator's adversarial loss, [1] of the parameters' dtype. It is a module
-  // buffer, so that taking a window back also takes back its change.
+  // buffer, so taking a window back also restores it.
   const Tensor& adversarial_weight() const { return adversarial_weight_.tensor; }
 
   // Logits [N, 1] that source and glyph, [N, 2 * channels, size, size], are a real pair.

@@ -41,8 +41,8 @@ struct SetParts {
 std::optional<SetParts> parts_of(const std::vector<std::string>& names);
 
 // Divides the samples by the folders of `root` that they lie in, if each such folder has a part's
-// name. Leaves out the folders of parts that are not used and returns their names. They are further
-// folders for the test or validation, and folders without good samples.
+// name. Leaves out the folders of parts that are not used, and returns their names: further folders
+// for the test or validation, and folders with bad files only.
 std::vector<std::string> divide_by_folders(ImageFolder& found, const std::filesystem::path& root);
 
 // A path relative to the directory, with slashes.

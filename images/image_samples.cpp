@@ -258,7 +258,7 @@ Dataset held_set(const FilesPtr& files) {
   return set;
 }
 
-// Leaves out the classes that have no good image, so that no network answers with them.
+// Leaves out the classes that have no good image, so no network answers with them.
 void drop_empty_classes(ImageFolder& folder, const ImageSurvey& found) {
   if (folder.answer != Answer::classes) return;
   const auto counts = class_counts(folder, found);

@@ -159,7 +159,7 @@ std::string detail::describe(const ImageFolder& folder, const ImageSurvey& found
   if (found.smallest != found.largest) text += " to " + height_by_width(found.largest);
   text += " (height x width)";
   if (folder.answer == Answer::none) {
-    // All are answered.
+    // All images are answered.
   } else if (!holds_out_any(folder))
     text += ", none held out: the scores are for the training images";
   else if (images > 0)

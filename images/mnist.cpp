@@ -39,7 +39,7 @@ struct NamedFile {
 };
 std::vector<NamedFile> files_named(const fs::path& directory,
                                    const std::vector<std::string>& names) {
-  std::error_code ignored;  // an unreachable directory is one without the file
+  std::error_code ignored;  // a directory that cannot be reached lacks the file
   for (const std::string& name : names)
     if (fs::exists(directory / name, ignored)) return {{directory / name}};
   std::vector<NamedFile> found;

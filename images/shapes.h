@@ -5,7 +5,7 @@
 namespace accrue {
 
 // The built-in data set for segmentation, 28 x 28: one to three filled discs, rectangles and
-// triangles at random places. Each is of a grey that is lighter or darker than the ground's, under
+// triangles at random places. Each has a grey that is lighter or darker than the ground's, under
 // noise that reaches as far as the difference. The mask is 255 where a shape is. Sample i of a
 // split depends on (seed, split, i) alone, bit for bit the same on every machine. Throws Error
 // unless both sizes are at least 1.
