@@ -11,25 +11,25 @@
 
 namespace accrue::detail {
 
-// The weights of a language model as the base of adapters: nobody changes them, and its matrices
-// stay in the types that a file has, or are quantized.
+// The weights of a language model as the fixed base of adapters. Matrices keep the types that they
+// have in the file, or are quantized.
 class Base {
  public:
   virtual ~Base() = default;
 
   const PretrainedModel& model() const { return model_; }
 
-  // Tells one base from another, wherever its file lies: of its elements as they are stored, and of
-  // what its model computes. Reads the file, once.
+  // Identifies the base by its stored elements and by the computation of its model, wherever its
+  // file lies. Reads the file, but only once.
   std::string checksum() const;
 
   // The parameter of this name (text/gpt2.h, text/llama.h) and shape, for a model that computes in
-  // `compute`: a matrix as it is stored (core/dtype.h, is_stored_type()); a vector in `compute`, or
-  // as other fixed parameters are in 16 bits, in float32 with a copy. On a meta device there are no
-  // elements.
+  // `compute`. A matrix is returned as it is stored (core/dtype.h, is_stored_type()). A vector is
+  // returned in `compute`; where that has 16 bits, it is in float32 with a copy in `compute`, like
+  // other fixed parameters. On a meta device the tensor has no elements.
   // Throws Error if there is no such parameter.
   Tensor parameter(const std::string& name, const Shape& shape, DType compute, Device device) const;
-  // The same in float32, on the host, a matrix in the order of `shape`.
+  // The same in float32, on the host. A matrix has the order of `shape`.
   Tensor widened(const std::string& name, const Shape& shape) const;
 
  protected:
@@ -42,12 +42,12 @@ class Base {
   };
 
  private:
-  // Each throws Error as above.
+  // Each of the following functions throws Error in the same cases as parameter().
   virtual Stored stored(const std::string& name, const Shape& shape) const = 0;
-  // The elements on the host, of a matrix as it is stored, of a vector in a floating type.
+  // The elements on the host: a matrix as it is stored, a vector in a floating-point type.
   virtual Tensor matrix(const std::string& name, const Shape& shape) const = 0;
   virtual Tensor vector(const std::string& name, const Shape& shape, DType dtype) const = 0;
-  // That of zlib, which goes on from `crc`.
+  // zlib's CRC-32 of the elements, continued from `crc`.
   virtual uint32_t checksum_of_elements(uint32_t crc) const = 0;
 
   PretrainedModel model_;
@@ -55,15 +55,16 @@ class Base {
 };
 using BasePtr = std::shared_ptr<const Base>;
 
-// Makes all parameters of a model, which is not placed yet, the base's.
+// Replaces all parameters of a model, which must not be placed yet, with the parameters of the
+// base.
 void take_from(const BasePtr& base, Module& model);
 
 // Weights in a file that accrue wrote (train/weights.h).
 class SafetensorsBase : public Base {
  public:
-  // Matrices whose rows have whole blocks become Q4_0 for 4 `bits` and Q8_0 for 8, and all matrices
-  // bf16 for 16. The others, and all without `bits`, stay as they are in the file.
-  // Throws Error for what is no such file.
+  // With 4 `bits`, matrices whose rows consist of whole blocks become Q4_0, and with 8 bits Q8_0.
+  // With 16 bits all matrices become bf16. Otherwise tensors stay as they are in the file.
+  // Throws Error if the file is not of this kind.
   SafetensorsBase(const std::filesystem::path& path, PretrainedModel model,
                   std::optional<int> bits = {});
 
@@ -80,15 +81,15 @@ class SafetensorsBase : public Base {
   SafetensorsHeader header_;
 };
 
-// What the file says of its model (read_gguf_config()), with the files that it has elsewhere
-// (pretrained_files()).
+// The model that a GGUF file describes (read_gguf_config()), with the other files that the model
+// would have as a directory (pretrained_files()).
 PretrainedModel read_gguf_model(const GgufFile& file);
 
-// A language model in a GGUF file. Its matrices stay as they lie, mapped, so that the system may
-// drop what is not in use: on the cpu they are borrowed from the file.
+// A language model in a GGUF file. The file stays mapped, so that the system may drop pages that
+// are not in use. On the cpu the matrices are borrowed from the mapping.
 class GgufBase : public Base {
  public:
-  // Throws Error for what is no GGUF file, or has no model that text/gguf_model.h can read.
+  // Throws Error if the file is not GGUF, or if text/gguf_model.h cannot read its model.
   explicit GgufBase(const std::filesystem::path& path);
 
  private:

@@ -13,22 +13,24 @@
 
 namespace accrue {
 
-// A byte-level byte-pair encoding as a tokenizer's file describes it.
+// A byte-level byte-pair encoding as the file of a tokenizer describes it.
 struct BpeDescription {
   static constexpr int32_t none = -1;
 
   std::string name;                 // for errors
-  std::vector<std::string> tokens;  // their bytes; nothing where a number is no token
-  // The token of each byte, the token of a byte without one, and whether neighbours share that.
+  std::vector<std::string> tokens;  // their bytes; empty where a number is not a token
+  // The token of each byte, the token for bytes without one, and whether neighboring bytes share
+  // it.
   std::array<int32_t, 256> bytes;
   int32_t unknown = none;
   bool fuses_unknown = false;
-  // Words that are one token, whatever the merges would give.
+  // Words that are a single token, whatever the merges would give.
   std::vector<int32_t> whole_words;
   std::vector<Merges::Merge> merges;
   std::vector<WordSplitter::Step> steps;
   size_t blank_before_step = WordSplitter::nowhere;
-  // The second are found in what the first leave, after it is composed (text/utf8.h).
+  // The second list is searched in the text that the first leaves, after that is composed
+  // (text/utf8.h).
   std::array<std::vector<AddedToken>, 2> added;
   bool composes = false;
   int32_t end_of_text = none;

@@ -23,7 +23,7 @@ class BpeReader {
     return number_of(token) != BpeDescription::none;
   }
   void end_texts_with(const std::string& token);
-  // Throws Error if texts are to end with something else than the token that ends a text.
+  // Throws Error if the files ask to end texts with a token other than the end-of-text token.
   void check_end_of_texts() const;
 
   BpeDescription take() { return std::move(description_); }
@@ -56,7 +56,7 @@ class BpeReader {
 
   std::string file_;
   BpeDescription description_;
-  // A file may leave numbers out, but not make a long list of few tokens.
+  // A file may skip numbers, but a few tokens must not make a long list.
   int64_t max_tokens_ = 1024;
   bool has_byte_level_ = false;
   std::unordered_map<std::string, int32_t> vocabulary_, added_;  // numbers by spelling

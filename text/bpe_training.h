@@ -9,11 +9,11 @@
 
 namespace accrue::detail {
 
-// How often each word occurs in texts, as GPT-2 splits them into words.
+// Counts how often each word occurs in texts that are split into words as GPT-2 splits them.
 class WordCounts {
  public:
   void add(std::string_view text);
-  // The words that are the same whatever comes after `text`. Returns their bytes.
+  // Adds the words that stay the same whatever follows `text`. Returns how many bytes they take.
   size_t add_beginning(std::string_view text);
 
   const std::unordered_map<std::string, int64_t>& counts() const { return counts_; }
@@ -22,13 +22,14 @@ class WordCounts {
   std::unordered_map<std::string, int64_t> counts_;
 };
 
-// Learns byte-pair encoding: tokens for the 256 bytes, then one for the pair of neighbouring tokens
-// that occurs most often within the words, again and again, and at last <|endoftext|>. Of pairs
-// that occur equally often, that of the smaller first number comes first, and then of the smaller
-// second. Returns the content of a tokenizer.json for read_tokenizer() and for Hugging Face's
-// `tokenizers`, whose BpeTrainer learns the same merges. It has fewer tokens than vocabulary_size
-// where no pair is left. Takes time in proportion to the occurrences that are merged, and memory to
-// the different words. Throws Error for a size below 257.
+// Learns a byte-pair encoding. It begins with the 256 bytes as tokens, then repeatedly adds a token
+// for the pair of neighboring tokens that occurs most often within the words, and finally adds
+// <|endoftext|>. Among pairs that occur equally often, the one with the smaller first number wins,
+// then the one with the smaller second number. Returns the content of a tokenizer.json, which
+// read_tokenizer() and Hugging Face's `tokenizers` can read; the BpeTrainer of `tokenizers` learns
+// the same merges. The result has fewer than vocabulary_size tokens if no pairs are left. Time
+// grows with the number of merged occurrences, memory with the number of different words. Throws
+// Error for a size below 257.
 std::string train_bpe(const WordCounts& words, int64_t vocabulary_size);
 
 }  // namespace accrue::detail

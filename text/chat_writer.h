@@ -15,34 +15,35 @@
 
 namespace accrue {
 
-// A chat that is to be answered, and what it is called in errors.
+// A chat to be answered, and the name of its origin for error messages.
 struct Chat {
   nlohmann::json record;  // with `messages`, or with ShareGPT's `conversations`
   std::string where{};
 
-  // One that nobody has said anything in but the system, if that is not empty.
+  // A chat that contains only the system's message, or nothing if that is empty.
   static Chat begun_by(const std::string& system);
-  // Adds what somebody says in `messages`. Throws Error unless it is UTF-8.
+  // Adds a message of the user to `messages`. Throws Error unless it is UTF-8.
   void ask(const std::string& message, std::string where_asked);
-  // What is not UTF-8 gets a sign in its place, as where a token that ends a text has half a
-  // character.
+  // Adds an answer. Bytes that are not UTF-8 become U+FFFD; an answer that was cut off may end in
+  // half a character.
   void add_answer(const std::string& answer);
-  // A line of JSON.
+  // The record as one line of JSON.
   std::string line() const;
 };
 
-// The chats of a file: JSON with messages, or a list of them, over any number of lines or one in
-// each line. Throws Error for anything else.
+// The chats of a file of JSON. The file has one chat with messages or a list of chats, over any
+// number of lines, or one chat per line. Throws Error for anything else.
 std::vector<Chat> chats_in(const std::string& file);
 
 struct ChatAnswers {
   int64_t tokens = 200;                // of an answer, at most
-  std::optional<Sampling> sampling{};  // none: as the makers of the model say
-  uint64_t seed = Sampling{}.seed;     // of theirs
+  std::optional<Sampling> sampling{};  // none: as the makers of the model advise
+  uint64_t seed = Sampling{}.seed;     // of the makers' sampling
 };
 
-// Answers as the model's own template of chats writes them, or else in ChatML. It tells by what,
-// and warns of what a chat or the makers ask for and is not done.
+// Answers chats in the format of the model's own chat template, or else in ChatML. Tells which
+// format it uses, and warns of requests of the chat or of the model's makers that it does not
+// support.
 class ChatWriter {
  public:
   // The model must live as long as this.
@@ -50,9 +51,9 @@ class ChatWriter {
   ChatWriter(const ChatWriter&) = delete;
   ChatWriter& operator=(const ChatWriter&) = delete;
 
-  // Adds an answer to a chat, of which `take` is given the parts as they come. Returns how many
-  // tokens it has if it was cut there, and 0 if it has its end. Throws Error where the template
-  // refuses the messages, and where the model has no room for them.
+  // Adds an answer to a chat and passes its parts to `take` as they are generated. Returns the
+  // number of tokens if the answer was cut off, and 0 if it is complete. Throws Error if the
+  // template refuses the messages, or if the model has no room for them.
   int64_t answer(Chat& chat, const std::function<void(const std::string&)>& take);
 
  private:

@@ -19,28 +19,27 @@ struct Request;
 
 namespace detail {
 
-// Text: language models (text/models.h), corpora of tokens (text/corpus.h) and the built-in grammar
-// (text/grammar.h), as rows of tokens.
+// The domain of text: language models (text/models.h) on rows of tokens, from corpora
+// (text/corpus.h) or the built-in grammar (text/grammar.h).
 class Text : public Domain {
  public:
   RowOptions rows{.context = 256};
   TextModelSizes sizes;
-  std::string base;              // a file whose weights a model has, fixed; empty: its own
+  std::string base;  // a file with fixed weights of the model; empty: the model has its own weights
   std::optional<int> base_bits;  // of those weights (text/base.h); none: as in the file
   LoraOptions lora;
-  std::string sample_prompt;               // of what is written on the way; empty: held-out text
-  std::optional<double> similarity_scale;  // none: that of TextPairOptions
+  std::string sample_prompt;               // of samples during training; empty: held-out text
+  std::optional<double> similarity_scale;  // none: the default of TextPairOptions
   Duplicates duplicates = Duplicates::negatives;
   PreferenceOptions of_preferences;
-  ControlInTexts control = ControlInTexts::tokens;  // of texts that no corpus has been made of
-  std::optional<ChatForm> chat;                     // of texts that no corpus has been made of, and
-  std::vector<std::string> fields;                  // names in them: PrepareTextOptions
-  std::string tokenizer;  // of texts that no corpus has been made of; empty: the model's, or bytes
-  Corpora given;          // what a caller has in memory, the data set `tokens`
-  Metadata
-      files;  // of a model from elsewhere (PretrainedModel::files), carried on with its weights
-  KnownTokenizer learned_by;  // what weights say of their own, carried on, too
-  std::string own_title;      // likewise (PretrainedModel::title)
+  ControlInTexts control = ControlInTexts::tokens;  // for texts that are not a corpus yet
+  std::optional<ChatForm> chat;                     // for texts that are not a corpus yet
+  std::vector<std::string> fields;                  // names of their fields: PrepareTextOptions
+  std::string tokenizer;  // of texts that are not a corpus yet; empty: the model's, or bytes
+  Corpora given;          // the data set `tokens`, which a caller has in memory
+  Metadata files;         // of an imported model (PretrainedModel::files), kept with its weights
+  KnownTokenizer learned_by;  // the tokenizer that weights name, kept with them
+  std::string own_title;      // PretrainedModel::title, kept with the weights
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Text>(*this); }
   std::unique_ptr<Domain> fresh() const override { return std::make_unique<Text>(); }
@@ -53,29 +52,29 @@ class Text : public Domain {
   bool is_called(const std::string& model, const std::string& name) const override;
   ModelFactory factory(const std::string& model, const NetworkOptions& options,
                        const SampleSpec& sample) const override;
-  // The logits of rows of tokens that are a document each, or what embed() makes of these, if
+  // The logits of rows of tokens, each of which is a document; their embeddings (embed()) if
   // embeds().
   Example example(const Layer& network, const SampleSpec& sample) const override;
-  // Rows of so many tokens of such a vocabulary.
+  // Rows of this many tokens from a vocabulary of this size.
   static SampleSpec rows_of_tokens(int64_t tokens, int64_t vocabulary);
-  // The network of this name for such rows, or that of the base.
+  // The network of this name for such rows, or the network of the base.
   TextModelOptions network(const std::string& model, const NetworkOptions& options,
                            const SampleSpec& rows, const BasePtr& opened) const;
-  // The tokens of the texts that given weights, or the base, are made for, if they say it.
+  // The length of text that the given weights, or the base, are made for, if they say it.
   std::optional<int64_t> context_of_weights(const BasePtr& opened) const;
   ObjectivePtr objective(const Dataset& data) const override;
   // A vocabulary may be padded beyond the tokenizer's, as llm.c's is.
   std::optional<int64_t> classes_in(const std::string& weights) const override;
-  // What they are of, and the files that they carry on.
+  // The base and tokenizer that the weights name, and the files that they keep.
   void remember(const std::string& weights, const Metadata& said) override;
   Metadata remembered() const override;
   Metadata taught_by(const Dataset& data) const override;
-  // True if the weights that it begins with have learned from pairs of texts: what they answer is
-  // embeddings, and nobody has trained their head.
+  // True if the weights that it begins with have learned from pairs of texts: the model computes
+  // embeddings, and its head is untrained.
   bool embeds() const { return weights_.embeds; }
   Metadata identity() const override;
   std::vector<std::string> warnings(const std::string& model, const Dataset& data) const override;
-  // A warning of those that are longer than a row.
+  // A warning about answers that are longer than a row.
   std::string said_of(const AnswerCounts& answers) const;
   std::string where_it_answers() const override;
   Descriptions descriptions() const override;
@@ -83,37 +82,37 @@ class Text : public Domain {
   std::vector<std::string> data_sets() const override;
   bool heeds(const std::string& setting, const std::string& data) const override;
   Datasets load(const DataRequest& request) const override;
-  // That of --base. Throws Error if there is none, and for another one than that of the weights
-  // that it begins with.
+  // Opens the file of --base. Throws Error if there is none, or if the initial weights have another
+  // base.
   BasePtr open_base() const;
-  // Makes it the options of the same model without adapters, as they are for merged weights.
+  // Changes the options to the same model without adapters, as for merged weights.
   void leave_adapters();
-  // That of a data set's tokens. Throws Error if none is known.
+  // The tokenizer of a data set. Throws Error if it is unknown.
   TokenizerPtr tokenizer_of(const std::string& data) const;
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
 
-  // The tokenizer that the model learned by, if the weights that it begins with, or the base, say
-  // it.
+  // The tokenizer that the model learned with, if its initial weights or the base say it.
   const KnownTokenizer& model_tokenizer() const;
-  // The name of that for texts that the model reads or writes: the one asked for, or else the
-  // model's own, or else bytes. Throws Error if that of the model is not found.
+  // The name of the tokenizer for texts that the model reads or writes: the one asked for, or else
+  // the model's own, or else bytes. Throws Error if the model's tokenizer is not found.
   std::string chosen_tokenizer(const std::string& asked) const;
-  // Throws Error, naming both, for tokens of another tokenizer than the model's, which has a
-  // vocabulary of so many; if that is not known, for a tokenizer of which such a vocabulary cannot
-  // be. Nothing if there are neither weights nor a base.
+  // Throws Error, which names both tokenizers, if tokens come from another tokenizer than that of
+  // the model, whose vocabulary has this size. If the model's tokenizer is unknown, throws Error if
+  // a tokenizer cannot have such a vocabulary. Does nothing if there are neither weights nor a
+  // base.
   void check_tokenizer(const KnownTokenizer& of_tokens, int64_t vocabulary) const;
 
  private:
   KnownTokenizer tokenizer_of_data(const std::string& data, const Corpus& corpus) const;
   Corpora corpora(const std::string& data) const;
 
-  // Texts that have been made tokens, which took a while.
+  // Texts that have been tokenized, which took a while.
   struct Prepared {
-    std::string data, asked, base;  // the tokenizer and the base that were asked for
+    std::string data, asked, base;  // the tokenizer and the base in the request
     ControlInTexts control = ControlInTexts::tokens;
     std::optional<ChatForm> chat{};
     std::vector<std::string> fields{};
-    std::string tokenizer{};  // what was asked for came to
+    std::string tokenizer{};  // the tokenizer that was chosen
     CorpusPtr corpus{};
     std::vector<std::string> left_alone{}, warnings{};
   };
@@ -125,24 +124,24 @@ class Text : public Domain {
     std::optional<KnownTokenizer> tokenizer{};  // once somebody asked for it
   };
   mutable Opened opened_;
-  mutable AnswerCounts answers_;           // of that, too
-  mutable KnownTokenizer data_tokenizer_;  // of the data that was loaded last
+  mutable AnswerCounts answers_;           // of `prepared_`, too
+  mutable KnownTokenizer data_tokenizer_;  // of the data loaded last
   struct Weights {
     std::string file;
     std::optional<int64_t> context;
-    std::string base_checksum;  // of what adapters are beside; empty if they do not say it
+    std::string base_checksum;  // of the base of adapters; empty if they do not name it
     bool embeds = false;
   };
-  Weights weights_;  // that it begins with
+  Weights weights_;  // the initial weights
 };
 
 inline constexpr const char* given_tokens = "tokens";
 
-// The settings in which a model may differ from that of its name.
+// The settings by which a model may differ from the known model of its name.
 Settings settings_of_sizes(TextModelSizes& sizes);
 
-// The domain of a request for a language model, with the sizes that the file of its weights says.
-// Throws Error for weights of another network.
+// The domain of a request for a language model, with the sizes that the file of weights gives.
+// Throws Error if the weights are of another kind of network.
 const Text& text_of(const Request& request);
 
 }  // namespace detail

@@ -12,12 +12,12 @@ struct ExportOptions {
   std::string tokenizer;            // empty: the model's
   std::string out;                  // a new directory, or FILE.gguf
   bool adapter = false;             // the adapters alone
-  std::string base;                 // of which they say that they are
+  std::string base;                 // the base that the adapters name
   GgufTypes type = GgufTypes::f16;  // of matrices in a GGUF file
 };
-// Writes the language model of a request's weights, or its adapters, as a directory for
-// transformers, or for PEFT, or as a file for llama.cpp, and tells what it is. Throws Error for
-// what these cannot have.
+// Writes the language model of a request, or only its adapters: as a directory for transformers or
+// PEFT, or as a GGUF file for llama.cpp. Reports what was written. Throws Error if the format
+// cannot represent the model.
 void export_text_model(const Request& request, const ExportOptions& asked, const Notices& notices);
 
 }  // namespace accrue

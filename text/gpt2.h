@@ -24,11 +24,11 @@ namespace detail {
 // transformers' GPT2LMHeadModel computes it:
 //   x = wte[token] + wpe[position]
 //   x += c_proj(attention(c_attn(ln_1(x))));  x += c_proj(gelu_tanh(c_fc(ln_2(x))))  in each layer
-//   logits = ln_f(x) wte^T, or ln_f(x) lm_head^T with a head of its own
-// Dropout is applied to the first x and to what is added to it, but not to the attention's
+//   logits = ln_f(x) wte^T, or ln_f(x) lm_head^T if the head is not tied.
+// Dropout is applied to the first x and to each term added to it, but not to the attention's
 // probabilities, which never exist as a whole. Parameters have transformers' names and layout: the
-// weights of its Conv1D are [in, out]. Weights are drawn from N(0, 0.02), of which those of c_proj
-// are divided by sqrt(2 layers).
+// weights of its Conv1D are [in, out]. Weights are drawn from N(0, 0.02); the weights of c_proj are
+// then divided by sqrt(2 layers).
 class Gpt2 : public LanguageModel {
  public:
   // Throws Error for options out of range.

@@ -9,15 +9,15 @@ namespace accrue {
 
 namespace detail {
 
-// The built-in corpus: short English-like documents of 50 to 300 bytes, of a small grammar in which
-// what is right to write next was often decided far back:
+// The built-in corpus: short English-like documents of 50 to 300 bytes from a small grammar. What
+// comes next often depends on something far back:
 //   - a verb agrees in number with its subject, whatever stands between them: "The dogs near the
 //     river that a king loves sleep."
 //   - brackets of three kinds close in the order in which they were opened, within sentences that
 //     go on behind them;
-//   - half of the documents are about somebody with a name that is made up for them, and spelt
-//     alike from then on.
-// Bytes are its tokens. Document i of a split depends on (seed, split, i) alone.
+//   - half of the documents are about a person with an invented name, which is spelled the same way
+//     throughout the document.
+// The tokens are bytes. Document i of a split depends only on (seed, split, i).
 std::string grammar_document(Split split, int64_t i, uint64_t seed);
 
 inline constexpr BuiltInOptions grammar_sizes{.train_size = 10'000, .test_size = 1'000};

@@ -11,18 +11,18 @@ namespace accrue {
 struct LoraOptions;
 
 // Rows of tokens, i32 [N, T] each: the tokens, and the position of each within its document. A
-// token sees the tokens of its document before it, and itself.
+// token attends to itself and to the earlier tokens of its document.
 struct TokenRows {
   Tensor tokens, positions;
 };
 
 namespace detail {
 
-// The keys and values of a row's tokens in every layer. A piece of the row reads those of the
-// pieces before it, whose other activations are then of no more use.
+// The keys and values of a row's tokens in every layer. They let a row be computed in pieces: a
+// piece reads the keys and values of earlier pieces, whose other activations may be discarded.
 class KeyValueCache {
  public:
-  // For one row of so many tokens.
+  // For one row of this many tokens.
   explicit KeyValueCache(int64_t tokens) : tokens_(tokens) {}
 
   const std::shared_ptr<KeysAndValues>& layer(size_t number) {
@@ -39,26 +39,26 @@ using KeyValueCachePtr = std::shared_ptr<KeyValueCache>;
 
 }  // namespace detail
 
-// A network that tells the next token from those before.
+// A network that predicts the next token from the tokens before it.
 class LanguageModel : public Layer {
  public:
-  // The network as one; null if it is of another type. All that is given networks of any type, as
-  // objectives are, asks here.
+  // Casts the network to this type; null if it has another type. Functions that accept networks of
+  // any type, such as objectives, call it.
   static const LanguageModel* in(const Layer& network);
-  // Throws Error if it is of another type.
+  // The same, but throws Error if the network has another type.
   static const LanguageModel& of(const Layer& network);
 
-  // What the head reads: the normalised states after the last block, [N, T, E]. With a cache `rows`
-  // is a piece of one row, its tokens from pass.begin on; those before it are in the cache, and it
-  // joins them.
+  // The input of the head: the normalized states after the last block, [N, T, E]. With a cache,
+  // `rows` is a piece of one row that begins at token pass.begin. The piece reads the earlier
+  // tokens' keys and values from the cache and adds its own.
   virtual Tensor states(const TokenRows& rows, const Pass& pass,
                         const detail::KeyValueCachePtr& cache = nullptr) const = 0;
   // The weight [V, E] by which states become logits.
   virtual const Tensor& head() const = 0;
-  // The most tokens that a document may have; 0: any number.
+  // The maximum number of tokens of a document; 0: no limit.
   virtual int64_t context() const = 0;
 
-  // The logits [N * T, V] of rows [N, T] that are a document each.
+  // The logits [N * T, V] of rows [N, T], each of which is one document.
   Tensor forward(Tensor tokens, const Pass& pass) const override;
 };
 
@@ -67,8 +67,9 @@ namespace detail {
 // i32 [N, T], 0, 1, ... in each row.
 Tensor positions_of(const Tensor& tokens);
 
-// y = x w^T + b as Linear, or with Transpose::no y = x w + b, w [in, out], as GPT-2 has its
-// weights. Drawn from N(0, deviation); a bias begins with 0. An adapter (text/lora.h) adds to it.
+// y = x w^T + b like Linear, or, with Transpose::no, y = x w + b with w [in, out] as in GPT-2. The
+// weight is drawn from N(0, deviation), and the bias begins with 0. An adapter (text/lora.h) may
+// add to y.
 class Projection : public Layer {
  public:
   Projection(int64_t in, int64_t out, double deviation, Bias bias,
@@ -79,10 +80,11 @@ class Projection : public Layer {
   std::string describe() const override;
   bool is_random() const override;
 
-  // Declares lora_A.weight and lora_B.weight, before place(). `dropout_layer` tells its dropout
-  // from others of the model.
+  // Declares lora_A.weight and lora_B.weight; call it before place(). `dropout_layer` distinguishes
+  // its dropout from other dropouts of the model.
   void add_adapter(const LoraOptions& options, uint32_t dropout_layer);
-  // Adds the adapter to the weight and makes lora_B 0: y stays. Does nothing without an adapter.
+  // Adds the adapter to the weight and sets lora_B to 0, which leaves y unchanged. Does nothing
+  // without an adapter.
   void merge_adapter();
 
  private:

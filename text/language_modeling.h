@@ -5,18 +5,18 @@
 
 namespace accrue {
 
-// The next token of each token in rows of them: fields `tokens`, `positions` and `labels`, all i32
-// [N, T]. The model is a LanguageModel. The loss is the cross-entropy, a mean over the labels that
-// count (not not_judged, kernels/judged.h), by which micro-batches are weighted, and so is the
-// score; perplexity is exp(loss). Logits never exist as a whole
-// (kernels/linear_cross_entropy.h).
+// Prediction of the next token at each position of rows of tokens. Fields `tokens`, `positions` and
+// `labels` are i32 [N, T]; the model is a LanguageModel. The loss is the mean cross-entropy over
+// the labels that are not not_judged (kernels/judged.h), and so is the score; perplexity is
+// exp(loss). Micro-batches are weighted by their number of such labels. The logits never exist as a
+// whole (kernels/linear_cross_entropy.h).
 ObjectivePtr language_modeling();
 
 namespace detail {
 
-// That loss of rows: the sum over the labels that are judged, divided by `judged` times T, so that
-// judged_weight(labels) makes it their mean, and 1 all of T. In pieces of pass.piece tokens, if
-// that is less than a row's.
+// The loss of rows: the sum over the labels that count, divided by T times `judged`. With judged =
+// judged_weight(labels) that is the mean over the labels that count; with judged = 1 the sum is
+// divided by T. Rows are computed in pieces of pass.piece tokens if they are longer than that.
 Tensor loss_of_tokens(const LanguageModel& network, const TokenRows& rows, const Tensor& labels,
                       const Tensor& judged, const Pass& pass);
 

@@ -10,7 +10,7 @@ namespace accrue {
 
 namespace detail {
 
-// The frequencies of rotations: rotary_frequencies() of this base, scaled.
+// The frequencies of rotations: rotary_frequencies() of `base`, scaled.
 struct RotaryBase {
   double base = 10000;
   double linear_factor = 1;  // scale_linearly()
@@ -22,7 +22,7 @@ struct RotaryBase {
 // The sizes of a Llama.
 struct LlamaOptions {
   int64_t vocabulary = 32000;  // V
-  int64_t context = 2048;      // that it was made for; rotations know no limit
+  int64_t context = 2048;      // the length it was made for; rotations set no limit
   int64_t width = 2048;        // E
   int64_t hidden = 5632;       // of the feed-forward layers
   int64_t layers = 22, heads = 32, groups = 4;
@@ -35,13 +35,16 @@ struct LlamaOptions {
 
 namespace detail {
 
-// Llama (Touvron et al., "LLaMA: Open and efficient foundation language models", 2023), as
-// transformers' LlamaForCausalLM computes it:
+// Llama (Touvron et al., "LLaMA: Open and efficient foundation language models", 2023), computed
+// like LlamaForCausalLM of transformers:
 //   x = embed_tokens[token]
-//   h = input_layernorm(x);  x += o_proj(attention(rotated q_proj(h), rotated k_proj(h),
-//   v_proj(h))) h = post_attention_layernorm(x);  x += down_proj(silu(gate_proj(h)) * up_proj(h))
-//   in each layer logits = norm(x) lm_head^T
-// Norms are RMSNorms. Several heads of queries share a group's keys and values (Ainslie et al.,
+//   in each layer:
+//     h = input_layernorm(x)
+//     x += o_proj(attention(rotated q_proj(h), rotated k_proj(h), v_proj(h)))
+//     h = post_attention_layernorm(x)
+//     x += down_proj(silu(gate_proj(h)) * up_proj(h))
+//   logits = norm(x) lm_head^T
+// Norms are RMSNorms. Several query heads share the keys and values of a group (Ainslie et al.,
 // "GQA", 2023). Parameters have transformers' names and layout, and are drawn from N(0, 0.02).
 class Llama : public LanguageModel {
  public:

@@ -8,19 +8,20 @@
 
 namespace accrue {
 
-// LoRA (Hu et al., "LoRA: Low-rank adaptation of large language models", 2021): adapters of a model
-// that is otherwise fixed. A projection with an adapter computes
+// LoRA (Hu et al., "LoRA: Low-rank adaptation of large language models", 2021): trainable adapters
+// of a model whose other parameters are fixed. A projection with an adapter computes
 //   y = x w^T + b + scale * (drop(x) A^T) B^T,   A [rank, in], B [out, rank]
-// with A drawn from U(-1/sqrt(in), 1/sqrt(in)) and B 0, as PEFT begins, and parameters with PEFT's
-// names: lora_A.weight, lora_B.weight. Backward needs x, which several projections may share, and
-// the product with A, which has rank columns.
+// A is drawn from U(-1/sqrt(in), 1/sqrt(in)) and B begins with 0, as in PEFT. The parameters have
+// PEFT's names, lora_A.weight and lora_B.weight. Backward needs x, which several projections may
+// share, and the product with A, which has rank columns.
 struct LoraOptions {
   std::optional<int64_t> rank{};    // none: no adapters
   std::optional<double> alpha{};    // none: 2 * rank
   std::optional<double> dropout{};  // of an adapter's x; none: 0
   std::optional<bool> rank_stabilized{};
-  // The projections that have adapters: "q_proj", or the end of a name between dots,
-  // "attn.c_proj", or all. Empty: q_proj and v_proj, or c_attn of GPT-2, as PEFT chooses.
+  // The projections that get adapters: each word is a name such as "q_proj", the end of a name
+  // between dots such as "attn.c_proj", or "all". Empty: q_proj and v_proj, or c_attn in GPT-2, as
+  // PEFT chooses.
   std::vector<std::string> targets{};
 
   double chosen_alpha() const { return alpha.value_or(2 * double(*rank)); }
@@ -30,15 +31,15 @@ struct LoraOptions {
 
 namespace detail {
 
-// The targets for this model by names or their ends, without all.
+// The targets for this model, as names or ends of names; "all" is replaced by names.
 std::vector<std::string> lora_targets(Module& model, const LoraOptions& options);
 
 }  // namespace detail
 
-// Gives the projections that are targets adapters, and fixes all other parameters. For a model that
-// is not placed yet. Throws Error for options out of range, and for a target that names nothing.
+// Gives adapters to the target projections and fixes all other parameters. The model must not be
+// placed yet. Throws Error for options out of range, and for a target that matches nothing.
 void add_lora(Module& model, const LoraOptions& options);
-// Adds the adapters of a placed model to its weights. What it computes stays the same.
+// Merges the adapters of a placed model into its weights, which leaves its output unchanged.
 void merge_lora(Module& model);
 
 }  // namespace accrue

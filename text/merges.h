@@ -6,8 +6,8 @@
 
 namespace accrue {
 
-// The merges of a byte-pair encoding: which pairs of neighbouring tokens become one, and in which
-// order.
+// The merges of a byte-pair encoding: which pairs of neighboring tokens become one token, and in
+// which order.
 class Merges {
  public:
   struct Merge {
@@ -19,12 +19,12 @@ class Merges {
     uint32_t rank;
   };
 
-  // Earlier ones come first, or those of lower rank, below 2^32 - 1. A pair that stands there twice
-  // has its last place.
+  // The order is that of the list, or of the ranks, which are below 2^32 - 1. If a pair occurs
+  // twice, its last occurrence counts.
   explicit Merges(const std::vector<Merge>& ordered);
   explicit Merges(const std::vector<Ranked>& ranked);
 
-  // Buffers for apply(), to be used again.
+  // Buffers for apply() that can be reused.
   struct Scratch {
     struct Symbol {
       int32_t before, next;
@@ -34,8 +34,8 @@ class Merges {
     std::vector<Symbol> symbols;
     std::vector<uint64_t> heap;
   };
-  // Merges until no pair is left: each time the pair that comes first in the order, and of equal
-  // ones the leftmost. Takes O(n log n) for n tokens.
+  // Merges until no pair is left. Each step merges the pair that comes first in the order, and the
+  // leftmost of equal pairs. Takes O(n log n) time for n tokens.
   void apply(std::vector<int32_t>& tokens, Scratch& scratch) const;
 
  private:

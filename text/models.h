@@ -23,33 +23,35 @@ using TextModelOptions = std::variant<Gpt2Options, LlamaOptions>;
 // qwen2-0.5b.
 std::vector<std::string> text_model_names();
 
-// What is otherwise than in a model of that name. Positions are those of the texts that it is made
-// for, of which GPTs have an embedding.
+// Differences from the known model of a name. `positions` is the length of the texts that the model
+// is made for; a GPT has an embedding for each position.
 struct TextModelSizes {
   std::optional<int64_t> layers, heads, width, positions;
-  // A GPT has none of these.
+  // Only Llamas have the following three.
   std::optional<int64_t> groups, hidden, head_size;
   std::optional<double> norm_eps, rotary_base;
   std::string rotary_scaling;  // "llama3:32:1:4:8192", "linear:4", "none"
   std::optional<bool> is_tied;
-  std::optional<bool> has_bias;  // of Llamas
+  std::optional<bool> has_bias;  // only in Llamas
 };
 
 }  // namespace detail
 
-// Throws Error for a name that is none of them.
+// Throws Error for an unknown name.
 detail::TextModelOptions text_model(const std::string& name,
                                     const detail::TextModelSizes& sizes = {});
 
 namespace detail {
 
-// For rows of this many tokens of a vocabulary, which it is then made for at least.
+// The options with this vocabulary and dropout, for rows of `context` tokens: the model's context
+// becomes at least that.
 TextModelOptions text_model_for(TextModelOptions options, int64_t vocabulary, int64_t context,
                                 double dropout = 0);
 
 }  // namespace detail
 
-// With a base its parameters are the base's; with adapters if LoRA has a rank.
+// With a base, the model takes its parameters from the base. If LoRA has a rank, the model has
+// adapters.
 std::unique_ptr<LanguageModel> make_text_model(const detail::TextModelOptions& options,
                                                const LoraOptions& lora = {},
                                                const detail::BasePtr& base = nullptr);

@@ -14,34 +14,38 @@
 
 namespace accrue {
 
-// Takes documents.
+// Receives documents.
 struct DocumentSink {
-  // A part of a document, or the rest of that, and where it is somebody's text.
+  // Receives a part of a document, or the rest of a part, and the ranges in it that users wrote.
   std::function<void(std::string_view text, bool is_learned, Letters written)> add;
   std::function<void(bool with_end_of_text)> end;
-  // A beginning of a part that is to be learned and goes on. Returns how many bytes are taken, the
-  // others come again; it is asked with twice as many if none are.
+  // Receives the beginning of a part that is to be learned and continues. Returns how many bytes
+  // are consumed; the next call begins with the others. If no bytes are consumed, the next call has
+  // twice as many.
   std::function<size_t(std::string_view text)> add_beginning{};
-  // What follows is a chat, whose form alone says which tokens begin and end it.
+  // Announces that the next document is a chat. The form of a chat determines all its tokens,
+  // including the first and the last.
   std::function<void()> begin_chat{};
-  // A text whose tokens are those of all its parts together. Without it each part is added.
+  // Receives a text whose parts are to be tokenized together. If it is not set, the parts are added
+  // one by one.
   std::function<void(const std::vector<TextDocument::Part>& parts)> add_as_one{};
 };
 
 struct TextsRead {
   int64_t bytes = 0;
   std::vector<std::string> left_alone{};
-  int64_t texts_of_sample = 0;  // 1 if each document is one
+  int64_t texts_of_sample = 0;  // 1 if each document stands for itself
   bool has_preferences = false;
-  std::map<std::string, int64_t> control{};  // spellings in what templates wrote, and how often
-  std::vector<std::string> warnings{};       // of files that are not UTF-8, and of templates
+  std::map<std::string, int64_t> control{};  // spellings in the output of templates, and how often
+  std::vector<std::string> warnings{};       // about files that are not UTF-8, and about templates
   int64_t chats = 0;
 };
 
-// Reads the documents of files: of .jsonl, .ndjson and .json one a line, of others one each, in
-// memory that does not depend on its length as long as add_beginning() takes something. A document
-// without a byte, or in which nothing is to be learned, is left alone. Throws Error, naming file
-// and line, also for samples of fewer or more texts than others, and for lines that are not UTF-8.
+// Reads the documents of files. Each line of a .jsonl, .ndjson or .json file is a document, and so
+// is each other file. Memory does not depend on a file's length as long as add_beginning() consumes
+// bytes. Empty documents and documents with nothing to learn are left out. Throws Error, which
+// names the file and the line, also for samples with different numbers of texts, and for lines that
+// are not UTF-8.
 TextsRead read_texts(const std::vector<std::filesystem::path>& files, const ChatWriting& chats,
                      const DocumentSink& sink, const FieldNames& names = {});
 

@@ -13,7 +13,7 @@ struct pcre2_real_match_context_8;
 
 namespace accrue {
 
-// What a thread needs to look for matches.
+// The buffers that a thread needs to search for matches.
 class Matcher {
  public:
   Matcher();
@@ -28,12 +28,13 @@ class Matcher {
   std::unique_ptr<pcre2_real_match_context_8, Free> context_;
 };
 
-// A regular expression as tokenizers' files have it, which is Oniguruma's, on PCRE2. It takes what
-// means the same to both or can be said to PCRE2: classes, groups, alternatives, repetitions,
-// looking ahead and behind, \s \S \d \D \p{..} \P{..} by Unicode, and case-insensitive groups.
+// A regular expression in the syntax of tokenizers' files, which is Oniguruma's, run by PCRE2.
+// Supports constructs that mean the same in both or can be translated: classes, groups,
+// alternatives, repetitions, lookahead and lookbehind, \s \S \d \D \p{..} \P{..} by Unicode, and
+// case-insensitive groups.
 class Regex {
  public:
-  // Throws Error for anything else, and for an expression that matches no characters at all.
+  // Throws Error for anything else, and for an expression that matches the empty string.
   explicit Regex(std::string_view pattern);
 
   struct Match {
@@ -42,8 +43,8 @@ class Regex {
   // The first match that begins at `from` or later in valid UTF-8. Throws Error if finding one
   // takes too many steps or too much memory.
   std::optional<Match> find(std::string_view text, size_t from, Matcher& matcher) const;
-  // The same in the beginning of a text: nothing where what comes after it may change the match.
-  // Then no match begins before `none_before`.
+  // The same in the beginning of a text: returns nothing if text that follows may change the match.
+  // In that case no match begins before `none_before`.
   std::optional<Match> find_surely(std::string_view text, size_t from, Matcher& matcher,
                                    size_t& none_before) const;
 
@@ -55,10 +56,10 @@ class Regex {
 
   std::unique_ptr<pcre2_real_code_8, Free> code_;
   bool is_compiled_;   // to machine code
-  bool looks_behind_;  // so that what is before a match may change it
+  bool looks_behind_;  // the text before a match may change it
 };
 
-// An expression that matches this text alone.
+// An expression that matches only this text.
 std::string regex_of_literal(std::string_view text);
 
 }  // namespace accrue

@@ -12,9 +12,9 @@
 
 namespace accrue {
 
-// How the documents of a corpus come to lie in rows (text/rows.h), which are then read from it.
+// Arranges the documents of a corpus in rows (text/rows.h), which are later read from the corpus.
 
-// Tokens [begin, begin + length) of a corpus as a part of a row.
+// Tokens [begin, begin + length) of a corpus that form part of a row.
 struct CorpusPiece {
   uint64_t begin : 40, length : 24;
 };
@@ -32,19 +32,19 @@ class CorpusRows {
   int64_t size() const { return std::ssize(first_) - 1; }
   int64_t tokens() const { return tokens_; }
 
-  // The texts as the rows have them, by hashes of their tokens.
+  // The hashes of the texts, as far as the rows contain them.
   std::vector<uint64_t> hashes() const;
   void set_texts(std::vector<int32_t> numbers) { texts_ = std::move(numbers); }
   bool has_texts() const { return !texts_.empty(); }
 
   void add_row(std::span<const CorpusPiece> pieces);
-  // Says which token the last of a stream has as its label.
+  // Sets the label of the last token of a stream to token `next` of the corpus.
   void end_stream(int64_t next) { pieces_.push_back({static_cast<uint64_t>(next), 0}); }
 
   void read_tokens(std::span<int32_t> row, int64_t n) const;
   void read_labels(std::span<int32_t> row, int64_t n) const;
   void read_lengths(std::span<int32_t> lengths, int64_t n) const;
-  // Two digits for each text's number.
+  // Reads the number of each text as two digits.
   void read_texts(std::span<int32_t> digits, int64_t n) const;
   void read_positions(std::span<int32_t> row, int64_t n) const;
 
@@ -54,11 +54,12 @@ class CorpusRows {
 
   const CorpusPtr corpus_;
   const bool is_stream_;
-  const int64_t step_;  // from a text of a row to the next one; 0 where they stand side by side
+  const int64_t
+      step_;  // tokens from one text of a row to the next; 0 if they follow each other directly
   int64_t tokens_ = 0;
   std::vector<CorpusPiece> pieces_;
-  std::vector<uint32_t> first_{0};  // of each row, and the end
-  std::vector<int32_t> texts_;      // the number of each piece, if some are equal
+  std::vector<uint32_t> first_{0};  // of each row, and the end of the last one
+  std::vector<int32_t> texts_;      // the number of each piece's text, if some are equal
 };
 
 // Tokens [begin, end) that are to be learned.
@@ -67,7 +68,7 @@ struct AnswerTokens {
 };
 // The answers of a document of tokens [begin, end); none if all of it is to be learned.
 std::vector<AnswerTokens> answers_in(const Corpus& corpus, int64_t begin, int64_t end);
-// True if a row of T tokens that begins at `begin` has all labels of an answer.
+// True if a row of T tokens that begins at `begin` contains all labels of an answer.
 inline bool fits(const AnswerTokens& answer, int64_t begin, int64_t T) {
   return answer.end - 1 <= begin + T;
 }
@@ -77,7 +78,7 @@ class RowLayout {
  public:
   RowLayout(const CorpusPtr& corpus, const RowOptions& options);
 
-  // A document, or what the split has of it: tokens [begin, end).
+  // Adds tokens [begin, end): a document, or the part of a document that belongs to this split.
   void add(int64_t begin, int64_t end);
   std::shared_ptr<const CorpusRows> finish();
   int64_t documents() const { return documents_; }
@@ -104,17 +105,20 @@ class RowLayout {
   std::shared_ptr<CorpusRows> rows_;
   int64_t documents_ = 0;
   std::vector<OpenRow> open_;  // of packed documents
-  // The run of a stream that has not been cut, and its row that is not full.
+  // The consecutive tokens of a stream that are not in a row yet, and the room left in its open
+  // row.
   int64_t run_begin_ = 0, run_end_ = 0, room_ = T_;
   std::vector<CorpusPiece> row_;
 };
 
-// The hash of a section, or of a prompt, as a number in [0, 1): below the share it is held out.
+// Maps the hash of a section, or of a prompt, to [0, 1). It is held out if the result is less than
+// the share to hold out.
 double fraction_of(uint64_t hash);
-// Gives each layout its documents: those whose hashes are below the share to the second. A document
-// of several sections is given in as few parts as possible, one with answers as a whole.
+// Distributes the documents between the layouts: those with hashes below the share go to the
+// second. A document of several sections is added in as few parts as possible; a document with
+// answers is not divided.
 void divide(const Corpus& corpus, std::array<RowLayout, 2>& layouts, double share);
-// Gives it all documents.
+// Adds all documents to the layout.
 void add_all(const Corpus& corpus, RowLayout& layout, DocumentRows kind);
 
 }  // namespace accrue

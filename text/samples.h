@@ -12,19 +12,19 @@
 
 namespace accrue {
 
-// What a language model has written after a window of its training, as one line with its control
-// characters as escapes; or why it has not.
+// A sample that a language model wrote after a window of its training: one line with control
+// characters escaped, or the reason why it wrote none.
 struct WrittenSample {
   int64_t window = 0;
   std::string line{}, error{};
 };
 
-// Keeps an eye on a language model in training: every --sample-every windows it goes on from a
-// prompt as WritingModel would by a Sampling that nothing is asked of, but briefly, for `show`, the
-// log and TensorBoard. The training's results have the same bits with and without it. The prompt is
-// Text::sample_prompt, or the beginning of the data set that is held out, which is on the cpu.
-// Warns of adapters beside a random base. Throws Error if the data's tokenizer is not known, and
-// for a prompt that is too long.
+// Writes samples during the training of a language model. Every --sample-every windows the model
+// continues a prompt, like WritingModel with the default Sampling but briefly, and the result goes
+// to `show`, the log and TensorBoard. The training's results have the same bits with and without
+// it. The prompt is Text::sample_prompt, or the beginning of the held-out data set, which is on the
+// cpu. Warns if adapters have a random base. Throws Error if the data's tokenizer is unknown, and
+// if the prompt is too long.
 std::unique_ptr<Observer> watch_writing(const Request& request, Trainer& trainer, RunLog& log,
                                         const Dataset& held_out, const Notices& notices,
                                         std::function<void(const WrittenSample&)> show);

@@ -9,17 +9,17 @@
 
 namespace accrue {
 
-// The contents of a tokenizer.model, as SentencePiece writes them (sentencepiece_model.proto), with
-// what the files beside it say: the eos_token, add_bos_token (true by itself, as for Llamas) and
-// add_eos_token. Errors call it `name`. Throws Error for what is no such file, for models other
-// than BPE, for those that change a text before (a normalization, spaces that are removed), for
-// pieces that end in their space, and for tokens of the files beside it that take spaces, or are no
-// pieces and not special; special ones are added.
+// Parses the contents of a tokenizer.model of SentencePiece (sentencepiece_model.proto), with the
+// settings of the files beside it: eos_token, add_bos_token (true by default, as for Llamas) and
+// add_eos_token. Special tokens that are not pieces are added. Errors call the file `name`. Throws
+// Error if it is not such a file, or if the model has another type than BPE, normalizes texts, or
+// removes spaces. Also throws Error for pieces that end in their space, and for tokens of the files
+// beside it that take spaces, or are neither pieces nor special.
 SentencePieces read_sentencepiece_model(std::string_view bytes, const FilesBesideTokenizer& beside,
                                         const std::string& name);
 
-// True if a tokenizer.json is one that transformers has made of a tokenizer.model: with pieces for
-// bytes, and without byte-level words.
+// True if transformers made this tokenizer.json from a tokenizer.model: it has pieces for bytes,
+// and no byte-level words.
 bool is_of_sentencepiece(const nlohmann::json& tokenizer);
 
 }  // namespace accrue

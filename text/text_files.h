@@ -8,35 +8,35 @@
 
 namespace accrue {
 
-// The files of texts that were found, and in words what was left alone.
+// The files of texts that were found, and messages about paths that were left out.
 struct TextFiles {
   std::vector<std::filesystem::path> files{};
   std::vector<std::string> left_alone{};
 };
 
-// Finds files of texts: these paths, and what lies in folders among them or below, in the natural
-// order of their names. In folders these are files of text, markup and source code and lines of
-// JSON by their extensions, which .gz may follow. What else lies there, including names that begin
-// with a dot and corpora, is left alone, and so are binary files by any name. Links are followed,
-// but not to where they are. Throws Error for a path that is not there, for a file that is a table
-// or binary, and where there is no text.
+// Finds files of texts: the given files, and the files in or below the given folders, in the
+// natural order of their names. In folders, the extension decides: text, markup, source code and
+// lines of JSON are found, also with .gz at the end. Everything else in folders is left out,
+// including corpora and names that begin with a dot, and so are binary files of any name. Follows
+// links, but not into a folder that contains them. Throws Error for a missing path, for a given
+// file that is a table or binary, and if there is no text.
 TextFiles find_text_files(const std::vector<std::string>& paths);
 
-// Why a file is a table by its name, .csv, .tsv or .parquet, and what to do instead; nothing for
-// any other.
+// The reason why a file is a table, by its extension .csv, .tsv or .parquet, and what to do
+// instead; empty for other files.
 std::string table_because(const std::filesystem::path& file);
 
-// True for a file with lines of JSON by its name, .jsonl, .ndjson or .json, which .gz may
-// follow.
+// True for a file if its extension says that it has lines of JSON: .jsonl, .ndjson or .json, also
+// with .gz at the end.
 bool holds_json_lines(const std::filesystem::path& path);
 
-// True for a file of text by its name but JSON lines, and for a folder that has these, and lines of
-// JSON that say so by their names (.jsonl, .ndjson), alone.
+// True for a file of text, by its name, that does not have lines of JSON. Also true for a folder
+// that contains only such files and .jsonl and .ndjson files.
 bool holds_texts(const std::filesystem::path& path);
-// The first by the name alone, whatever is there.
+// Like holds_json_lines(), but checks the name only; the file need not exist.
 bool has_json_lines(const std::filesystem::path& path);
 
-// How a program makes UTF-8 of a file of this name, for errors.
+// A shell command that converts a file of this name to UTF-8, for error messages.
 std::string converted(const char* encoding, const std::string& name);
 
 }  // namespace accrue

@@ -14,7 +14,7 @@
 
 namespace accrue {
 
-// The tokens of short words that were met lately, in a fixed place by their bytes.
+// A cache for the tokens of recent short words. The hash of a word determines its slot.
 class WordCache {
  public:
   WordCache() : slots_(size_t{1} << slot_bits) {}
@@ -37,7 +37,7 @@ class WordCache {
     return std::span(slot.tokens).first(slot.count);
   }
 
-  // In the place of another.
+  // Replaces the previous word of the slot.
   void keep(std::string_view word, uint64_t hash, std::span<const int32_t> tokens) {
     Slot& slot = slots_[hash >> (64 - slot_bits)];
     if (word.size() > slot.word.size() || tokens.size() > slot.tokens.size()) return;
@@ -49,7 +49,8 @@ class WordCache {
 
  private:
   static constexpr int slot_bits = 15;
-  // A line of the processor's cache. No word has no bytes: the slot is free.
+  // A slot fills one cache line of the processor. It is free if `bytes` is 0, because no word is
+  // empty.
   struct alignas(64) Slot {
     uint8_t bytes = 0, count = 0;
     std::array<char, 30> word;
@@ -63,7 +64,8 @@ class WordCache {
   std::vector<Slot> slots_;
 };
 
-// Buffers that no call uses, kept for the next, because a cache is worth most once it is filled.
+// A pool of buffers that no call uses. They are kept for later calls because a filled cache is more
+// useful than an empty one.
 template <class Buffers>
 class Idle {
  public:

@@ -13,27 +13,29 @@
 
 namespace accrue {
 
-// Cuts a text into words, across which nothing is merged (a tokenizer's "pre-tokenization").
+// Splits a text into words; merges never cross words (the "pre-tokenization" of a tokenizer).
 class WordSplitter {
  public:
-  // Each part that the steps before have left becomes the matches of an expression and the gaps
-  // between them, of which some steps drop one or the other.
+  // Splits each part that earlier steps left into the matches of an expression and the gaps between
+  // them. A step may drop the matches or the gaps.
   struct Step {
     Regex pattern;
     bool keeps_matches = true, keeps_gaps = true;
   };
   static constexpr size_t nowhere = SIZE_MAX;
 
-  // Before that step, or after the last if it is their number, each part that does not begin with a
-  // blank gets one, but before the first step not what goes on.
+  // Before step number `blank_before_step`, or after the last step if that is the number of steps,
+  // each part that does not begin with a blank gets one. Before the first step, a part that
+  // continues a text gets none.
   explicit WordSplitter(std::vector<Step> steps, size_t blank_before_step = nowhere)
       : steps_(std::move(steps)), blank_before_step_(blank_before_step) {}
 
-  // Calls use(word) for each word in turn. A byte that is not UTF-8 is a word, and the end of what
-  // is before it.
+  // Calls use(word) for each word in order. A byte that is not UTF-8 is a word by itself, and ends
+  // the text before it.
   using Use = std::function<void(std::string_view word)>;
   void split(std::string_view text, TextPlace place, Matcher& matcher, const Use& use) const;
-  // The same with the words that are the same whatever comes after the text. Returns their bytes.
+  // The same for the words that stay the same whatever comes after the text. Returns how many bytes
+  // they take.
   size_t split_beginning(std::string_view text, TextPlace place, Matcher& matcher,
                          const Use& use) const;
 
@@ -47,7 +49,7 @@ class WordSplitter {
   size_t blank_before_step_;
 };
 
-// As GPT-2 splits.
+// The expression by which GPT-2 splits.
 extern const char* const gpt2_pattern;
 
 }  // namespace accrue
