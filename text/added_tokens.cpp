@@ -96,11 +96,11 @@ size_t AddedTokens::split_beginning(std::string_view text, TextPlace place, Lett
                                     std::vector<int32_t>& tokens, const UsePart& use,
                                     const UseSome& use_some) const {
   if (has_single_words_) return 0;
-  // What begins before is found whole.
+  // Tokens that begin before this place are found completely.
   size_t limit = text.size() - std::min(text.size(), longest_);
   if (takes_space_before_) limit -= space_at_end(text.substr(0, limit));
-  size_t done = 0, begin = 0;     // what is taken, and where the next part begins
-  size_t before = tokens.size();  // the last token
+  size_t done = 0, begin = 0;  // the end of the consumed text, and the beginning of the next part
+  size_t before = tokens.size();  // the number of tokens before the last one
   bool is_over = false, after_token = false;
   split(text, letters, [&](std::string_view part, int32_t token) {
     if (is_over) return;
@@ -109,7 +109,7 @@ size_t AddedTokens::split_beginning(std::string_view text, TextPlace place, Lett
     is_over = begin >= limit || (token == none ? end >= limit : end > limit);
     if (token != none) {
       if (is_over) return;
-      // A cut behind it would not be told from one within a part.
+      // Stopping right behind the token would look the same as stopping within a part.
       done = begin;
       before = tokens.size();
       tokens.push_back(token);

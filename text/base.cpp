@@ -29,7 +29,7 @@ Tensor Base::parameter(const std::string& name, const Shape& shape, DType comput
     return on_device(shape, dtype, [&] { return vector(name, shape, dtype); });
   };
   if (!is_16_bit_dtype(compute)) return there(compute);
-  // As other fixed parameters are: ops read one or the other.
+  // Like other fixed parameters: an op reads either the float32 value or its copy.
   const Tensor value = require_grad(there(wide(compute)));
   value.variable()->frozen = true;
   value.variable()->copy = there(compute);
@@ -84,7 +84,7 @@ Base::Stored SafetensorsBase::stored(const std::string& name, const Shape& shape
 
 uint32_t SafetensorsBase::checksum_of_elements(uint32_t crc) const {
   const MappedFile file(path_);
-  uint64_t header = 0;  // its size, which stands before it
+  uint64_t header = 0;  // the size of the header, which precedes it
   std::memcpy(&header, file.bytes().data(), sizeof header);
   const auto elements = file.bytes().subspan(sizeof header + header);
   return static_cast<uint32_t>(
@@ -121,7 +121,7 @@ Tensor in_numbers(const GgufParameter& found, const Shape& shape, DType dtype) {
   return result;
 }
 
-// Keys general.*, but for those that say how this file is written.
+// The keys general.*, except those that describe how this file is written.
 std::string general_keys_of(const GgufFile& file) {
   using nlohmann::json;
   constexpr std::array of_file{"general.architecture", "general.type", "general.file_type",

@@ -16,7 +16,7 @@
 namespace accrue {
 namespace {
 
-// What a call of encode() works with.
+// The buffers of a call of encode().
 struct Buffers {
   Matcher matcher;
   WordCache cache;
@@ -107,7 +107,7 @@ class Bpe : public Tokenizer {
   }
 
  private:
-  // The same places in a part of the text, as far as tokens are looked for there again.
+  // The same ranges relative to a part of the text, if tokens are searched for in it again.
   std::vector<ByteRange> within(Letters letters, std::string_view text,
                                 std::string_view part) const {
     std::vector<ByteRange> inner;
@@ -117,7 +117,7 @@ class Bpe : public Tokenizer {
         inner.push_back({std::max(begin, first) - first, std::min(end - first, part.size())});
     return inner;
   }
-  // And in what it is composed to.
+  // Moves the ranges to the places that they have in the composed part.
   static void compose(std::vector<ByteRange>& letters, std::string_view part,
                       std::string_view made) {
     if (part == made) return;
@@ -127,7 +127,7 @@ class Bpe : public Tokenizer {
     }
   }
 
-  // What is left when the first added tokens are found.
+  // Encodes a part between added tokens of the first list.
   void encode_part(std::string_view part, TextPlace place, std::vector<ByteRange> letters,
                    Buffers& buffers, std::vector<int32_t>& tokens) const {
     const std::string made = composes_ ? composed(part) : "";
@@ -145,11 +145,12 @@ class Bpe : public Tokenizer {
                     [&](std::string_view word) { encode_word(word, buffers, tokens); });
   }
 
-  // The same with what does not depend on what comes after the part. Returns its bytes.
+  // The same for the beginning of a part, as far as it does not depend on what follows. Returns its
+  // length in bytes.
   size_t encode_some(std::string_view part, TextPlace place, std::vector<ByteRange> letters,
                      Buffers& buffers, std::vector<int32_t>& tokens) const {
     const size_t before = tokens.size();
-    // The last characters may be composed with what comes.
+    // The last characters may be composed with the characters that follow.
     if (composes_) part = before_last_ascii(part);
     const std::string made = composes_ ? composed(part) : "";
     if (composes_) compose(letters, part, made);
@@ -180,7 +181,7 @@ class Bpe : public Tokenizer {
     tokens.insert(tokens.end(), buffers.word.begin(), buffers.word.end());
   }
 
-  // Into buffers.word.
+  // Puts the tokens of a word into buffers.word.
   void merge_word(std::string_view word, Buffers& buffers) const {
     buffers.word.clear();
     if (const auto whole = whole_words_.find(word); whole != whole_words_.end())

@@ -13,13 +13,13 @@ using nlohmann::json;
 constexpr int32_t none = BpeDescription::none;
 constexpr size_t max_steps = 32;
 
-// Whether a field is missing, null, or this.
+// True if a field is missing, null, or has this value.
 bool is_unset_or(const json& in, const char* name, const json& value) {
   const auto found = in.find(name);
   return found == in.end() || found->is_null() || *found == value;
 }
 
-// A type that an object names, for an error.
+// The type that an object names, for an error message.
 std::string type_of(const json& value) {
   const auto found = value.is_object() ? value.find("type") : value.end();
   return value.is_object() && found != value.end() && found->is_string() ? found->get<std::string>()
@@ -78,7 +78,7 @@ void BpeReader::read_normalizer(const json& normalizer) {
   const std::string type = type_of(normalizer);
   const json steps = type == "Sequence" ? normalizer.value("normalizers", json()) : json();
   if (steps.is_array()) {
-    for (const json& step : steps) read_normalizer(step);  // no deeper than the file may be
+    for (const json& step : steps) read_normalizer(step);  // at most as deep as a file may nest
     return;
   }
   require(type == "NFC", "has the normalizer {}, which is not supported", type);
@@ -87,7 +87,7 @@ void BpeReader::read_normalizer(const json& normalizer) {
 
 void BpeReader::read_post_processor(const json& processor) {
   const std::string type = processor.is_null() ? "ByteLevel" : type_of(processor);
-  if (type == "ByteLevel") return;  // of offsets
+  if (type == "ByteLevel") return;  // affects only offsets
   if (type == "TemplateProcessing") return read_template(processor);
   const json steps = type == "Sequence" ? processor.value("processors", json()) : json();
   require(steps.is_array(), "has the post_processor {}, which is not supported", type);

@@ -24,7 +24,7 @@ class Learner {
 
   void learn(size_t most_tokens);
 
-  // Spelled, by their numbers.
+  // The spellings of the tokens, by number.
   const std::vector<std::string>& tokens() const { return tokens_; }
   const std::vector<std::pair<int32_t, int32_t>>& merges() const { return merges_; }
 
@@ -35,9 +35,9 @@ class Learner {
   };
   struct Pair {
     int64_t count = 0;
-    std::vector<uint32_t> words;  // those it occurs in, and some that it has occurred in
+    std::vector<uint32_t> words;  // words that contain the pair, and some that no longer do
   };
-  // The count may be out of date.
+  // A pair that may be merged next. The count may be outdated.
   struct Candidate {
     int64_t count;
     uint64_t pair;
@@ -62,7 +62,7 @@ class Learner {
   std::vector<Word> words_;
   std::unordered_map<uint64_t, Pair> pairs_;
   std::priority_queue<Candidate> candidates_;
-  std::vector<uint64_t> grown_;  // pairs that occur more often by the merge at hand
+  std::vector<uint64_t> grown_;  // pairs whose count the current merge increased
 };
 
 Learner::Learner(const WordCounts& words) {
@@ -97,7 +97,7 @@ void Learner::add(int32_t left, int32_t right, uint32_t word) {
 }
 
 void Learner::take_away(int32_t left, int32_t right, uint32_t word) {
-  // The pair that is being merged is there no more.
+  // The pair that is being merged has been removed already.
   const auto found = pairs_.find(pair_of(left, right));
   if (found != pairs_.end()) found->second.count -= words_[word].count;
 }
@@ -123,7 +123,7 @@ void Learner::learn(size_t most_tokens) {
 void Learner::merge(uint64_t pair) {
   const auto left = static_cast<int32_t>(pair >> 32),
              right = static_cast<int32_t>(pair & UINT32_MAX);
-  // What another pair has spelled before is the same token.
+  // If another pair has produced this spelling before, the token is the same.
   const int32_t merged = token_spelled(tokens_[size_t(left)] + tokens_[size_t(right)]);
   merges_.emplace_back(left, right);
   const std::vector<uint32_t> words = std::move(pairs_.extract(pair).mapped().words);

@@ -40,7 +40,7 @@ void check_ran(const Filtered& run, const std::string& name) {
         name, run.status, run.errors);
 }
 
-// A line that the process has printed.
+// Parses a line that the process has printed.
 json said_by_python(std::string_view line, const std::string& where, const std::string& name) {
   const json said = parse_strict_json(std::string(line), most_levels,
                                       "what python3 said of " + where, most_elements);

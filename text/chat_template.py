@@ -1,17 +1,22 @@
-"""Writes chats by a model's chat template, as transformers' apply_chat_template() does.
+"""Writes chats with a model's chat template, as transformers' apply_chat_template() does.
 
-Reads lines of JSON: first {"template", "special_tokens"}, then {"spellings", "are_letters"} of
-control tokens, then {"record", "learned", "answer"} for each chat, of which `learned` are the
-numbers of the messages to be learned, or `answer`, if it is not null, that from which on all is;
-or {"record", "goes_on"} for one that the model is to go on with. Prints a line for each chat:
-{"parts": [text, is_learned, [byte, ...], ...], "unheeded": [name, ...], "control": {spelling: times},
-"endless": count}, {"text": text, "end": what follows an answer, "unheeded": ...} or {"error": reason}.
-The count is that of answers that are learned without what ends them. The bytes are where a control
-token is spelled by a message, if these are letters.
+Reads lines of JSON:
+- {"template", "special_tokens"} comes first.
+- {"spellings", "are_letters"} of control tokens comes second.
+- {"record", "learned", "answer"} is a chat. `learned` has the numbers of the messages to learn. If
+  `answer` is not null, everything from the message of this number on is learned instead.
+- {"record", "goes_on"} is a chat that the model is to continue.
+
+Prints a line for each chat:
+- {"parts": [text, is_learned, [byte, ...], ...], "unheeded": [name, ...],
+  "control": {spelling: times}, "endless": count}. `endless` counts answers that are learned without
+  their end. The bytes are places where a message spells a control token, if these become letters.
+- {"text": text, "end": text after an answer, "unheeded": ...} for a chat to be continued.
+- {"error": reason} if the template fails.
 """
 import sys
 
-sys.path = [path for path in sys.path if path]  # not what lies in the working directory
+sys.path = [path for path in sys.path if path]  # without the working directory
 import json
 import re
 from datetime import datetime
@@ -23,14 +28,14 @@ try:
 except ImportError:
     sys.exit(3)
 
-# Under these names transformers finds what a model thought, and gives it to templates.
+# transformers looks for a model's thoughts under these names, and passes them to templates.
 REASONING = ("reasoning_content", "thinking", "reasoning")
-# Of a message, by accrue itself.
+# Fields of a message that accrue itself uses.
 KNOWN = {"role", "content", "weight", "train"}
 
 
 class Marks(jinja2.ext.Extension):
-    """{% generation %}: what is between is the model's, and is remembered."""
+    """{% generation %}: remembers the text within it, which the model generates."""
 
     tags = {"generation"}
     found = None
@@ -58,7 +63,7 @@ def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False)
 
 
 class Dict:
-    """dict without its type's attributes."""
+    """The function dict() without the attributes of the type dict."""
 
     def __call__(self, *args, **kwargs):
         return dict(*args, **kwargs)
@@ -99,8 +104,9 @@ def compiled(template):
 
 
 class Control:
-    """Spellings of control tokens in what messages say. Where they are letters each is marked behind
-    its first character, by one that no message has, so that it is known in what a template writes."""
+    """Finds spellings of control tokens in messages. If they are to become letters, each is marked
+    after its first character, with a character that no message has. The mark is then found in the
+    text that a template writes."""
 
     def __init__(self, said):
         spellings = sorted(said["spellings"], key=len, reverse=True)
@@ -108,7 +114,7 @@ class Control:
         self.are_letters = said["are_letters"]
 
     def look(self, record):
-        """The record with its marks, the mark, and how often each is spelled."""
+        """The record with marks, the mark, and how often each spelling occurs."""
         times, mark = {}, None
         if not self.search:
             return record, mark, times
@@ -134,7 +140,7 @@ class Control:
 
 
 def unmarked(text, mark):
-    """The text without marks, and the bytes at which what they mark begins."""
+    """The text without marks, and the byte offsets where the marked spellings begin."""
     pieces = text.split(mark) if mark else [text]
     begins, size = [], 0
     for piece in pieces[:-1]:
@@ -189,8 +195,8 @@ class Writer:
         return re.search(r"\{%-?\s*generation\s*-?%\}", self.texts[self.template(record)[0]])
 
     def spans(self, record, learned, text, marked):
-        """What is to be learned of the text: by the template's own marks, or else what an answer
-        adds to what the model was asked to go on from."""
+        """The parts of the text to be learned: the parts that the template marks, or else the text
+        that each answer adds to the text that the model was asked to continue."""
         messages = record["messages"]
         if self.has_marks(record):
             answers = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
@@ -213,7 +219,7 @@ class Writer:
                 f"not write the beginning of an answer to the {i} before it: {error}")
         after = text if i + 1 == len(messages) else self.render(record, messages[:i + 1])[0]
         end = self.special.get("eos_token")
-        if end and not text.startswith(after):  # Some end each chat so, beside each answer.
+        if end and not text.startswith(after):  # Some templates end a whole chat with it.
             after = after.removesuffix(end)
         if not text.startswith(before):
             why = f"begins an answer after the {i} before it otherwise than it writes the answer"
@@ -240,7 +246,7 @@ class Writer:
         return count
 
     def answer_span(self, record, answer, text):
-        """What is the answer to the messages before it."""
+        """The part of the text that is the answer to the messages before it."""
         before = self.render(record, record["messages"][:answer], prompt=True)[0]
         if not text.startswith(before):
             raise ValueError("what the template writes of the prompt is not how it begins to write "
@@ -248,7 +254,7 @@ class Writer:
         return len(before), len(text)
 
     def unheeded(self, record, text):
-        """Names of what changes nothing of the text."""
+        """Names of fields that do not change the text."""
         def differs(other):
             try:
                 return self.render(other, other["messages"])[0] != text
@@ -294,7 +300,7 @@ class Writer:
         try:
             whole = self.render(record, [*record["messages"],
                                          {"role": "assistant", "content": mark}])[0]
-        except Exception:  # such as one that wants messages in another order
+        except Exception:  # such as a template that wants messages in another order
             whole = ""
         return {"text": text, "end": whole.partition(mark)[2],
                 "unheeded": self.unheeded(record, self.render(record, record["messages"])[0])}
@@ -307,7 +313,7 @@ def main():
         try:
             answer = (writer.begin_answer(line["record"]) if "goes_on" in line
                       else writer.write(line["record"], line["learned"], line["answer"]))
-        except Exception as error:  # of a template anything may come
+        except Exception as error:  # a template may raise anything
             answer = {"error": str(error) or type(error).__name__}
         sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
     sys.stdout.buffer.flush()

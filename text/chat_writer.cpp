@@ -15,12 +15,12 @@ namespace {
 
 using nlohmann::json;
 
-// Text that comes in pieces, up to a mark, of which no part is handed on.
+// Collects text that comes in pieces and ends at a mark. No part of the mark is passed on.
 class UpTo {
  public:
   explicit UpTo(std::string mark) : mark_(std::move(mark)) {}
 
-  // What is known to stand before the mark.
+  // Returns the text that is certain to lie before the mark.
   std::string add(const std::string& piece) {
     held_ += piece;
     if (mark_.empty()) return std::exchange(held_, "");
@@ -43,7 +43,7 @@ class UpTo {
   bool is_over_ = false;
 };
 
-// With a sign in place of what is no UTF-8.
+// Replaces bytes that are not UTF-8 with U+FFFD.
 std::string as_utf8(const std::string& text) {
   return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace));
 }
@@ -61,7 +61,7 @@ std::string described(const Sampling& sampling) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// A list of messages is a chat without its name.
+// A bare list of messages becomes a chat with these messages.
 json as_record(const json& value, const std::string& where) {
   if (value.is_array()) return {{"messages", value}};
   check(value.is_object() && (value.contains("messages") || value.contains("conversations")),
@@ -146,7 +146,7 @@ int64_t ChatWriter::answer(Chat& chat, const std::function<void(const std::strin
     notices_.warn("{}: nothing of the chat depends on {}", chat.where,
                   fmt::join(prompt.unheeded, ", "));
   const std::vector<int32_t> tokens = model_.tokenizer().tokenizer->encode(prompt.text);
-  // One that is nearly at its last position answers as far as it can.
+  // If the model has few positions left, the answer is shorter.
   const int64_t left = model_.positions() - std::ssize(tokens);
   const int64_t most = model_.positions() > 0 && left > 0 ? std::min(tokens_, left) : tokens_;
   model_.check_room(std::ssize(tokens) + most,
@@ -168,7 +168,8 @@ int64_t ChatWriter::answer(Chat& chat, const std::function<void(const std::strin
   return is_whole ? 0 : most;
 }
 
-// What follows an answer up to white space, as one token, or else as text.
+// The text that follows an answer, up to white space: as a token if it is a single one, otherwise
+// as text.
 std::pair<std::set<int32_t>, std::string> ChatWriter::end_of(const ChatPrompt& prompt) const {
   const std::string after = trimmed(prompt.end);
   const std::string mark = after.substr(0, after.find_first_of(" \t\r\n"));

@@ -16,7 +16,7 @@ bool is_nothing(const json& value) {
          ((value.is_array() || value.is_object()) && value.empty());
 }
 
-// ShareGPT's names.
+// Translates ShareGPT's names of roles.
 const std::string& role_of_sharegpt(const std::string& from, const std::string& where) {
   static const std::map<std::string, std::string> roles{
       {"human", "user"},        {"user", "user"},      {"gpt", "assistant"},
@@ -47,7 +47,7 @@ Json messages_of_sharegpt(const Json& conversations, const std::string& where) {
   return messages;
 }
 
-// What `weight` and `train` say of a message: whether it is to be learned.
+// Whether a message is to be learned, by its role and its fields `weight` and `train`.
 bool is_to_be_learned(const json& message, const std::string& role, const std::string& where) {
   const bool is_answer = role == "assistant";
   bool is_learned = is_answer;
@@ -64,7 +64,7 @@ bool is_to_be_learned(const json& message, const std::string& role, const std::s
   return is_learned;
 }
 
-// Throws Error unless each is an object with a role.
+// Throws Error unless each message is an object with a role.
 void check_messages(const json& messages, const std::string& where) {
   check(messages.is_array() && !messages.empty(),
         "{}: messages is {}, expected a list of objects with role and content", where,
@@ -76,8 +76,8 @@ void check_messages(const json& messages, const std::string& where) {
   }
 }
 
-// What stands before and after a message's content, the second up to the token that ends it, and
-// after that.
+// The text before a message's content, the token that ends the content, and the text after that
+// token.
 struct Frame {
   std::string before, end, after;
 };
@@ -87,7 +87,8 @@ Frame frame_of(ChatForm form, const std::string& role) {
   return {"<|start_header_id|>" + role + "<|end_header_id|>\n\n", "<|eot_id|>", ""};
 }
 
-// Counts what a form does not write of a message. Throws Error for what an answer consists of.
+// Counts the fields of a message that the form does not write. Throws Error for tool calls, which
+// would be part of an answer.
 void look_for_unheeded(const json& message, const std::string& where,
                        std::map<std::string, int64_t>& unused) {
   static const std::set<std::string> known{"role", "content", "weight", "train"};
@@ -101,12 +102,12 @@ void look_for_unheeded(const json& message, const std::string& where,
   }
 }
 
-// Learns those of the assistant, from message `first` on.
+// The assistant's messages from message `first` on are learned.
 TextDocument document_in_form(const json& messages, size_t first, ChatForm form,
                               const std::string& where, std::map<std::string, int64_t>& unused) {
   static const std::set<std::string> roles{"system", "user", "assistant", "tool"};
   TextDocument document{.has_end_of_text = false, .is_chat = true};
-  // What is not to be learned is one part up to what is.
+  // Collects text that is not learned, up to the next text that is.
   TextDocument::Part before{form == ChatForm::llama3 ? "<|begin_of_text|>" : "", false};
   const auto write = [](TextDocument::Part& part, const std::string& content) {
     const size_t begin = part.text.size();
@@ -154,7 +155,8 @@ TextDocument document_of_chat(const json& record, const std::string& line, ChatF
     if (is_to_be_learned(messages[i], messages[i]["role"], where))
       chat.learned.push_back(static_cast<int64_t>(i));
   if (is_sharegpt) {
-    auto renamed = nlohmann::ordered_json::parse(line);  // as a template writes what it has
+    auto renamed =
+        nlohmann::ordered_json::parse(line);  // keeps the order of the keys for the template
     renamed["messages"] = messages_of_sharegpt(renamed["conversations"], where);
     renamed.erase("conversations");
     chat.record = renamed.dump();

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// A text without quotes, all else as JSON has it.
+// Strings without quotes, other values as JSON.
 std::string said(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -23,7 +23,7 @@ bool asks_for_something(const json& value) {
   return !(is_empty(value) || value == false || value == 0);
 }
 
-// What a key of few values may be, in words, where it is something else; nothing if it is that.
+// The allowed values of a key, in words, if its value is another one; otherwise nothing.
 std::optional<std::string> expected_in_place_of(const json& value, const KnownKey& key) {
   std::string expected;
   for (const json& allowed : json::parse(key.values)) {

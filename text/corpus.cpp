@@ -16,7 +16,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "tokens are read as they lie");
 
-// Copies tokens and returns the largest; those that are negative as i32 are larger than any.
+// Copies tokens and returns the largest one. Tokens that would be negative as i32 count as larger
+// than all others.
 template <class T>
 uint32_t copy_tokens(std::span<int32_t> out, const std::byte* from) {
   const auto* const tokens = reinterpret_cast<const T*>(from);
@@ -66,7 +67,7 @@ const Corpus::Documents& Corpus::documents() const {
   return documents_;
 }
 
-// Files of llm.c, and what a path may be.
+// Files of llm.c, and the kinds of paths that can be opened.
 namespace {
 
 namespace fs = std::filesystem;
@@ -78,7 +79,7 @@ constexpr int32_t gpt2_end_of_text = 50'256;
 
 using Maps = std::vector<std::shared_ptr<const MappedFile>>;
 
-// The tokens of a file. Throws Error unless its header says so.
+// The tokens of a file. Throws Error if its header does not match.
 std::span<const std::byte> llmc_tokens(const MappedFile& file, const fs::path& path) {
   const std::span<const std::byte> bytes = file.bytes();
   const auto* const header = reinterpret_cast<const int32_t*>(bytes.data());
@@ -94,7 +95,7 @@ std::span<const std::byte> llmc_tokens(const MappedFile& file, const fs::path& p
   return bytes.subspan(llmc_header_bytes);
 }
 
-// The documents of these pieces, by their end-of-text tokens.
+// The documents in these pieces, which end-of-text tokens separate.
 Corpus::Documents llmc_documents(const std::vector<std::span<const std::byte>>& pieces) {
   struct Found {
     std::vector<uint64_t> ends, sections;
@@ -120,7 +121,7 @@ Corpus::Documents llmc_documents(const std::vector<std::span<const std::byte>>& 
   return {found->ends, found->sections, found};
 }
 
-// zlib begins anew for what is nowhere.
+// Skips empty spans: zlib restarts the checksum if the pointer is null.
 uLong crc_of(uLong crc, std::span<const std::byte> bytes) {
   if (bytes.empty()) return crc;
   return crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
@@ -131,7 +132,7 @@ uLong crc_of(const std::vector<std::span<const std::byte>>& pieces) {
   return crc;
 }
 
-// The names of the .bin files of a directory that have this word in them.
+// The paths of the .bin files in a directory whose names contain this word.
 std::vector<fs::path> bin_files(const fs::path& directory, const std::string& word) {
   std::vector<fs::path> found;
   std::error_code ignored;

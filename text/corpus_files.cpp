@@ -1,4 +1,4 @@
-// A corpus as a directory of files.
+// Corpora as directories of files.
 
 #include <zlib.h>
 
@@ -25,7 +25,7 @@ using nlohmann::json;
 constexpr const char *tokens_file = "tokens.bin", *documents_file = "documents.bin",
                      *sections_file = "sections.bin", *learned_file = "learned.bin";
 constexpr const char* format_name = "accrue corpus";
-// Who does not know preferences does not read them as something else.
+// Versions of accrue that do not know preferences refuse version 2 instead of misreading it.
 constexpr int64_t format_version = 1, version_of_preferences = 2;
 
 constexpr int bytes_of_token(int64_t vocabulary) { return vocabulary <= 65'536 ? 2 : 4; }
@@ -44,10 +44,10 @@ uint32_t checksum_of(uint32_t tokens, uint32_t ends, uint32_t learned) {
 
 }  // namespace
 
-// Has a name because CorpusWriter's members are made of it.
+// Not an anonymous namespace, because CorpusWriter has members of these types.
 namespace corpus_files {
 
-// Numbers one after the other, in a file as they come or in memory.
+// A column of numbers, which is written to a file as it grows, or kept in memory.
 class Column {
  public:
   // Begins a file.
@@ -60,7 +60,7 @@ class Column {
     constexpr size_t most_held = size_t{1} << 20;
     if (file_ && bytes_.size() >= most_held) write();
   }
-  // Writes the rest. The file exists only then.
+  // Writes the rest. The file appears only now.
   void finish() {
     write();
     if (file_) file_->commit();
@@ -89,8 +89,8 @@ class Column {
 struct Columns {
   Column tokens, ends, sections, learned;
   int64_t size = 0, documents = 0, learned_tokens = 0;
-  uint8_t bits = 0;  // that are not in `learned` yet
-  // The document that is being written, and its section.
+  uint8_t bits = 0;  // the last bits, which are not in `learned` yet
+  // The length of the current document, and the hash of its current section.
   int64_t length = 0;
   SectionHash hash;
 
@@ -171,7 +171,7 @@ int64_t CorpusWriter::learned() const { return files_->columns.learned_tokens; }
 
 void CorpusWriter::append(std::span<const int32_t> tokens, std::span<const uint8_t> learned) {
   check(learned.empty() || learned.size() == tokens.size(),
-        "{} of {} tokens are said to be learned or not", learned.size(), tokens.size());
+        "there are {} flags of tokens to be learned, but {} tokens", learned.size(), tokens.size());
   const int64_t V = files_->facts.vocabulary;
   for (const int32_t token : tokens)
     check(0 <= token && token < V, "token {} is outside [0, {})", token, V);
@@ -234,14 +234,14 @@ CorpusPtr CorpusWriter::finish() {
   columns.finish();
   if (!files_->directory) return files_->in_memory();
   files_->write_facts();
-  columns.learned = {};  // which may not be finished, and then is no file
+  columns.learned = {};  // may be incomplete, and then leaves no file
   files_->directory->commit();
   return open_corpus(files_->name);
 }
 
 namespace {
 
-// What corpus.json says.
+// The contents of corpus.json.
 struct FactsSaid {
   CorpusFacts facts;
   int64_t documents, tokens, learned;
@@ -315,7 +315,8 @@ FactsSaid read_facts(const fs::path& file) {
   return result;
 }
 
-// The number of sections of documents that end there. Throws Error unless these ends fit.
+// The number of sections of the documents with these ends. Throws Error unless the ends ascend and
+// are at most `tokens`.
 int64_t check_ends(std::span<const uint64_t> ends, int64_t tokens, const fs::path& file) {
   uint64_t last = 0;
   int64_t sections = 0;
@@ -331,7 +332,7 @@ int64_t check_ends(std::span<const uint64_t> ends, int64_t tokens, const fs::pat
   return sections;
 }
 
-// Maps a file that is to have so many bytes.
+// Maps a file. Throws Error unless it has this many bytes.
 std::shared_ptr<const MappedFile> mapped(const fs::path& file, int64_t bytes) {
   auto map = std::make_shared<const MappedFile>(file);
   check(std::ssize(map->bytes()) == bytes, "'{}' has {} bytes, expected {}; copy it again",

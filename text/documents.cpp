@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-// The names by which sentence-transformers knows what says how far two texts belong together.
+// The fields by which sentence-transformers says how closely two texts belong together.
 const std::set<std::string>& names_of_labels() {
   static const std::set<std::string> names{"label", "labels", "score", "scores"};
   return names;
@@ -42,7 +42,7 @@ TextDocument document_of_sample(const json& object, const std::string& where) {
   return document;
 }
 
-// As Stanford's Alpaca words it, whose end is the beginning of the answer.
+// The prompt in the words of Stanford's Alpaca, which ends with the beginning of the answer.
 TextDocument document_of_alpaca(const json& object, const std::string& where) {
   const bool has_input = object.contains("input") && !object["input"].is_null();
   const std::string more = has_input ? text_in(object, "input", where) : "";
@@ -57,7 +57,8 @@ TextDocument document_of_alpaca(const json& object, const std::string& where) {
 
 bool is_list(const json& value) { return value.is_array(); }
 
-// Where two texts stop being equal, before the space there and within no character of UTF-8.
+// The position where two texts begin to differ, moved before a preceding space and out of a UTF-8
+// character.
 size_t end_of_common(const std::string& a, const std::string& b) {
   auto end = static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
   while (end > 0 && end < a.size() && (static_cast<unsigned char>(a[end]) & 0xc0) == 0x80) --end;
@@ -65,7 +66,7 @@ size_t end_of_common(const std::string& a, const std::string& b) {
   return end;
 }
 
-// A prompt as it is given, or as what both answers begin with, and the answers to it.
+// Two answers to a prompt. The prompt is given, or is the common beginning of the answers.
 struct Preference {
   json prompt, chosen, rejected;
 };
@@ -137,8 +138,8 @@ TextDocument document_of_preference(const json& object, ChatForm form, const std
   return document;
 }
 
-// Calls values as they are called here. What already has such a name goes to `unused`. Returns
-// whether there are any.
+// Renames fields to the names used here. A field that already has such a name is counted in
+// `unused`. Returns true if a field was renamed.
 template <class Json>
 bool take_names(Json& object, const FieldNames& names, std::map<std::string, int64_t>& unused) {
   bool has_some = false;
@@ -196,14 +197,15 @@ TextDocument detail::document_of_json(const std::string& line, ChatForm form,
   const bool is_renamed = take_names(object, names_there, unused);
   std::vector<std::string> names;
   for (const auto& [name, value] : object.items()) names.push_back(name);
-  // By the names that a record must have, those that it may.
+  // `needs` are the fields that a record must have, and `may` the fields that it may have.
   struct Kind {
     std::vector<std::string> needs, may{};
     std::function<TextDocument()> read;
   };
   const auto chat = [&] {
     if (!is_renamed) return document_of_chat(object, line, form, where, unused);
-    auto ordered = nlohmann::ordered_json::parse(line);  // as a template writes what it has
+    auto ordered =
+        nlohmann::ordered_json::parse(line);  // keeps the order of the keys for the template
     std::map<std::string, int64_t> counted_already;
     take_names(ordered, names_there, counted_already);
     return document_of_chat(object, ordered.dump(), form, where, unused);

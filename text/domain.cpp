@@ -26,7 +26,7 @@ bool is_embedding_of_tokens(const std::string& name) {
 
 bool is_embedding_of_positions(const std::string& name) { return name.ends_with("wpe.weight"); }
 
-// The rows of the tensor that is meant, if a file has it.
+// The number of rows of the tensor that `wanted` selects, if the file has it.
 std::optional<int64_t> rows_in(const std::string& weights, const TensorFilter& wanted) {
   const SafetensorsHeader header = read_safetensors_header(weights, wanted);
   if (header.entries.empty()) return std::nullopt;
@@ -37,9 +37,10 @@ std::optional<int64_t> vocabulary_in(const std::string& weights) {
   return rows_in(weights, is_embedding_of_tokens);
 }
 
-// How long the texts are that the weights in a file were made for, or learned from: as many tokens
-// as a GPT has an embedding for; of a Llama what is said of it, or else the longer one of its
-// name's and of the rows that it has seen.
+// The length of the texts that the weights in a file were made for or have learned from. For a GPT
+// it is the number of positions with an embedding. For a Llama it is the number in the metadata, or
+// else the larger of two numbers: the length for the known model of its name, and the length of the
+// rows that it has learned from.
 std::optional<int64_t> context_of(const std::string& weights, const Metadata& said,
                                   const TextModelSizes& sizes) {
   if (const auto positions = rows_in(weights, is_embedding_of_positions)) return positions;
@@ -54,24 +55,24 @@ std::optional<int64_t> context_of(const std::string& weights, const Metadata& sa
   return std::max(llama->context, row);
 }
 
-// The tokens of a row; at least 1, where weights do not say for how many they are.
+// The number of tokens of a row; 1 if the weights do not say it.
 int64_t tokens_of(const SampleSpec& rows) {
   const Shape& row = rows.input().shape;
   return row.rank() > 0 ? row[0] : 1;
 }
 
 constexpr const char *base_checksum_name = "base-checksum", *title_name = "model-name";
-// What the states of a text's tokens are made into.
+// How the states of a text's tokens become an embedding.
 constexpr const char *embeddings_name = "embeddings", *embeddings_of_pairs = "mean, norm 1";
 
-// The files of a model from elsewhere, which its weights carry on. Nobody else names a file that
-// will be written.
+// Takes the files of an imported model from the metadata of its weights. Ignores other names,
+// because these files will be written under their names.
 void take_files(const Metadata& said, Metadata& files) {
   for (const char* const name : {"config.json", "generation_config.json", gguf_general_name})
     if (const auto found = said.find(name); found != said.end()) files[name] = found->second;
 }
 
-// What a file that accrue wrote says of its model.
+// The model that a file of accrue's weights describes.
 PretrainedModel model_said_in(const std::string& weights) {
   const Metadata said = read_safetensors_metadata(weights);
   const auto text = [&](const std::string& name) {
@@ -171,7 +172,7 @@ Example Text::example(const Layer& network, const SampleSpec& sample) const {
         "stored: expected merged ones (accrue text merge)",
         base);
   const LanguageModel& model = LanguageModel::of(network);
-  // Sizes that no other is equal to.
+  // Sizes that are all different.
   const int64_t N = 2, E = model.head().size(1), most = tokens_of(sample),
                 T = std::min<int64_t>(E == 3 ? 4 : 3, most);
   const Tensor tokens = Tensor::from(std::vector<int32_t>(size_t(N * T)), {N, T});
@@ -182,7 +183,8 @@ Example Text::example(const Layer& network, const SampleSpec& sample) const {
     return {.inputs = {{sample.input().name, tokens}, {"lengths", lengths}},
             .free_sizes = {"batch", "tokens"},
             .answer_name = "embeddings",
-            // embed(), whose constant lies where nothing that is computed has lain.
+            // Computes embed(). Its constant is made outside, in memory that no computed tensor has
+            // used.
             .answer =
                 [=, &model] {
                   const Tensor means = segment_mean(model.states({tokens, positions}, Pass::eval()),
@@ -239,7 +241,7 @@ void Text::remember(const std::string& weights, const Metadata& said) {
   learned_by = tokenizer_said_in(said);
   if (!learned_by.is_known()) learned_by = tokenizer_beside(weights);
   prepared_ = {};
-  // Where they were trained, or else beside the adapters.
+  // Looks for the base at its place in training, or else beside the adapters.
   std::error_code ignored;
   const std::filesystem::path there = base, here = std::filesystem::path(weights).parent_path() /
                                                    there.filename();
@@ -275,7 +277,7 @@ Metadata Text::taught_by(const Dataset& data) const {
   return {{embeddings_name, data.has("lengths") ? embeddings_of_pairs : ""}};
 }
 
-// The base is what it holds, wherever it lies.
+// The contents of the base identify it, wherever its file lies.
 Metadata Text::identity() const {
   if (base.empty()) return {};
   return {{"base", open_base()->checksum()}};
@@ -360,16 +362,17 @@ std::string Text::where_it_answers() const {
 
 Descriptions Text::descriptions() const {
   return {
-      {"perplexity", "exp(loss): that of a guess among so many tokens that are equally likely."},
+      {"perplexity", "exp(loss): the perplexity of a guess among this many equally likely tokens."},
       {"tokens", "Tokens that count."},
       {"recall@1",
        "Percentage of held-out anchors to which no text is nearer than their positive."},
       {"reward_accuracy",
        "Percentage of held-out pairs whose chosen answer has become likelier than the rejected "
-       "one, "
-       "beside the base."},
-      {"reward_margin", "By how much, beta times the difference of the log probabilities."},
-      {"sample", "What the model writes after a prompt."}};
+       "one, compared "
+       "with the base."},
+      {"reward_margin",
+       "By how much likelier, on average: beta times the difference of log probabilities."},
+      {"sample", "The text that the model writes after a prompt."}};
 }
 
 const Text& detail::text_of(const Request& request) {

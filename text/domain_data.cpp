@@ -1,4 +1,4 @@
-// Corpora and texts as the data of language models, and whether their tokens are the model's.
+// Loads corpora and texts for language models, and checks that the tokenizers match.
 
 #include <algorithm>
 #include <filesystem>
@@ -13,7 +13,7 @@
 namespace accrue {
 namespace {
 
-// True for texts that become tokens as they are read.
+// True for texts that are tokenized when they are loaded.
 bool is_of_texts(const std::string& data) {
   return !holds_corpus(data) && (holds_json_lines(data) || holds_texts(data));
 }
@@ -52,7 +52,7 @@ Corpora Text::corpora(const std::string& data) const {
   if (data == "grammar") return grammar_corpora();
   check(table_because(data).empty(), "'{}' is {}", data, table_because(data));
   if (!is_of_texts(data)) return open_corpora(data);
-  // Lines of JSON are bytes where nothing else is said, as they were before.
+  // Lines of JSON are read as bytes by default, as in earlier versions.
   check(
       holds_json_lines(data) || !tokenizer.empty() || !model_tokenizer().place.empty(),
       "'{0}' holds texts, and which tokenizer they are for is not known: expected --tokenizer, or "
@@ -81,7 +81,8 @@ Corpora Text::corpora(const std::string& data) const {
 
 Datasets Text::load(const DataRequest& request) const {
   const Corpora read = corpora(request.data);
-  // What a tokenizer made says by itself which one does not fit.
+  // Only for tokens in memory: for other data, check_tokenizer() names the tokenizer that does not
+  // match.
   const auto known = base.empty() ? request.known_classes : classes_in({});
   if (read.train == given.train && known)
     for (const CorpusPtr& corpus : {read.train, read.test}) check_tokens(*corpus, *known);
@@ -114,7 +115,7 @@ void Text::check_tokenizer(const KnownTokenizer& of_tokens, int64_t vocabulary) 
   const KnownTokenizer& own = model_tokenizer();
   if (own.is_known() && of_tokens.is_known()) {
     check(own.checksum == of_tokens.checksum,
-          "the tokens are those of the tokenizer '{}' (checksum {}), but {} learned by {} "
+          "the tokens come from the tokenizer '{}' (checksum {}), but {} learned by {} "
           "(checksum {}): expected that one as --tokenizer, or a corpus that it made",
           of_tokens.place, of_tokens.checksum, model,
           own.place == model ? "its own" : fmt::format("'{}'", own.place), own.checksum);
@@ -126,7 +127,7 @@ void Text::check_tokenizer(const KnownTokenizer& of_tokens, int64_t vocabulary) 
         of_tokens.place, of_tokens.size, model, vocabulary);
 }
 
-// Corpora of before say no checksum.
+// Corpora written by earlier versions have no checksum.
 KnownTokenizer Text::tokenizer_of_data(const std::string& data, const Corpus& corpus) const {
   const CorpusFacts& facts = corpus.facts();
   if (given.train && data == given_tokens) return {};

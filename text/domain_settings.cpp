@@ -35,8 +35,8 @@ Settings settings_of_rows(RowOptions& o) {
       .add(o.documents, document_rows_names(),
            {.name = "documents",
             .decides = Decides::result,
-            .help = "Rows of a text: packed: several documents in one, none of which sees another; "
-                    "padded: one in each; stream: all as one text, cut",
+            .help = "Documents per row: packed: several, which do not see each other; padded: one; "
+                    "stream: all documents as one text, cut into rows",
             .acts_with = with_text,
             .saved = Saved::with_scores,
             .data = "a corpus of single texts",
@@ -60,7 +60,7 @@ Settings settings_of_pairs(std::optional<double>& scale, Duplicates& duplicates)
   s.group("Language models")
       .add(scale, {.name = "similarity-scale",
                    .decides = Decides::result,
-                   .help = "Of pairs of texts: products of their unit vectors are multiplied by it",
+                   .help = "The loss of pairs of texts multiplies their cosine similarities by it",
                    .unset = "20",
                    .range = above_zero,
                    .acts_with = {{"model", text_model_names()}},
@@ -70,8 +70,9 @@ Settings settings_of_pairs(std::optional<double>& scale, Duplicates& duplicates)
       .add(duplicates, names,
            {.name = "duplicates",
             .decides = Decides::result,
-            .help = "Equal texts of several pairs in a window: each other's negatives, or ignored, "
-                    "so that each text stands once among those that anchors are compared with",
+            .help = "Equal texts of several pairs in a window: each other's negatives, or ignored: "
+                    "anchors "
+                    "are compared with each text only once",
             .acts_with = {{"model", text_model_names()}},
             .saved = Saved::with_scores,
             .data = "a corpus of anchors and positives"});
@@ -88,8 +89,7 @@ Settings settings_of_preferences(PreferenceOptions& o) {
                         .saved = Saved::with_scores,
                         .data = "a corpus of prompts with chosen and rejected answers"};
   };
-  SettingFacts beta =
-      about("dpo-beta", "Of preferences (DPO): how near the model stays to its base");
+  SettingFacts beta = about("dpo-beta", "How near preferences (DPO) keep the model to its base");
   beta.range = above_zero;
   Settings s;
   s.group("Language models")
@@ -107,8 +107,9 @@ Settings settings_of_base(std::string& base, std::optional<int>& bits) {
   s.group("Language models")
       .add(base, {.name = "base",
                   .decides = Decides::content,  // Text::identity()
-                  .help = "Take the model and its weights from there: they are fixed, beside "
-                          "adapters (--lora), and a GGUF file's stay in its 4, 8 or 16 bits",
+                  .help = "Take the model and its weights from this file. They are fixed, for "
+                          "adapters (--lora); "
+                          "weights in a GGUF file keep their 4, 8 or 16 bits",
                   .takes = reads("FILE.gguf|FILE.safetensors"),
                   .acts_with = with_text,
                   .saved = Saved::with_weights})
@@ -134,20 +135,19 @@ Settings settings_of_lora(LoraOptions& o) {
                         .acts_with = {{"model", text_model_names()}},
                         .saved = Saved::with_weights};
   };
-  SettingFacts rank =
-      about("lora", "Train adapters of this rank beside fixed weights, those of --init",
-            "all is trained");
+  SettingFacts rank = about("lora", "Train adapters of this rank; the weights of --init are fixed",
+                            "all is trained");
   rank.needs.clear();
   rank.range = {.low = 1, .high = 1 << 16};
-  SettingFacts alpha = about("lora-alpha", "Adapters count alpha / rank", "2 * rank");
+  SettingFacts alpha =
+      about("lora-alpha", "Multiply the output of adapters by alpha / rank", "2 * rank");
   alpha.range = above_zero;
-  SettingFacts dropout = about("lora-dropout", "Dropout of what adapters read", "0");
+  SettingFacts dropout = about("lora-dropout", "Dropout of the adapters' inputs", "0");
   dropout.range = {0, 0.999};
-  SettingFacts targets =
-      about("lora-targets",
-            "Linear layers that have adapters, such as q_proj, attn.c_proj; all: those "
-            "of the blocks",
-            "q_proj,v_proj; of GPT-2 c_attn");
+  SettingFacts targets = about("lora-targets",
+                               "Linear layers that get adapters, such as q_proj, attn.c_proj; all: "
+                               "every one in the blocks",
+                               "q_proj,v_proj; of GPT-2 c_attn");
   targets.takes = "NAME,...|all";
   Settings s;
   s.group("Language models")
@@ -155,7 +155,7 @@ Settings settings_of_lora(LoraOptions& o) {
       .add(o.alpha, std::move(alpha))
       .add(o.dropout, std::move(dropout))
       .add(o.rank_stabilized, yes_or_no,
-           about("lora-rs", "Adapters count alpha / sqrt(rank) instead, if yes", ""))
+           about("lora-rs", "If yes, multiply it by alpha / sqrt(rank) instead", ""))
       .add(o.targets, std::move(targets));
   return s;
 }
@@ -163,7 +163,7 @@ Settings settings_of_lora(LoraOptions& o) {
 }  // namespace
 
 Settings detail::settings_of_sizes(TextModelSizes& o) {
-  // A base says its own sizes.
+  // A base has its own sizes.
   const ActsWith::Condition no_base{"base", {""}};
   const ActsWith with_text{{"model", text_model_names()}, no_base},
       with_llama{{"model", names_of<LlamaOptions>()}, no_base};
@@ -196,8 +196,8 @@ Settings detail::settings_of_sizes(TextModelSizes& o) {
       .add(o.width, count("hidden-size", "Channels of a token between the blocks", with_text))
       .add(o.positions,
            count("positions",
-                 "Tokens of the texts that it is made for, at least --context: a GPT has an "
-                 "embedding of each place",
+                 "Longest text that the model is made for, in tokens, at least --context; "
+                 "a GPT has an embedding for each position",
                  with_text))
       .add(o.groups, count("groups", "Groups of heads that share keys and values", with_llama))
       .add(o.hidden, count("feed-forward-size", "Channels within the linear layers", with_llama))
@@ -224,8 +224,9 @@ Settings Text::settings(TrainingOptions& o) {
       .add(tokenizer,
            {.name = "tokenizer",
             .decides = Decides::no_result,  // the tokens identify the data
-            .help = "Of texts that no corpus has been made of: bytes, a tokenizer.json or a "
-                    "directory with a tokenizer",
+            .help =
+                "The tokenizer for texts that are not a corpus yet: bytes, a tokenizer.json or a "
+                "directory with a tokenizer",
             .takes = reads("FILE|DIR"),
             .unset = "the model's, or bytes",
             .acts_with = {{"model", text_model_names()}},
@@ -234,8 +235,9 @@ Settings Text::settings(TrainingOptions& o) {
       .add(control, control_in_texts_names(),
            {.name = "text-may-contain-control",
             .decides = Decides::result,
-            .help = "Of texts that no corpus has been made of: whether control tokens, such as "
-                    "<|endoftext|>, are made where a text or a message spells them",
+            .help =
+                "Whether texts and messages that spell control tokens, such as <|endoftext|>, get "
+                "these tokens, if the texts are not a corpus yet",
             .acts_with = {{"model", text_model_names()}},
             .saved = Saved::with_scores,
             .data = "a file of JSON lines or texts",
@@ -244,19 +246,20 @@ Settings Text::settings(TrainingOptions& o) {
       o.batches.piece,
       {.name = "sequence-piece",
        .decides = Decides::no_result,
-       .help = "Tokens of a row that are computed at a time, for a row that does not fit: its "
+       .help = "Compute rows in pieces of this many tokens, for rows that do not fit in memory: "
                "pieces share keys and values, and each is computed twice; 0: whole rows",
        .range = {0, 1 << 24},
        .acts_with = {{"model", text_model_names()}},
        .acts_in = ActsIn::scores});
-  s.group("Output").add(sample_prompt, {.name = "sample-prompt",
-                                        .decides = Decides::no_result,
-                                        .help = "The beginning of what --sample-every writes",
-                                        .takes = "TEXT",
-                                        .unset = "that of a held-out document",
-                                        .needs = "sample-every",
-                                        .acts_with = {{"model", text_model_names()}},
-                                        .costs = Costs::nothing});
+  s.group("Output").add(sample_prompt,
+                        {.name = "sample-prompt",
+                         .decides = Decides::no_result,
+                         .help = "The beginning of the texts that --sample-every writes",
+                         .takes = "TEXT",
+                         .unset = "that of a held-out document",
+                         .needs = "sample-every",
+                         .acts_with = {{"model", text_model_names()}},
+                         .costs = Costs::nothing});
   return s;
 }
 

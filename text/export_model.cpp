@@ -29,7 +29,7 @@ DType type_of_matrices(GgufTypes types) {
   }
 }
 
-// What PEFT's AutoPeftModel loads below adapters.
+// Checks the name of the model that PEFT's AutoPeftModel loads below adapters.
 void check_name_of_base(const std::string& base) {
   std::error_code ignored;
   const std::filesystem::path path = base;
@@ -48,7 +48,7 @@ void check_name_of_base(const std::string& base) {
         base);
 }
 
-// The file that has the tokenizer as GGUF has it, or nothing.
+// The GGUF file that contains the tokenizer, or nothing.
 std::string gguf_with_tokenizer(const std::string& tokenizer) {
   if (is_gguf(tokenizer)) return tokenizer;
   if (tokenizer == "bytes") return "";
@@ -67,7 +67,7 @@ void warn_of_rounding(double kept, const Notices& notices) {
       percent * std::max(kept, 0.0));
 }
 
-// A GGUF file has it in its own words, also where they cannot be read here.
+// Copies the tokenizer of a GGUF file as it is, even if accrue cannot read it.
 void add_tokenizer(GgufWriter& file, const Text& text, const std::string& place,
                    int64_t vocabulary) {
   if (const std::string from = gguf_with_tokenizer(place); !from.empty()) {
@@ -132,7 +132,7 @@ void export_adapters(const Request& request, const ExportOptions& asked,
   out.write(out.path() / "adapter_config.json", pretrained_adapter_config(model, lora, asked.base));
 }
 
-// Nothing if it is not asked for, and not found.
+// Returns nothing if no tokenizer was asked for and none was found.
 TokenizerFiles tokenizer_of_export(const Text& text, const ExportOptions& asked, int64_t vocabulary,
                                    const Notices& notices) {
   try {
@@ -170,7 +170,7 @@ void export_whole(const Request& request, const ExportOptions& asked, const Text
 
 void export_text_model(const Request& request, const ExportOptions& asked, const Notices& notices) {
   const Text& text = text_of(request);
-  // It stays made for what it is made for.
+  // Keeps the context that the model is made for.
   const TextModelOptions model = text.network(request.model_name, request.network,
                                               Text::rows_of_tokens(1, request.sample.classes()),
                                               text.base.empty() ? nullptr : text.open_base());

@@ -27,8 +27,9 @@ int64_t head_size_of(const LlamaOptions& o) {
   return o.head_size > 0 ? o.head_size : o.width / o.heads;
 }
 
-// How a file has a parameter: D / 2 where its rows lie as text/gguf_model.h says, or else 0; and
-// whether it has the columns of the matrix, which are GPT-2's [in, out] here, as rows.
+// The layout of a parameter in a file. `half_head` is D / 2 if the rows are reordered
+// (text/gguf_model.h), otherwise 0. `is_transposed` is true if the columns of the matrix here are
+// the rows in the file, as for GPT-2's weights [in, out].
 struct StoredOrder {
   int64_t half_head = 0;
   bool is_transposed = false;
@@ -80,7 +81,7 @@ bool is_encoded(DType type) {
   return std::ranges::find(types, type) != types.end();
 }
 
-// Adds a parameter in the order of the file.
+// Adds a parameter in the layout of the file.
 void add_tensor(GgufWriter& file, const std::string& name, const Tensor& x, DType type,
                 StoredOrder order) {
   const Shape shape = stored_shape(x.shape(), order);
@@ -102,7 +103,7 @@ void add_tensor(GgufWriter& file, const std::string& name, const Tensor& x, DTyp
   });
 }
 
-// The numbers of llama.cpp's LLAMA_FTYPE.
+// The values of llama.cpp's LLAMA_FTYPE.
 int64_t file_type_of(DType type) {
   switch (type) {
     case DType::f32: return 0;
@@ -168,13 +169,13 @@ void add_model_keys(GgufWriter& file, const TextModelOptions& model) {
   std::visit([&](const auto& o) { add_sizes(file, o, architecture + "."); }, model);
 }
 
-// The type of a parameter in the file. llama.cpp adds the embedding of positions as it is.
+// The type of a parameter in the file. llama.cpp adds the position embedding without conversion.
 DType type_for(const std::string& name, const Shape& stored, DType type) {
   if (stored.rank() == 1 || name == "position_embd.weight") return DType::f32;
   return stored[-1] % block_elements(type) == 0 ? type : DType::f16;
 }
 
-// The numbers that a matrix stands for once it is in a file.
+// The values of a matrix after rounding to this type.
 Tensor rounded_to(const Tensor& x, DType type) {
   const Tensor stored = Tensor::empty(x.shape(), type, Device::cpu, Category::parameters);
   const Tensor result = Tensor::empty(x.shape(), DType::f32, Device::cpu, Category::parameters);
@@ -257,7 +258,7 @@ void add_gguf_adapters(GgufWriter& file, const TextModelOptions& model, const Lo
   file.text("general.type", "adapter");
   file.count("general.file_type", file_type_of(DType::f32));
   file.text("adapter.type", "lora");
-  // llama.cpp divides it by the rank.
+  // llama.cpp divides alpha by the rank.
   file.number("adapter.lora.alpha", lora.scale() * double(*lora.rank));
   constexpr std::string_view a_ends = ".lora_A.weight", b_ends = ".lora_B.weight";
   for (const auto& [name, tensor] : weights) {

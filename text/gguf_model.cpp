@@ -19,14 +19,14 @@ namespace {
 struct NamePair {
   std::string_view here, there;
 };
-// Without "weight" or "bias".
+// The names lack "weight" or "bias" at their end.
 constexpr NamePair whole_names[]{{"model.embed_tokens", "token_embd"},
                                  {"model.norm", "output_norm"},
                                  {"lm_head", "output"},
                                  {"transformer.wte", "token_embd"},
                                  {"transformer.wpe", "position_embd"},
                                  {"transformer.ln_f", "output_norm"}};
-// In a layer, after its number.
+// Names within a layer, which follow the layer's number.
 constexpr std::array<NamePair, 9> layer_names{{{"self_attn.q_proj", "attn_q"},
                                                {"self_attn.k_proj", "attn_k"},
                                                {"self_attn.v_proj", "attn_v"},
@@ -40,7 +40,7 @@ constexpr NamePair gpt2_layer_names[]{{"ln_1", "attn_norm"},          {"attn.c_a
                                       {"attn.c_proj", "attn_output"}, {"ln_2", "ffn_norm"},
                                       {"mlp.c_fc", "ffn_up"},         {"mlp.c_proj", "ffn_down"}};
 
-// "there" of what stands here, or nothing.
+// The name in the file for a name here; empty if there is none.
 std::string_view name_there(std::span<const NamePair> names, std::string_view here) {
   const auto found = std::ranges::find(names, here, &NamePair::here);
   return found == names.end() ? std::string_view() : found->there;
@@ -48,7 +48,7 @@ std::string_view name_there(std::span<const NamePair> names, std::string_view he
 
 constexpr const char* frequencies_name = "rope_freqs.weight";
 
-// As tables of keys take it.
+// The value of a key, in the form that tables of keys judge.
 nlohmann::json value_of(const GgufFile& file, std::string_view key) {
   const auto value = file.any(key);
   if (!value) return "an array";
@@ -67,7 +67,7 @@ class GgufConfig {
 
   bool is_qwen() const { return architecture_ == "qwen2"; }
   std::string path() const { return file_.path().string(); }
-  // The full name of a key that is read.
+  // The full name of a key that the table says is read.
   std::string key(std::string_view name) const {
     gguf_architecture_keys().check_is_read(name);
     return fmt::format("{}.{}", architecture_, name);
@@ -87,11 +87,11 @@ class GgufConfig {
     const double value = !found && otherwise ? *otherwise : file_.required_number(full);
     check(std::isfinite(value) && value > 0, "'{}': {} is {}, expected a number above 0", path(),
           full, value);
-    // A number such as 1e-5 that a float32 stands for.
+    // Returns the short decimal, such as 1e-5, that the float32 value stands for.
     const auto narrow = static_cast<float>(value);
     return narrow == value ? std::stod(fmt::format("{}", narrow)) : value;
   }
-  // Throws Error for what is not there; returns warnings of keys that are not known.
+  // Throws Error for keys that are refused. Returns warnings about unknown keys.
   std::vector<std::string> judge_keys() const {
     std::vector<std::string> warnings;
     const std::string prefix = architecture_ + ".";
@@ -118,7 +118,7 @@ class GgufConfig {
     return size;
   }
   double rotary_base() const { return number("rope.freq_base", 10000); }
-  // As TextModelSizes has it.
+  // In the format of TextModelSizes.
   std::string rotary_scaling() const;
 
  private:
@@ -144,8 +144,8 @@ std::string GgufConfig::rotary_scaling() const {
   return divisors ? llama3_scaling(*divisors) : "none";
 }
 
-// The file does not have Llama 3's four numbers, only the divisors of frequencies that follow from
-// them. In all models of that kind three of the numbers are the same.
+// The file does not have the four parameters of Llama 3's scaling, only the divisors of frequencies
+// that are computed from them. Three of the parameters are the same in all models of this kind.
 std::string GgufConfig::llama3_scaling(const GgufTensor& divisors) const {
   const auto base = rotary_frequencies(head_size(), rotary_base());
   check(divisors.type == DType::f32 && divisors.shape == Shape{std::ssize(base)},
@@ -170,7 +170,7 @@ std::string GgufConfig::llama3_scaling(const GgufTensor& divisors) const {
                      scaling.high_freq_factor, scaling.original_max_position_embeddings);
 }
 
-// Throws Error unless the file has the tensors of this model and no other.
+// Throws Error unless the file has exactly the tensors of this model.
 void check_tensors(const GgufFile& file, int64_t layers, bool has_bias) {
   check(layers <= std::ssize(file.tensors()), "'{}' has {}, too few for {} layers",
         file.path().string(), counted(std::ssize(file.tensors()), "tensor"), layers);

@@ -21,7 +21,7 @@ constexpr const char* llama3_words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// How a text is prepared and split, which files only name.
+// How a text is prepared and split. GGUF files contain only a name for it.
 struct Splitting {
   json steps;  // before bytes become letters
   bool splits_as_gpt2 = false;
@@ -39,7 +39,7 @@ json split_by(const char* words) {
 constexpr std::array<std::string_view, 4> names_of_splittings{"gpt-2", "smollm", "qwen2",
                                                               "llama-bpe"};
 
-// As in the tokenizer.json of these models, whose names are those of llama.cpp.
+// The same steps as in the tokenizer.json of the models that llama.cpp names the methods after.
 Splitting splitting_of(std::string_view name) {
   if (name == "gpt-2") return {.steps = json::array(), .splits_as_gpt2 = true};
   if (name == "smollm")
@@ -90,8 +90,7 @@ std::optional<int32_t> ending_token(const GgufFile& file, size_t tokens) {
   return static_cast<int32_t>(*end);
 }
 
-// The tokens that are put before and after each text, by llama.cpp's defaults where the file does
-// not say.
+// The tokens before and after each text. llama.cpp's defaults apply if the file does not say them.
 struct AddedAround {
   std::vector<int32_t> before{}, after{};
 };
@@ -125,7 +124,7 @@ AddedAround added_around(const GgufFile& file, size_t tokens) {
   return around;
 }
 
-// As `tokenizers` writes it.
+// A post_processor in the format of `tokenizers`.
 json template_of(const AddedAround& around, const std::vector<std::string_view>& tokens) {
   json parts = json::array(), special = json::object();
   const auto put = [&](const std::vector<int32_t>& which) {
@@ -188,7 +187,7 @@ SentencePieces sentencepieces_of(const GgufFile& file,
     check(1 <= type && type <= 6, "'{}': a token is of type {}, expected 1 to 6", name, type);
     pieces.kinds.push_back(static_cast<SentencePieces::Kind>(type));
   }
-  // llama.cpp finds them in a text before its spaces are others.
+  // llama.cpp finds user-defined tokens in a text before it replaces the spaces.
   for (size_t i = 0; i < std::min(pieces.pieces.size(), pieces.kinds.size()); ++i)
     if (pieces.kinds[i] == SentencePieces::Kind::user_defined)
       pieces.pieces[i] = as_piece(pieces.pieces[i]);
@@ -200,7 +199,7 @@ SentencePieces sentencepieces_of(const GgufFile& file,
   return pieces;
 }
 
-// Only what decides where a text is cut.
+// Keeps only the fields that decide where a text is split.
 json essence_of(const json& step) {
   json kept = json::object();
   for (const char* const key :

@@ -19,15 +19,15 @@ namespace {
 
 using nlohmann::json;
 
-constexpr float unused_score = -10000;  // as the converter has it
+constexpr float unused_score = -10000;  // the converter's value
 
-// The content of one of the files; nothing if it is not there.
+// The content of one of the files; empty if the file is missing.
 std::string_view content_of_file(const TokenizerFiles& from, const char* name) {
   const auto found = from.files.find(name);
   return found == from.files.end() ? std::string_view() : found->second;
 }
 
-// The token that ends a text has no letters.
+// A tokenizer.json for bytes. It has no spelling for the token that ends a text.
 json json_of_bytes() {
   json names = json::object();
   for (int32_t byte = 0; byte < 256; ++byte)
@@ -35,7 +35,7 @@ json json_of_bytes() {
   return byte_level_bpe(std::move(names), json::array(), json::array());
 }
 
-// That of a byte-level BPE, without what the files beside it add.
+// The tokenizer.json of a byte-level BPE, without additions from the files beside it.
 json own_json_of(const TokenizerFiles& from, const json& config) {
   const std::string_view whole = content_of_file(from, "tokenizer.json");
   if (!whole.empty()) return json::parse(whole);
@@ -81,8 +81,8 @@ struct GgufTokens {
     const auto text = token.at("content").get<std::string>();
     for (const char* const takes : {"lstrip", "rstrip", "single_word"})
       check(!token.value(takes, false),
-            "the token '{}' has {}, which llama.cpp does not heed: its tokens would be others",
-            text, takes);
+            "the token '{}' has {}, which llama.cpp ignores: its tokens would be others", text,
+            takes);
     set(number, text, token.value("special", false) ? gguf_control_token : gguf_users_token);
   }
   std::optional<int64_t> find(const std::string& text) const {
@@ -101,7 +101,7 @@ GgufTokens tokens_of_bpe(const json& tokenizer, int64_t vocabulary) {
   return tokens;
 }
 
-// What begins and ends a text, and what other special tokens are there.
+// Adds the tokens that begin and end a text, and the other special tokens.
 void add_ends(GgufWriter& file, const Tokenizer& tokenizer, const FilesBesideTokenizer& beside,
               const GgufTokens& tokens) {
   const json names = special_token_names(beside);
@@ -161,7 +161,7 @@ void add_pieces(GgufWriter& file, const SentencePieces& pieces, const Tokenizer&
   std::vector<float> scores(static_cast<size_t>(vocabulary), unused_score);
   for (size_t i = 0; i < pieces.pieces.size(); ++i) {
     const auto kind = pieces.kinds[i];
-    // These are found in a text as it is.
+    // User-defined pieces are found in a text that still has plain spaces.
     const bool is_as_it_is = kind == SentencePieces::Kind::user_defined;
     tokens.set(static_cast<int64_t>(i),
                is_as_it_is ? with_plain_spaces(pieces.pieces[i]) : pieces.pieces[i],
@@ -200,7 +200,7 @@ void add_gguf_tokenizer(GgufWriter& file, const TokenizerFiles& from, int64_t vo
     add_chat_template(file, from, beside.config);
   } catch (const Error&) {
     throw;
-  } catch (const std::exception& error) {  // of JSON, or of the number of a token
+  } catch (const std::exception& error) {  // from JSON, or from the number of a token
     fail("the tokenizer in {} is not one of a byte-level BPE: {}", from.name(), error.what());
   }
 }

@@ -34,7 +34,8 @@ class Gpt2::Block : public Module {
     declare("mlp.c_proj", mlp_c_proj_);
   }
 
-  // x [N, T, E]; the block of this number in the cache, the last of a segment or not.
+  // x [N, T, E]. `number` is the layer of this block in the cache. `ends_segment` marks the last
+  // block of a segment.
   Tensor run_on(Tensor x, const Tensor& positions, const Pass& pass, const KeyValueCachePtr& cache,
                 size_t number, bool ends_segment) const {
     const Shape shape = x.shape();
@@ -53,7 +54,7 @@ class Gpt2::Block : public Module {
   std::string describe() const override { return fmt::format("block of {} heads", heads_.queries); }
 
  private:
-  // After more layers more is added up.
+  // Smaller with more layers, because the outputs of all layers are added up.
   static double deviation_of_last(const Gpt2Options& o) {
     return gpt2_deviation / std::sqrt(2 * double(o.layers));
   }

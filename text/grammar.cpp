@@ -12,7 +12,7 @@ namespace {
 
 enum class Number { singular, plural };
 
-// A word in both numbers.
+// A word in the singular and the plural.
 struct Word {
   std::string_view singular, plural;
   std::string_view in(Number n) const { return n == Number::singular ? singular : plural; }
@@ -50,7 +50,7 @@ constexpr std::array<std::string_view, 5> plural_articles{"the", "the", "some", 
 constexpr std::array<std::string_view, 8> adverbs{"today",   "again",   "at night", "in the rain",
                                                   "at last", "all day", "too",      "slowly"};
 
-// The sentences of a document.
+// Makes the sentences of a document.
 class Speaker {
  public:
   Speaker(uint64_t seed, uint64_t stream) : random_(seed, stream) {}
@@ -107,7 +107,7 @@ class Speaker {
     return text + ' ' + rest;
   }
 
-  // With what may stand between it and its verb. `depth` is how much more may be within.
+  // A noun with an optional phrase between it and its verb. `depth` limits how deep phrases nest.
   std::string subject(Number number, int depth) {
     std::string text = named(nouns, number);
     if (depth == 0) return text;
@@ -160,7 +160,7 @@ class Speaker {
     return text;
   }
 
-  // About the one with the name, in the first sentence always.
+  // A sentence about the person with the name. The first one always introduces the name.
   std::string sentence_with_name(bool is_first) {
     if (is_first) {
       const std::string who = named(nouns, Number::singular);

@@ -24,7 +24,8 @@ inline constexpr BuiltInOptions grammar_sizes{.train_size = 10'000, .test_size =
 
 }  // namespace detail
 
-// Throws Error unless both sizes are at least 1.
+// The documents as a corpus for training and one for the test. Throws Error unless both sizes are
+// at least 1.
 detail::Corpora grammar_corpora(const BuiltInOptions& options = detail::grammar_sizes);
 
 }  // namespace accrue

@@ -17,7 +17,7 @@
 namespace accrue {
 namespace {
 
-// Writes weights that are a whole model of this request.
+// Writes weights that form a complete model of this request.
 void write_weights(const std::string& from, const std::string& to, const NamedTensors& weights,
                    const Request& request, const SampleSpec& rows, const Notices& notices) {
   const auto model = request.factory(rows)();
@@ -54,7 +54,7 @@ NamedTensors widened_weights(const Base& base) {
   return weights;
 }
 
-// That of a GGUF file or a directory of transformers', if it has one that can be read.
+// The tokenizer of a GGUF file or of a directory of transformers, if accrue can read it.
 TokenizerFiles tokenizer_of_model(const std::string& from, const Notices& notices) {
   try {
     return tokenizer_with_files(from);

@@ -1,6 +1,6 @@
-// What is done with each key of other libraries' configurations: transformers 5.24 and 4, PEFT
-// 0.21, and llama.cpp's GGUF files. A test asks those libraries for their keys
-// (python/tests/judges/test_configurations.py), so that a new one is noticed.
+// How accrue handles each key of other libraries' configurations: transformers 5.24 and 4, PEFT
+// 0.21, and llama.cpp's GGUF files. A test asks these libraries for their keys
+// (python/tests/judges/test_configurations.py), so a new key is noticed.
 
 #include "text/config_file.h"
 
@@ -9,20 +9,20 @@ namespace {
 
 using enum Heed;
 
-// What Python takes for false.
+// The values that Python considers false.
 constexpr std::string_view off = "[false, null]", null = "[null]", empty = R"([null, {}, [], ""])";
 
-// Keys of every configuration of transformers'.
+// Keys of every configuration of transformers.
 constexpr KnownKey keys_of_transformers[]{
     {"model_type", read},
     {"vocab_size", read},
     {"tie_word_embeddings", read},
 
-    // They say what is in a file, not what is computed.
+    // These describe the contents of a file, not the computation.
     {"_commit_hash", nothing},
     {"_name_or_path", nothing},
-    {"architectures", nothing},  // weights tell what is there
-    {"dtype", nothing},          // and their type
+    {"architectures", nothing},  // the tensors show it
+    {"dtype", nothing},          // the tensors show it
     {"id2label", nothing},
     {"is_llama_config", nothing},
     {"label2id", nothing},
@@ -35,7 +35,7 @@ constexpr KnownKey keys_of_transformers[]{
     {"transformers_version", nothing},
     {"unsloth_fixed", nothing},
     {"unsloth_version", nothing},
-    // How it is computed, and what is returned.
+    // How the model is computed, and which results are returned.
     {"_attn_implementation", nothing},
     {"_attn_implementation_autoset", nothing},
     {"_flash_attn_2_enabled", nothing},
@@ -51,7 +51,7 @@ constexpr KnownKey keys_of_transformers[]{
     {"torchscript", nothing},
     {"use_bfloat16", nothing},
     {"use_cache", nothing},
-    // They are of models that are not causal, or of how training begins.
+    // These belong to models that are not causal, or to the beginning of training.
     {"decoder_start_token_id", nothing},
     {"finetuning_task", nothing},
     {"initializer_range", nothing},
@@ -60,13 +60,13 @@ constexpr KnownKey keys_of_transformers[]{
     {"sep_token_id", nothing},
     {"task_specific_params", nothing},
     {"tie_encoder_decoder", nothing},
-    // Tokens, of which texts are made by a tokenizer and its files.
+    // Tokens. The tokenizer and its files decide how texts become tokens.
     {"bos_token_id", nothing},
     {"eos_token_id", nothing},
     {"pad_token_id", nothing},
 
     {"add_cross_attention", fixed, off},
-    {"auto_map", fixed, empty},  // code of the model's own
+    {"auto_map", fixed, empty},  // custom code of the model
     {"cross_attention_hidden_size", fixed, null},
     {"is_encoder_decoder", fixed, off},
     {"original_max_position_embeddings", fixed, null},
@@ -74,7 +74,7 @@ constexpr KnownKey keys_of_transformers[]{
     {"pruned_heads", fixed, empty},
     {"quantization_config", fixed, empty}};
 
-// Keys of generate(), in generation_config.json or, as they were once, in config.json.
+// Keys of generate(), in generation_config.json or, for older models, in config.json.
 constexpr KnownKey keys_of_generation[]{// text/sampling.h reads them.
                                         {"do_sample", read},
                                         {"eos_token_id", read},
@@ -158,21 +158,21 @@ constexpr KnownKey keys_of_gpt2[]{
     {"n_inner", read},
     {"n_layer", read},
     {"n_positions", read},
-    // Their names in other models, which transformers takes, too.
+    // Names from other models, which transformers also accepts.
     {"hidden_size", read},
     {"max_position_embeddings", read},
     {"num_attention_heads", read},
     {"num_hidden_layers", read},
 
-    {"n_ctx", nothing},  // n_positions once more
+    {"n_ctx", nothing},  // the same as n_positions
     {"n_special", nothing},
     {"predict_special_tokens", nothing},
-    {"reorder_and_upcast_attn", nothing},  // the same product in another order
-    // Dropout is asked for with the training.
+    {"reorder_and_upcast_attn", nothing},  // the same product in another order of operations
+    // The training has its own dropout settings.
     {"attn_pdrop", nothing},
     {"embd_pdrop", nothing},
     {"resid_pdrop", nothing},
-    // They are of GPT2DoubleHeadsModel.
+    // These belong to GPT2DoubleHeadsModel.
     {"summary_activation", nothing},
     {"summary_first_dropout", nothing},
     {"summary_proj_to_labels", nothing},
@@ -196,13 +196,13 @@ constexpr KnownKey keys_of_llama[]{
     {"num_key_value_heads", read},
     {"rms_norm_eps", read},
     {"rope_parameters", read},  // of transformers 5
-    {"rope_scaling", read},     // before, and rope_theta
+    {"rope_scaling", read},     // in earlier versions, with rope_theta
     {"rope_theta", read},
 
-    {"attention_dropout", nothing},  // is asked for with the training
+    {"attention_dropout", nothing},  // the training has its own setting
     {"pretraining_tp", nothing},     // the same product in parts
 
-    {"attention_bias", fixed, off},  // of Llama, the output's included
+    {"attention_bias", fixed, off},  // of Llama, including the output projection
     {"hidden_act", fixed, R"(["silu", "swish"])"},
     {"mlp_bias", fixed, off},
     {"partial_rotary_factor", fixed, "[1, null]"},
@@ -213,10 +213,11 @@ constexpr KnownKey keys_of_llama_alone[]{{"sliding_window", fixed, null},
 
 constexpr KnownKey keys_of_mistral[]{{"sliding_window", fixed, null}};
 
-constexpr KnownKey keys_of_qwen2[]{{"use_mrope", fixed, off},
-                                   {"use_sliding_window", fixed, off},
-                                   {"max_window_layers", nothing},  // without that nothing
-                                   {"sliding_window", nothing}};
+constexpr KnownKey keys_of_qwen2[]{
+    {"use_mrope", fixed, off},
+    {"use_sliding_window", fixed, off},
+    {"max_window_layers", nothing},  // unused without use_sliding_window
+    {"sliding_window", nothing}};
 
 constexpr KnownKey keys_of_rotations[]{{"factor", read},
                                        {"high_freq_factor", read},
@@ -225,7 +226,7 @@ constexpr KnownKey keys_of_rotations[]{{"factor", read},
                                        {"rope_theta", read},
                                        {"rope_type", read},
                                        {"type", read},  // its old name
-                                       // Only kinds that are refused read them.
+                                       // Only kinds of scaling that are refused read these.
                                        {"attention_factor", nothing},
                                        {"beta_fast", nothing},
                                        {"beta_slow", nothing},
@@ -245,16 +246,16 @@ constexpr KnownKey keys_of_lora[]{
     {"use_rslora", read},
 
     {"auto_mapping", nothing},
-    {"base_model_name_or_path", nothing},  // weights below them are given by name
-    {"fan_in_fan_out", nothing},           // layers know how their weights lie
+    {"base_model_name_or_path", nothing},  // the user names the base
+    {"fan_in_fan_out", nothing},           // accrue's layers know the layout of their weights
     {"inference_mode", nothing},
-    {"layers_pattern", nothing},  // of layers_to_transform
-    {"megatron_core", nothing},   // of megatron_config
+    {"layers_pattern", nothing},  // used with layers_to_transform
+    {"megatron_core", nothing},   // used with megatron_config
     {"peft_version", nothing},
-    {"qalora_group_size", nothing},  // of use_qalora
+    {"qalora_group_size", nothing},  // used with use_qalora
     {"revision", nothing},
     {"runtime_config", nothing},
-    // They belong to values of init_lora_weights.
+    // These belong to values of init_lora_weights.
     {"corda_config", nothing},
     {"eva_config", nothing},
     {"loftq_config", nothing},
@@ -266,8 +267,8 @@ constexpr KnownKey keys_of_lora[]{
     {"bias", fixed, R"(["none"])"},
     {"ensure_weight_tying", fixed, off},
     {"exclude_modules", fixed, empty},
-    // With pissa, corda, olora, loftq, mica and lora_ga the weights below are changed before the
-    // training, and again where the adapters are loaded: they are not what is added to the base.
+    // pissa, corda, olora, loftq, mica and lora_ga change the base's weights before the training,
+    // and again when the adapters are loaded. The original base with the adapters is another model.
     {"init_lora_weights", fixed, R"([true, false, null, "gaussian", "orthogonal", "eva"])"},
     {"kasa_config", fixed, empty},
     {"layer_replication", fixed, empty},
@@ -303,15 +304,15 @@ constexpr KnownKey keys_of_gguf_architectures[]{
     {"rope.scaling.type", read},
     {"vocab_size", read},
 
-    {"pooling_type", nothing},  // of embeddings
+    {"pooling_type", nothing},  // for embeddings
     {"rope.scaling.finetuned", nothing},
-    {"rope.scaling.original_context_length", nothing},  // of kinds that are refused
+    {"rope.scaling.original_context_length", nothing},  // used by kinds that are refused
     {"rope.scaling.yarn_attn_factor", nothing},
     {"rope.scaling.yarn_beta_fast", nothing},
     {"rope.scaling.yarn_beta_slow", nothing},
     {"rope.scaling.yarn_ext_factor", nothing},
     {"rope.scaling.yarn_log_multiplier", nothing},
-    {"tensor_data_layout", nothing},  // of the file that was converted
+    {"tensor_data_layout", nothing},  // about the file that was converted
 
     {"attention.causal", fixed, "[true]"},
     {"attention.sliding_window", fixed, "[0]"},
@@ -323,7 +324,7 @@ constexpr KnownKey other_keys_of_gguf[]{
     {"general.architecture", read},
     {"split.count", read},
     {"general.type", fixed, R"(["model"])"},
-    // All that begin so.
+    // All keys with these prefixes.
     {"general.", nothing},
     {"imatrix.", nothing},
     {"quantize.", nothing},

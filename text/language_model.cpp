@@ -36,8 +36,8 @@ struct Projection::Adapter {
         scale(o.scale()),
         dropout(o.dropout.value_or(0), dropout_layer) {}
 
-  // scale * drop(x) a^T, [rows, rank]. What dropout leaves of x is made again in backward, since it
-  // would be kept beside x.
+  // scale * drop(x) a^T, [rows, rank]. Backward computes drop(x) again, because keeping it beside x
+  // would take more memory.
   Tensor reduced(const Tensor& x, const Pass& pass) const {
     const auto product = [this, pass](Tensor dropped) {
       const int64_t in = a.shape[1];

@@ -10,16 +10,16 @@
 namespace accrue {
 namespace {
 
-// Columns [begin, end) of row n of x i32 [N, T], [1, end - begin].
+// Columns [begin, end) of row n of x, i32 [N, T], as [1, end - begin].
 Tensor part_of_row(const Tensor& x, int64_t n, int64_t begin, int64_t end) {
   const int64_t row = n * x.size(1);
   return x.reshape({x.numel()}).slice(row + begin, row + end).reshape({1, end - begin});
 }
 
-// The same loss, piece after piece of each row. Forward keeps the keys and values of a row and
-// nothing else of its pieces but the last one. Backward comes from the newest to the oldest op: it
+// The same loss, computed piece by piece in each row. Forward keeps the keys and values of a row,
+// and other activations only of the last piece. Backward runs from the newest op to the oldest: it
 // computes each piece again and adds to the gradients of the keys and values before it
-// (kernels/causal_attention.h), so that one piece's activations are alive at a time.
+// (kernels/causal_attention.h). Only one piece's activations exist at a time.
 Tensor loss_in_pieces(const LanguageModel& network, const TokenRows& rows, const Tensor& labels,
                       const Tensor& judged, const Pass& pass) {
   const int64_t N = rows.tokens.size(0), T = rows.tokens.size(1);
@@ -50,7 +50,8 @@ class LanguageModeling : public Objective {
   std::string input() const override { return "tokens"; }
   std::vector<std::string> targets() const override { return {"positions", "labels"}; }
 
-  // The loss itself, because the logits of all tokens would be many times as much as all else.
+  // Returns the loss itself, because the logits of all tokens would take many times the memory of
+  // everything else.
   Tensor answer(const Layer& model, const Samples& samples, const Pass& pass) const override {
     const auto* network = LanguageModel::in(model);
     check(network, "language modeling takes a LanguageModel, not {}", model.describe());
@@ -66,7 +67,7 @@ class LanguageModeling : public Objective {
     return {"tokens", double(data.field("labels").shape_of(1).numel())};
   }
 
-  // The losses times their weights, and the weights.
+  // The sum of the losses times their weights, and the sum of the weights.
   int64_t sums() const override { return 2; }
   void add_score(const Tensor& sums, const Tensor& answer, const Samples& samples) const override {
     const Tensor counted = weight(samples),

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double llama_deviation = 0.02;
 
-// With what the options leave open.
+// Computes the options that are left open, and checks all.
 LlamaOptions completed(LlamaOptions o) {
   if (o.head_size == 0) o.head_size = o.heads > 0 ? o.width / o.heads : 0;
   check(
@@ -58,7 +58,8 @@ class Llama::Block : public Module {
     declare("post_attention_layernorm", post_attention_layernorm_);
   }
 
-  // x [N, T, E]; the block of this number in the cache, the last of a segment or not.
+  // x [N, T, E]. `number` is the layer of this block in the cache. `ends_segment` marks the last
+  // block of a segment.
   Tensor run_on(Tensor x, const Tensor& positions, const Pass& pass, const KeyValueCachePtr& cache,
                 size_t number, bool ends_segment) const {
     const Shape shape = x.shape();

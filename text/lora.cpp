@@ -11,7 +11,7 @@
 namespace accrue {
 namespace {
 
-// Far from the dropouts of the blocks, which are numbered from 0.
+// Far above the numbers of the dropouts in blocks, which begin at 0.
 constexpr uint32_t first_dropout_layer = 1 << 16;
 
 const std::vector<std::string> usual_targets{"q_proj", "v_proj", "c_attn"};
@@ -31,7 +31,7 @@ bool is_named(const std::string& name, const std::string& target) {
   return name == target || name.ends_with("." + target);
 }
 
-// "self_attn.q_proj", ...: the ends of names by which they are told apart within a block.
+// "self_attn.q_proj", ...: the ends of names that distinguish projections within a block.
 std::vector<std::string> ends_of(const Projections& all) {
   std::vector<std::string> ends;
   for (const auto& [name, projection] : all) {

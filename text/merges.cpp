@@ -10,7 +10,7 @@
 namespace accrue {
 namespace {
 
-// Up to here looking through all pairs costs less than a heap of them.
+// Up to this number of tokens, searching all pairs costs less than a heap.
 constexpr size_t few_tokens = 64;
 
 uint64_t pair_of(int32_t left, int32_t right) {
@@ -37,7 +37,7 @@ Merges::Merges(const std::vector<Ranked>& ranked)
   }
 }
 
-// Where the pair is, or the free place where it would be.
+// The place of the pair, or the free place where it would be.
 size_t Merges::place_of(uint64_t pair) const {
   size_t place = pair * 0x9e3779b97f4a7c15u >> shift_;
   while (table_[place].pair != pair && table_[place].pair != no_pair)
@@ -74,9 +74,9 @@ void Merges::apply_to_few(std::vector<int32_t>& tokens, Scratch& scratch) const 
   }
 }
 
-// A token that has been merged into the one before it stays in its place, without a rank, and out
-// of the list. An entry of the heap is a rank and the place of a pair's first token; it is out of
-// date if that pair has another rank by now.
+// A token that was merged into its predecessor keeps its place, but loses its rank and leaves the
+// list. A heap entry consists of a rank and the place of a pair's first token. It is outdated if
+// that pair has another rank by now.
 void Merges::apply_to_many(std::vector<int32_t>& tokens, Scratch& scratch) const {
   const auto n = static_cast<int32_t>(tokens.size());
   auto& symbols = scratch.symbols;

@@ -13,7 +13,7 @@
 namespace accrue {
 namespace {
 
-// As the files config.json beside the published weights have them.
+// The sizes in the config.json of the published weights.
 const std::map<std::string, TextModelOptions>& published_models() {
   const auto gpt2 = [](int64_t width, int64_t layers, int64_t heads) {
     return Gpt2Options{.width = width, .layers = layers, .heads = heads};
@@ -58,7 +58,7 @@ const std::map<std::string, TextModelOptions>& published_models() {
   return models;
 }
 
-// Reads "linear:FACTOR" or "llama3:FACTOR:LOW:HIGH:CONTEXT"; "none" is none.
+// Reads "linear:FACTOR" or "llama3:FACTOR:LOW:HIGH:CONTEXT"; "none" means no scaling.
 void read_scaling(const std::string& text, RotaryBase& rotary) {
   std::istringstream rest(text.substr(std::min(text.find(':'), text.size())));
   std::vector<double> numbers;
@@ -98,7 +98,7 @@ TextModelOptions text_model(const std::string& name, const TextModelSizes& sizes
         o.is_tied = sizes.is_tied.value_or(o.is_tied);
         if constexpr (std::is_same_v<Options, LlamaOptions>) {
           o.groups = sizes.groups.value_or(sizes.heads.value_or(o.groups));
-          // In the same proportion, to whole vectors.
+          // Keeps the proportion to the width, rounded up to whole vectors.
           o.hidden = sizes.hidden.value_or((o.hidden * o.width / width + 7) / 8 * 8);
           o.head_size = sizes.head_size.value_or(o.head_size);
           o.norm_eps = sizes.norm_eps.value_or(o.norm_eps);

@@ -37,7 +37,7 @@ struct TextModelSizes {
 
 }  // namespace detail
 
-// Throws Error for an unknown name.
+// The options of the known model of this name, with these sizes. Throws Error for an unknown name.
 detail::TextModelOptions text_model(const std::string& name,
                                     const detail::TextModelSizes& sizes = {});
 
@@ -50,8 +50,8 @@ TextModelOptions text_model_for(TextModelOptions options, int64_t vocabulary, in
 
 }  // namespace detail
 
-// With a base, the model takes its parameters from the base. If LoRA has a rank, the model has
-// adapters.
+// Makes a language model with these options. With a base, it takes its parameters from the base. If
+// LoRA has a rank, the model has adapters.
 std::unique_ptr<LanguageModel> make_text_model(const detail::TextModelOptions& options,
                                                const LoraOptions& lora = {},
                                                const detail::BasePtr& base = nullptr);

@@ -31,7 +31,7 @@ class Preferences : public Objective {
     return data.field("tokens").values.size(1) / texts;
   }
 
-  // How much greater the rewards of the chosen answers are, [N].
+  // By how much the rewards of the chosen answers exceed those for the rejected ones, [N].
   Tensor answer(const Layer& model, const Samples& samples, const Pass& pass) const override {
     const auto* network = LanguageModel::in(model);
     check(network, "preferences are learned by a LanguageModel, not by {}", model.describe());
@@ -87,7 +87,7 @@ class Preferences : public Objective {
   }
 
  private:
-  // That of a text's answer, a scalar; the texts of all samples stand one after the other.
+  // The log-probability of a text's answer, a scalar. Texts are numbered across all samples.
   Tensor log_probability(const LanguageModel& network, const Samples& samples, int64_t text,
                          const Pass& pass) const {
     const Shape& shape = samples["tokens"].shape();

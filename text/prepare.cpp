@@ -35,17 +35,17 @@ TokenizerFiles tokenizer_for(const PrepareTextOptions& options, const TextFiles&
   return trained_tokenizer(words, *options.train_tokenizer);
 }
 
-// How many tokens of these a text's first part has: those that it has by itself, as far as they
-// agree with the text's.
+// The number of a text's tokens that belong to its first part: the tokens of the part alone, as far
+// as they agree with the tokens of the text.
 size_t tokens_of_beginning(const Tokenizer& tokenizer, std::string_view beginning, Letters letters,
                            const std::vector<int32_t>& tokens) {
   const std::vector<int32_t> alone = tokenizer.encode(beginning, TextPlace::begins, letters);
   return static_cast<size_t>(std::ranges::mismatch(alone, tokens).in2 - tokens.begin());
 }
 
-// The tokens of a whole text, and which of them are learned. Where its parts are not cut between
-// tokens, a token that has some of both sides is learned at the beginning of what is, and not at
-// the end.
+// Adds the tokens of a whole text, some of which are learned. A token may contain the end of one
+// part and the beginning of the next. It is learned if the next part is learned, and not if only
+// the earlier one is.
 void add_as_one(const Tokenizer& tokenizer, const std::vector<TextDocument::Part>& parts,
                 ControlInTexts control, CorpusWriter& writer) {
   std::string text;
@@ -81,7 +81,7 @@ void add_as_one(const Tokenizer& tokenizer, const std::vector<TextDocument::Part
   writer.append(tokens, learned);
 }
 
-// Counts the control tokens that texts spell, in what they became.
+// Counts the control tokens that users' texts spell, by the tokens that the texts became.
 class ControlCount {
  public:
   explicit ControlCount(const Tokenizer& tokenizer)
@@ -90,7 +90,7 @@ class ControlCount {
       names_[static_cast<size_t>(token)] = name;
   }
 
-  // Counts those of a text of which `written` is somebody's.
+  // Counts the control tokens in the ranges `written` of a text.
   void add(std::string_view text, Letters written, const std::vector<int32_t>& tokens) {
     count(tokens, 1);
     if (written.size() == 1 && written.front().end - written.front().begin == text.size()) return;
@@ -111,7 +111,7 @@ class ControlCount {
   std::vector<std::string> names_;  // empty for other tokens
 };
 
-// Says it; nothing if there are none.
+// A message about the counts; empty if there are none.
 std::string said_of(std::map<std::string, int64_t> control) {
   std::erase_if(control, [](const auto& each) { return each.second <= 0; });
   int64_t all = 0;

@@ -41,7 +41,7 @@ Json read_json(const std::filesystem::path& file) {
 constexpr const char *config_name = "config.json", *generation_name = "generation_config.json";
 
 PretrainedModel gpt2_of(const ConfigFile& config) {
-  // transformers takes the names of other models, too, and sets them last.
+  // transformers also accepts the names of other models, and they take precedence.
   const auto size = [&](const char* name, const char* other_name, int64_t otherwise) {
     const int64_t value = config.count(name, config.count(other_name, otherwise));
     check(config.count(other_name, value) == value, "{}: {} is {}, but {} is {}: expected the same",
@@ -62,8 +62,8 @@ PretrainedModel gpt2_of(const ConfigFile& config) {
           .context = positions};
 }
 
-// transformers 5 has one object for base and scaling; before, two fields, which win if both are
-// there.
+// transformers 5 has one object for base and scaling. Earlier versions have two fields, which take
+// precedence if both forms are present.
 ConfigFile rotations_in(const ConfigFile& config) {
   for (const char* const name : {"rope_scaling", "rope_parameters"})
     if (config.has(name) && config[name] != Json::object())
@@ -82,7 +82,7 @@ std::string rotary_scaling_of(const ConfigFile& said, int64_t positions) {
                      said.number("original_max_position_embeddings", double(positions)));
 }
 
-// Models that are computed as Llama is, and what transformers takes where nothing is said.
+// Models that are computed like Llama, and transformers' defaults for them.
 struct LlamaKind {
   std::string_view type;
   const KnownKeys& keys;
@@ -126,7 +126,7 @@ PretrainedModel llama_of(const ConfigFile& config, const LlamaKind& kind) {
       .context = positions};
 }
 
-// What the text of a config.json says. `where` names it.
+// The model that the text of a config.json describes. `where` is the name of the text.
 PretrainedModel model_in(const std::string& text, const std::string& where) {
   const Json json = parse_config(text, where);
   check(json.is_object(), "{}: expected an object", where);
@@ -137,7 +137,7 @@ PretrainedModel model_in(const std::string& text, const std::string& where) {
   check(kind != nullptr || name == "gpt2",
         "{}: model_type is {}, expected gpt2, llama, mistral or qwen2", where, name);
   check(kind == nullptr || !kind->has_window || json.contains("sliding_window"),
-        "{}: expected null as sliding_window, which {} has where nothing is said", where, name);
+        "{}: expected null as sliding_window, because {} has a window by default", where, name);
   const ConfigFile config(where, json, kind != nullptr ? kind->keys : gpt2_keys());
   PretrainedModel model = kind != nullptr ? llama_of(config, *kind) : gpt2_of(config);
   const Json title = json.value("_name_or_path", Json());
@@ -169,7 +169,7 @@ LoraOptions lora_of(const ConfigFile& config) {
   return o;
 }
 
-// The files of a model's weights.
+// The files that contain the weights of a model.
 std::set<std::filesystem::path> weights_in(const std::filesystem::path& directory) {
   const auto one = directory / "model.safetensors",
              index = directory / "model.safetensors.index.json";
@@ -226,7 +226,8 @@ namespace {
 
 constexpr const char* head_name = "lm_head.weight";
 
-// The head of a model whose head is the embedding: transformers leaves it out, or stores it twice.
+// Removes the head of a model whose head is the embedding: transformers omits it, or stores it
+// twice.
 void take_tied_head(const std::filesystem::path& directory, NamedTensors& all) {
   const auto head = std::ranges::find(all, head_name, &NamedTensors::value_type::first);
   if (head == all.end()) return;
@@ -353,8 +354,8 @@ void detail::find_known_name(PretrainedModel& model) {
 
 namespace {
 
-// Training changes neither sizes nor what is computed from them; but a Llama may have been trained
-// on longer rows than it was made for.
+// True if the model is still the imported one. Training changes none of its sizes, but a Llama may
+// have learned from longer rows than it was made for.
 bool describes(const PretrainedModel& imported, TextModelOptions model) {
   const TextModelOptions there =
       text_model_for(text_model(imported.name, imported.sizes), imported.vocabulary, 1);

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is the whole text of somebody.
+// The range of a text that a user wrote as a whole.
 std::array<ByteRange, 1> all_of(std::string_view text) { return {{{0, text.size()}}}; }
 
 // Reads a file as one document. Returns its bytes.
@@ -30,7 +30,7 @@ int64_t read_whole(const fs::path& file, const DocumentSink& sink,
   int64_t bytes = 0;
   NotUtf8 other;
   for (bool is_first = true;; is_first = false) {
-    // Twice as many where there was no place to cut, so that no byte is seen many times.
+    // Reads twice as many bytes if there was no place to cut, so no byte is scanned many times.
     const size_t had = text.size(), step = std::max(least, had);
     text.resize(had + step);
     const size_t read = stream.read(std::as_writable_bytes(std::span(text).subspan(had)));
@@ -54,7 +54,7 @@ int64_t read_whole(const fs::path& file, const DocumentSink& sink,
   return bytes;
 }
 
-// Gives a document to the sink. Returns its bytes, or nothing if there is nothing to be learned.
+// Passes a document to the sink. Returns its size in bytes, or 0 if nothing is to be learned.
 int64_t give(const TextDocument& document, const DocumentSink& sink) {
   int64_t bytes = 0;
   const bool is_chat = !document.has_end_of_text && !document.is_sample;
@@ -85,8 +85,8 @@ bool is_blank(const std::string& line) {
   return line.find_first_not_of(" \t\r\n\v\f") == line.npos;
 }
 
-// Documents of lines that are given to a sink in their order, some at a time: of those which the
-// model's template is to write, a process writes many.
+// Passes the documents of lines to a sink in order. It collects chats, because one process of the
+// model's template then writes many of them.
 class Waiting {
  public:
   Waiting(const ChatWriting& chats, const DocumentSink& sink,
@@ -127,9 +127,9 @@ class Waiting {
   }
 
   int64_t bytes_given = 0;
-  // What a template has written to be learned, and how many of these without their end.
+  // The number of answers to be learned that templates wrote, and how many lack their end.
   int64_t answers = 0, endless = 0;
-  std::vector<std::string> empty;  // where there is nothing to learn
+  std::vector<std::string> empty;  // documents without anything to learn
 
  private:
   static constexpr size_t most_bytes = size_t{8} << 20;

@@ -14,7 +14,7 @@
 namespace accrue {
 namespace {
 
-// Unicode's White_Space, as items of a class. To PCRE2 \s would have U+180E besides.
+// Unicode's White_Space, as items of a character class. PCRE2's \s also contains U+180E.
 constexpr const char* spaces =
     "\\t-\\r "
     "\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
@@ -27,7 +27,7 @@ constexpr std::array properties{"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", 
                                 "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
                                 "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp"};
 constexpr std::array scripts{"Han", "Hiragana", "Katakana", "Hangul"};
-// Longer ones first.
+// Longer ones come first.
 constexpr std::array groups{"(?<=", "(?<!", "(?i:", "(?:", "(?=", "(?!", "(?>"};
 
 class Translation {
@@ -68,14 +68,14 @@ class Translation {
   }
 
   void translate_group() {
-    if (!at("(?")) return put("(?:", 1);  // nothing refers to what it captures
+    if (!at("(?")) return put("(?:", 1);  // captures are not used
     for (const std::string_view group : groups)
       if (at(group)) return copy(group.size());
     require(false, "a group of this kind");
   }
 
-  // {n}, {n,} or {n,m}. A plus sign after it would repeat it to Oniguruma, and make it possessive
-  // to PCRE2; a question mark after {n} differs, too.
+  // Translates {n}, {n,} or {n,m}. A plus sign after it means another repetition in Oniguruma, but
+  // a possessive one in PCRE2. A question mark after {n} also has different meanings.
   void translate_repetition() {
     const size_t end = pattern_.find('}', at_);
     require(end != std::string_view::npos, "an opening brace");
@@ -141,7 +141,7 @@ class Translation {
         end - at_ + 1);
   }
 
-  // \u and four hexadecimal digits.
+  // Translates \u and four hexadecimal digits.
   void translate_code() {
     const std::string_view digits = pattern_.substr(at_ + 2, 4);
     require(digits.size() == 4 && std::ranges::all_of(digits,
@@ -159,12 +159,12 @@ class Translation {
   std::string out_;
 };
 
-// Oniguruma's regular expression in the words of PCRE2. Throws Error, saying what and where, for
-// what means something else to PCRE2 and is not translated.
+// Translates a regular expression of Oniguruma into PCRE2's syntax. Throws Error, which says what
+// and where, for a construct that has another meaning in PCRE2 and no translation.
 std::string pcre2_pattern(std::string_view pattern) { return Translation(pattern).run(); }
 
 constexpr size_t max_pattern_bytes = 16 << 10;
-// For one match. A hostile expression can ask for any.
+// Limits for one match, because a hostile expression can take any number of steps.
 constexpr uint32_t max_match_steps = 10'000'000, max_heap_kib = 32 << 10;
 
 PCRE2_SPTR code_units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
@@ -205,7 +205,7 @@ Regex::Regex(std::string_view pattern) {
   pcre2_pattern_info(code_.get(), PCRE2_INFO_MATCHEMPTY, &matches_nothing);
   check(matches_nothing == 0, "the regular expression '{}' can match no characters at all",
         pattern);
-  // Where memory must not be executable the expression is interpreted.
+  // Where memory must not be executable, the expression is interpreted.
   is_compiled_ = pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
   looks_behind_ = pattern.find("(?<") != pattern.npos;
 }
@@ -216,7 +216,7 @@ int Regex::search(std::string_view text, size_t from, Matcher& matcher, uint32_t
                  matcher.data_.get(), matcher.context_.get());
   };
   int found = is_compiled_ ? run(pcre2_jit_match, 0) : PCRE2_ERROR_JIT_STACKLIMIT;
-  // Machine code has a stack of 32 KiB.
+  // Compiled code has a stack of 32 KiB; the interpreter has no such limit.
   if (found == PCRE2_ERROR_JIT_STACKLIMIT)
     found = run(pcre2_match, PCRE2_NO_JIT | PCRE2_NO_UTF_CHECK);
   check(found >= 0 || found == PCRE2_ERROR_NOMATCH || found == PCRE2_ERROR_PARTIAL,
@@ -235,7 +235,8 @@ std::optional<Regex::Match> Regex::find_surely(std::string_view text, size_t fro
                                                size_t& none_before) const {
   none_before = from;
   if (looks_behind_) return std::nullopt;
-  // A hard partial match is one that looked at the text's end, so that a whole one did not.
+  // With PCRE2_PARTIAL_HARD, a search that reaches the end of the text returns a partial match, so
+  // a full match does not depend on the text that follows.
   const int found = search(text, from, matcher, PCRE2_PARTIAL_HARD);
   const size_t* const ends = pcre2_get_ovector_pointer(matcher.data_.get());
   if (found >= 0) return Match{ends[0], ends[1]};

@@ -18,7 +18,7 @@ CorpusRows::CorpusRows(CorpusPtr corpus, const RowOptions& options)
                  corpus_->facts().texts_of_sample == 1),
       step_(corpus_->facts().has_preferences ? options.context / 2 : 0) {}
 
-// Calls work(part of the row, piece, its next token) for each piece of row n, and fills the rest.
+// Calls work(part of the row, piece, its next token) for each piece of row n, and pads the rest.
 template <class Work>
 void CorpusRows::for_each(std::span<int32_t> row, int64_t n, Work work, int32_t padding) const {
   for (uint32_t i = first_[static_cast<size_t>(n)]; i < first_[static_cast<size_t>(n) + 1]; ++i) {
@@ -153,7 +153,7 @@ std::shared_ptr<const CorpusRows> RowLayout::finish() {
   return rows_;
 }
 
-// The last token that is learned in a row that begins with a document; `begin` if none is.
+// The last token that is learned in a row that begins with the document; `begin` if there is none.
 int64_t RowLayout::last_label(int64_t begin, const std::vector<AnswerTokens>& answers) const {
   int64_t last = begin;
   for (const AnswerTokens& answer : answers) {
@@ -182,7 +182,7 @@ void RowLayout::close(std::vector<OpenRow>::iterator row) {
   open_.erase(row);
 }
 
-// Tokens that lie side by side are one run.
+// Adjacent tokens form one run.
 void RowLayout::add_to_stream(int64_t begin, int64_t end) {
   if (begin != run_end_) {
     cut(run_end_);
@@ -191,7 +191,7 @@ void RowLayout::add_to_stream(int64_t begin, int64_t end) {
   run_end_ = end;
 }
 
-// Puts the run's tokens up to `end` into rows.
+// Moves the run's tokens up to `end` into rows.
 void RowLayout::cut(int64_t end) {
   while (run_begin_ < end) {
     const int64_t length = std::min(room_, end - run_begin_);
@@ -209,7 +209,8 @@ double fraction_of(uint64_t hash) { return double(hash >> 11) * 0x1p-53; }
 
 namespace {
 
-// The share, or so much more or less that of few documents one is held out and one is not.
+// The share, adjusted if necessary so that at least one section is held out and at least one is
+// not.
 double share_of_both(std::span<const uint64_t> sections, double share) {
   if (sections.empty()) return share;
   const auto [least, most] = std::ranges::minmax(sections);
@@ -228,7 +229,7 @@ void divide(const Corpus& corpus, std::array<RowLayout, 2>& layouts, double shar
   int64_t begin = 0;
   for (const uint64_t document_end : documents.ends) {
     const auto end = static_cast<int64_t>(document_end);
-    std::optional<bool> is_held_out;  // the part that began at `part`
+    std::optional<bool> is_held_out;  // for the part that begins at `part`
     int64_t part = begin;
     const bool is_whole = end - begin > section_tokens && !answers_in(corpus, begin, end).empty();
     for (int64_t at = begin; at < end; at += section_tokens) {

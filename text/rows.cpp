@@ -17,14 +17,14 @@
 namespace accrue {
 namespace {
 
-// The rows of samples, and how many of their texts were cut, or of preferences how many samples
+// The rows of samples, and how many of their texts were cut or, for preferences, how many samples
 // were left out.
 struct SampleRows {
   std::shared_ptr<CorpusRows> rows;
   int64_t cut = 0;
 };
 
-// That of the tokens which are not learned before those of a document that are.
+// The hash of the tokens of a document before the first one that is learned.
 uint64_t hash_of_prompt(const Corpus& corpus, int64_t begin, int64_t end) {
   std::vector<int32_t> tokens;
   for (int64_t i = begin; i < end && !corpus.is_learned(i); ++i) tokens.push_back(0);
@@ -34,7 +34,7 @@ uint64_t hash_of_prompt(const Corpus& corpus, int64_t begin, int64_t end) {
   return hash.value();
 }
 
-// Gives each of the two its samples, by the hashes of their prompts.
+// Divides the samples between training and test by the hashes of their prompts.
 std::array<SampleRows, 2> divide_preferences(const CorpusPtr& corpus, const RowOptions& options) {
   const std::span<const uint64_t> ends = corpus->documents().ends;
   const int64_t most = options.context / 2;
@@ -61,7 +61,7 @@ std::array<SampleRows, 2> divide_preferences(const CorpusPtr& corpus, const RowO
   return all;
 }
 
-// Gives each of the two its samples, by the hashes of their first texts.
+// Divides the samples between training and test by the hashes of their first texts.
 std::array<SampleRows, 2> divide_samples(const CorpusPtr& corpus, const RowOptions& options) {
   const Corpus::Documents& documents = corpus->documents();
   const CorpusFacts& facts = corpus->facts();
@@ -88,11 +88,11 @@ std::array<SampleRows, 2> divide_samples(const CorpusPtr& corpus, const RowOptio
   return all;
 }
 
-// Numbers the texts that occur more than once from 1 on, and those that do not 0; nothing if all
-// are different.
+// Numbers the texts that occur more than once, from 1 on; the others get 0. Does nothing if all
+// texts are different.
 void number_texts(const std::array<SampleRows, 2>& both) {
   std::array<std::vector<uint64_t>, 2> hashes{both[0].rows->hashes(), both[1].rows->hashes()};
-  std::unordered_map<uint64_t, int32_t> numbers;  // 0 for one that has occurred once
+  std::unordered_map<uint64_t, int32_t> numbers;  // 0 for a text that has occurred once
   int32_t last = 0;
   for (const auto& some : hashes)
     for (const uint64_t hash : some)
@@ -115,7 +115,7 @@ uint32_t crc_of(const std::string& text) {
 
 using Read = void (CorpusRows::*)(std::span<int32_t>, int64_t) const;
 
-// Reads `columns` numbers of a row.
+// A field that reads `columns` numbers of a row.
 Field field_of(const std::shared_ptr<const CorpusRows>& rows, const char* name, int64_t columns,
                int64_t classes, Read read) {
   return {.name = name,
@@ -127,7 +127,7 @@ Field field_of(const std::shared_ptr<const CorpusRows>& rows, const char* name, 
           }};
 }
 
-// A data set of these rows' tokens and positions. `form` says how they were made.
+// A data set of the tokens and positions of these rows. `form` says how the rows were made.
 Dataset dataset_of(const CorpusPtr& corpus, const std::shared_ptr<const CorpusRows>& rows,
                    const RowOptions& options, const std::string& form) {
   const CorpusFacts& facts = corpus->facts();
@@ -287,7 +287,7 @@ Datasets rows_of(const Corpora& corpora, const RowOptions& options) {
   Datasets sets{dataset_of(train, layouts[0], options, share),
                 dataset_of(test ? test : train, layouts[1], options, share + " here")};
   sets.test.is_trained_on = test == train;
-  if (test)  // Both have the tokens of both.
+  if (test)  // both get the larger number of classes
     for (const auto& [one, other] :
          {std::pair{&sets.train, &sets.test}, std::pair{&sets.test, &sets.train}})
       for (size_t i = 0; i < one->fields.size(); ++i)

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t most_prompt_tokens = 16, most_new_tokens = 64;
 
-// The first tokens of the first row, as far as they are of one document and leave half of a short
-// row to be written.
+// The first tokens of the first row: at most those from one document, and at most half of a short
+// row, so that there is room for more.
 std::vector<int32_t> beginning_of(const Dataset& data) {
   const auto row = [&](const char* name) {
     const Field& field = data.field(name);
@@ -34,7 +34,7 @@ std::vector<int32_t> beginning_of(const Dataset& data) {
   return tokens;
 }
 
-// With line breaks and other control characters as escapes, so that it is one line.
+// The text as one line: line breaks and other control characters are escaped.
 std::string as_one_line(const std::string& text) {
   std::string line;
   for (const char c : text) {
@@ -64,7 +64,8 @@ class TextSamples : public Observer {
     tokens_ = std::min(most_new_tokens, room);
   }
 
-  // A training that goes wrong says so itself, and is not to end by what looks on.
+  // Reports errors instead of throwing them. A training that goes wrong reports that itself, and an
+  // observer must not end it.
   void on_window(const Player&) override {
     if (!sample_every_) return;
     const int64_t window = trainer_.windows() + 1;

@@ -80,12 +80,12 @@ bool TextWriter::go_on(std::span<const int32_t> prompt, int64_t tokens, const Sa
         "a prompt of {} tokens and {} more: the model has {} positions; expected fewer",
         prompt.size(), tokens, model_.context());
   const NoGrad no_grad;
-  if (length > room_) {  // twice as much, so that no token of many prompts is read many times
+  if (length > room_) {  // double it, so that tokens are seldom read again
     read_.clear();
     room_ = std::max(length, 2 * room_);
     cache_ = std::make_shared<KeyValueCache>(room_);
   }
-  // The last token's logits are asked for.
+  // The last token is always read, because its logits are needed.
   const auto before = prompt.first(prompt.size() - 1);
   kept_ = std::ranges::mismatch(read_, before).in2 - before.begin();
   read_.resize(size_t(kept_));
@@ -119,7 +119,7 @@ std::optional<ConfigFile> file_in(const Metadata& files, const char* name) {
       generation_keys());
 }
 
-// One token, or several.
+// Reads one token or a list.
 std::vector<int32_t> ends_of(const ConfigFile& config) {
   json ends = config["eos_token_id"];
   if (ends.is_null()) return {};

@@ -27,7 +27,7 @@ constexpr std::string_view space = "\xe2\x96\x81", unknown_text = " \xe2\x81\x87
 constexpr size_t max_piece_bytes = 1024;
 constexpr int32_t no_token = -1;
 
-// The text is not empty. A byte that is not UTF-8 is a character by itself.
+// The text must not be empty. A byte that is not UTF-8 is a character by itself.
 std::string_view first_character_of(std::string_view text) {
   return text.substr(0, std::max<size_t>(1, first_character(text).bytes));
 }
@@ -39,14 +39,14 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
   return result.append(text);
 }
 
-// Spaces, and what follows up to the next.
+// The spaces at the beginning, and the text up to the next space.
 std::string_view first_word(std::string_view text) {
   size_t begin = 0;
   while (text.substr(begin).starts_with(space)) begin += space.size();
   return text.substr(0, text.find(space, begin));
 }
 
-// NN of <0xNN>.
+// The byte NN of a piece <0xNN>.
 std::optional<uint8_t> byte_of(std::string_view piece) {
   if (piece.size() != 6 || !piece.starts_with("<0x") || piece.back() != '>') return {};
   uint8_t value = 0;
@@ -161,7 +161,7 @@ class SentencePieceBpe : public Tokenizer {
   }
 
  private:
-  // What a call of encode() works with.
+  // The buffers of a call of encode().
   struct Buffers {
     WordCache cache;
     std::vector<int32_t> word, symbols;
@@ -183,7 +183,7 @@ class SentencePieceBpe : public Tokenizer {
                         });
   }
 
-  // Where the last word begins, at a space after something else.
+  // The place where the last word begins: the last space that follows another character.
   static size_t last_word(std::string_view part) {
     size_t at = part.size();
     while (at > 0 && (at = part.rfind(' ', at - 1)) != part.npos && at > 0)
@@ -211,7 +211,8 @@ class SentencePieceBpe : public Tokenizer {
 
   bool is_normal(size_t i) const { return in_.kinds[i] == Kind::normal; }
 
-  // Symbols are the normal pieces, and after all pieces the characters that only others have.
+  // Symbols are the normal pieces, under their own numbers, and characters that occur only within
+  // pieces, under numbers after all pieces.
   void number_symbols() {
     for (size_t i = 0; i < in_.pieces.size(); ++i) {
       if (is_normal(i)) symbols_.emplace(in_.pieces[i], static_cast<int32_t>(i));
@@ -230,7 +231,7 @@ class SentencePieceBpe : public Tokenizer {
     }
   }
 
-  // Each way to join two symbols to a piece; their rank is that of its score.
+  // All ways to join two symbols into a piece. The score of the piece determines the rank.
   std::vector<Merges::Ranked> find_merges() const {
     std::vector<float> scores;
     for (size_t i = 0; i < in_.pieces.size(); ++i)
@@ -264,7 +265,7 @@ class SentencePieceBpe : public Tokenizer {
       append(token, tokens);
   }
 
-  // Into buffers.word.
+  // Puts the tokens of a word into buffers.word.
   void split_word(std::string_view word, Buffers& buffers) const {
     std::vector<int32_t>&tokens = buffers.word, &symbols = buffers.symbols;
     tokens.clear();
@@ -290,7 +291,7 @@ class SentencePieceBpe : public Tokenizer {
     use_symbols();
   }
 
-  // One that is no piece.
+  // Appends a character that is not a piece.
   void append_character(std::string_view character, std::vector<int32_t>& tokens) const {
     if (!has_bytes_) return append(unknown_, tokens);
     for (const char byte : character) tokens.push_back(bytes_[static_cast<unsigned char>(byte)]);
@@ -307,7 +308,7 @@ class SentencePieceBpe : public Tokenizer {
   int32_t unknown_ = no_token;
   std::unordered_map<std::string_view, int32_t> symbols_;
   std::vector<std::string_view> characters_;
-  // Whether a piece has a space after something else, so that words do not part a text.
+  // True if a piece has a space after another character. Words then cannot be encoded separately.
   bool joins_words_ = false;
   Merges merges_{std::vector<Merges::Merge>()};
   AddedTokens control_{{}}, user_defined_{{}};

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// A field of a message of protocol buffers: a number, or bytes.
+// A field of a protocol-buffers message: a number, or bytes.
 struct ProtoField {
   uint64_t number = 0, value = 0;
   std::string_view bytes{};
@@ -61,7 +61,7 @@ class Message {
   uint64_t fixed(size_t bytes) {
     uint64_t value = 0;
     const std::string_view taken = take(bytes);
-    std::memcpy(&value, taken.data(), bytes);  // little-endian, as the processor
+    std::memcpy(&value, taken.data(), bytes);  // little-endian, like the processor
     return value;
   }
 
@@ -69,7 +69,7 @@ class Message {
   const std::string& name_;
 };
 
-// Numbers of sentencepiece_model.proto.
+// The numbers of fields in sentencepiece_model.proto.
 constexpr uint64_t pieces_field = 1, trainer_field = 2, normalizer_field = 3;
 constexpr uint64_t model_type_field = 3, whitespace_suffix_field = 24, bos_field = 41,
                    eos_field = 42;
@@ -128,8 +128,8 @@ Model parsed(std::string_view bytes, const std::string& name) {
   return model;
 }
 
-// Adds the special tokens that the files beside the model name and that are no pieces, as control
-// tokens behind them. Throws Error for other tokens that are not its pieces as they are.
+// Adds the special tokens that the files beside the model name but that are not pieces, as control
+// tokens after the pieces. Throws Error for other tokens unless they are unchanged pieces.
 void add_named_beside(SentencePieces& model, const FilesBesideTokenizer& beside) {
   json tokenizer{{"model", {{"vocab", json::object()}}}, {"added_tokens", json::array()}};
   for (size_t i = 0; i < model.pieces.size(); ++i) tokenizer["model"]["vocab"][model.pieces[i]] = i;

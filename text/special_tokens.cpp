@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-// In the order in which transformers adds them.
+// The order in which transformers adds them.
 constexpr std::array usual_names{"bos_token", "eos_token", "unk_token", "sep_token",
                                  "pad_token", "cls_token", "mask_token"};
 
@@ -25,13 +25,13 @@ bool has_decoder(const FilesBesideTokenizer& beside) {
   return beside.config.contains("added_tokens_decoder");
 }
 
-// The spelling of a token that is a text or an object, or nothing.
+// The spelling of a token, which is a text or an object; empty for other values.
 std::string spelling_of(const json& token) {
   const json content = token.is_object() ? token.value("content", json()) : token;
   return content.is_string() ? content.get<std::string>() : "";
 }
 
-// As tokenizer.json has it, without a number.
+// A token in the format of tokenizer.json, without a number.
 json as_added(const json& token, bool is_special, bool is_normalized) {
   json added{{"content", spelling_of(token)},
              {"single_word", false},
@@ -45,7 +45,7 @@ json as_added(const json& token, bool is_special, bool is_normalized) {
   return added;
 }
 
-// Special tokens by name, as texts or objects.
+// The special tokens that have names, as texts or objects.
 json named_tokens(const FilesBesideTokenizer& beside) {
   json named = json::object();
   const auto take = [&](const json& from) {
@@ -59,7 +59,7 @@ json named_tokens(const FilesBesideTokenizer& beside) {
   return named;
 }
 
-// The other special tokens, in order.
+// The special tokens without names, in order.
 std::vector<json> nameless_tokens(const FilesBesideTokenizer& beside) {
   std::vector<json> tokens;
   const auto take = [&](const json& from, const char* name) {
@@ -76,7 +76,7 @@ std::vector<json> nameless_tokens(const FilesBesideTokenizer& beside) {
   return tokens;
 }
 
-// Adds to the list of a tokenizer.json, as `tokenizers` adds.
+// Adds tokens to a tokenizer.json in the same way as `tokenizers`.
 class AddedList {
  public:
   AddedList(json& tokenizer, const std::string& name)
@@ -95,7 +95,8 @@ class AddedList {
     return !has(spelling) && !(vocabulary_ && vocabulary_->contains(spelling));
   }
 
-  // One that is there gets these flags. `said` is the number that the files give it.
+  // Adds a token, or changes the flags of an existing one. `said` is the number in the files, if
+  // any.
   void put(json token, std::optional<int64_t> said = {}) {
     const std::string spelling = token["content"];
     const auto there = find(spelling);
@@ -108,7 +109,7 @@ class AddedList {
           "among the added_tokens of the tokenizer.json",
           name_, spelling, said.value_or(0), id.dump());
     token["id"] = id;
-    // As there, it does not cease to be special.
+    // As in `tokenizers`, a special token remains special.
     if (there != list_.end() && there->value("special", json(false)) == true)
       token["special"] = true;
     if (there != list_.end()) *there = std::move(token);
@@ -128,7 +129,7 @@ class AddedList {
   int64_t next_ = 0;
 };
 
-// What added_tokens_decoder says, or added_tokens.json, by number.
+// The tokens of added_tokens_decoder, or else of added_tokens.json, by number.
 std::map<int64_t, json> numbered_tokens(const FilesBesideTokenizer& beside, const std::string& name,
                                         const json& named, const std::vector<json>& nameless) {
   std::map<int64_t, json> tokens;
@@ -193,13 +194,13 @@ void add_special_tokens(json& tokenizer, const FilesBesideTokenizer& beside,
         name);
   if (!tokenizer.is_object() || !tokenizer.contains("model") || !tokenizer["model"].is_object() ||
       !tokenizer.value("added_tokens", json::array()).is_array())
-    return;  // refused by who reads it
+    return;  // its reader will refuse it
   if (!tokenizer.contains("added_tokens")) tokenizer["added_tokens"] = json::array();
   json named = named_tokens(beside);
   const std::vector<json> nameless = nameless_tokens(beside);
   AddedList list(tokenizer, name);
   for (const auto& [id, token] : numbered_tokens(beside, name, named, nameless)) {
-    // What tokenizer.json says goes before an added_tokens.json.
+    // An entry of tokenizer.json takes precedence over added_tokens.json.
     if (has_decoder(beside) || !list.has(token["content"])) list.put(token, id);
   }
   const auto put_special = [&](const json& token) {

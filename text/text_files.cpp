@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The extension in small letters, without that of compression.
+// The extension in small letters; the one before .gz if the file is compressed.
 std::string kind_of(const fs::path& file) {
   const std::string extension = lower(file.extension().string());
   return extension == ".gz" ? lower(file.stem().extension().string()) : extension;
@@ -37,15 +37,15 @@ std::string parquet_because(const fs::path& file) {
       file.filename().string(), file.stem().string());
 }
 
-// How many of every second byte are 0.
+// The number of zeros among every second byte, from byte `first` on.
 int64_t zeros_from(std::string_view text, size_t first) {
   int64_t zeros = 0;
   for (size_t i = first; i < text.size(); i += 2) zeros += text[i] == '\0';
   return zeros;
 }
 
-// Why a file is not read as a text, and what to do instead; nothing if it is. Bytes tell binary
-// files as they tell git: those of 0, and besides more than a few of other control characters.
+// The reason why a file is not read as text, and what to do instead; empty if it is text. Like git,
+// recognizes binary files by zero bytes, and also by a certain share of other control characters.
 std::string no_text_because(const fs::path& file) {
   constexpr size_t looked_at = size_t{1} << 16;
   constexpr int64_t usual_share = 100;
@@ -72,7 +72,7 @@ std::string no_text_because(const fs::path& file) {
       zeros > 0 ? zeros : controls, text.size(), zeros > 0 ? "0" : "control characters");
 }
 
-// Walks through folders.
+// Searches folders for texts.
 class TextFinder {
  public:
   explicit TextFinder(TextFiles& found) : found_(found) {}

@@ -19,17 +19,18 @@
 namespace accrue {
 namespace {
 
-// Anchors, times the scale, and what they are compared with, first all positives: that of anchor i
-// is row labels[i], which is i, or the first that is equal to it.
+// The anchors times the scale, and the texts that they are compared with: all positives, then all
+// negatives. The positive of anchor i is row labels[i] of the others, which is i or the first text
+// that is equal to it.
 struct Comparison {
   Tensor anchors, others, labels;
 };
 
-// Numbers of texts, [N, P]; 0 for those that no other is equal to.
+// The numbers of texts, [N, P]; 0 for a text that no other is equal to.
 using Numbers = std::vector<int32_t>;
 
-// The first of the texts that are equal to a text, where these stand one place after the other
-// without the anchors: all positives, then all negatives.
+// For each text, the first text that is equal to it. The order is all positives, then all
+// negatives, without the anchors.
 std::vector<int32_t> first_of_equals(const Numbers& numbers, int64_t N, int64_t P) {
   std::vector<int32_t> first(static_cast<size_t>(N * (P - 1)));
   std::unordered_map<int32_t, int32_t> known;
@@ -85,7 +86,7 @@ class TextPairs : public Objective {
       add_linear_score(sums.slice(begin, begin + 3), all.anchors, all.others, all.labels);
     };
     add(0, duplicates_);
-    // A text that is equal to the positive is no other that is nearer.
+    // For the recall, a text that is equal to the positive does not count as a nearer one.
     if (counts_recall_apart()) add(3, Duplicates::ignore);
   }
   Score score(std::span<const double> sums, const Dataset&) const override {
@@ -102,7 +103,7 @@ class TextPairs : public Objective {
     return some_are_equal_ && duplicates_ == Duplicates::negatives;
   }
 
-  // [rows, 1], of the type of another and where it lies.
+  // A column [rows, 1] with the type and device of another tensor.
   static Tensor column_of(const std::vector<double>& values, const Tensor& other) {
     const Shape shape{std::ssize(values), 1};
     if (other.dtype() == DType::f64) return Tensor::from(values, shape, other.device());
@@ -110,8 +111,8 @@ class TextPairs : public Objective {
     return Tensor::from(narrow, shape, other.device());
   }
 
-  // The numbers of the texts as a row of E like those of the means, [N, 1, E], whose first elements
-  // they are: so they come wherever answers do, to other ranks, too.
+  // The numbers of the texts as a row [N, 1, E] like the rows of the means, with the numbers as its
+  // first elements. They thus go wherever the answers go, including other ranks.
   static Tensor numbers_of(const Samples& samples, const Tensor& means) {
     const Tensor& digits = samples["texts"];
     const int64_t N = means.size(0), E = means.size(2), D = digits.size(1);
@@ -124,7 +125,7 @@ class TextPairs : public Objective {
     if (D == E) return row;
     return concat({row, Tensor::full({N, 1, E - D}, 0, means.dtype(), means.device())}, 2);
   }
-  // `rows` are all of the answers, P in a sample and the row of numbers.
+  // `rows` are all rows of the answers: in each sample P means and the row of numbers.
   static Numbers numbers_in(const Tensor& rows, int64_t N, int64_t P) {
     const NoGrad no_grad;
     Numbers numbers(static_cast<size_t>(N * P));
@@ -160,7 +161,7 @@ class TextPairs : public Objective {
                  o = embedding(z, indices(others));
     if (!some_are_equal_ || duplicates == Duplicates::negatives) return {a, o, indices(labels)};
 
-    // A channel more, 1 in the anchors, takes what is left out from the softmax.
+    // An additional channel, which is 1 in the anchors, removes duplicates from the softmax.
     constexpr double left_out = -1e9;
     const std::vector<int32_t> first = first_of_equals(numbers_in(all, N, P), N, P);
     std::vector<double> added(first.size());

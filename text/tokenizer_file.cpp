@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Parsing takes memory in proportion.
+// Parsing takes memory in proportion to the file's size.
 constexpr uint64_t max_file_bytes = 256 << 20;
 constexpr int max_depth = 16;
 constexpr int64_t max_elements = 16 << 20;
@@ -38,7 +38,7 @@ json parse(const std::string& text, const std::string& what) {
 }
 json json_of(const fs::path& path) { return parse(text_of(path), path.string()); }
 
-// An object in a directory; an empty one if it is not there.
+// A JSON object in a file of a directory; empty if the file is missing.
 json object_in(const fs::path& directory, const char* name) {
   const fs::path path = directory / name;
   std::error_code ignored;
@@ -70,7 +70,7 @@ TokenizerPtr read_tokenizer_json(const fs::path& path) {
   return make_tokenizer(json_of(path), path.string(), files_in(path.parent_path()));
 }
 
-// GPT-2's own files, which say nothing of how a text is split.
+// Reads GPT-2's own files, which do not say how to split a text.
 TokenizerPtr read_gpt2(const fs::path& vocabulary, const fs::path& merges) {
   const FilesBesideTokenizer beside = files_in(vocabulary.parent_path());
   const json kind = beside.config.value("tokenizer_class", json("GPT2Tokenizer"));

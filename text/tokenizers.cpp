@@ -84,8 +84,8 @@ namespace {
 
 constexpr const char *place_name = "tokenizer", *checksum_name = "tokenizer-checksum";
 
-// Twice, because some tokenizers leave out a space that begins a text. Numbers that are no token
-// have no bytes.
+// The bytes of two copies of a token, because some tokenizers drop a space at the beginning of a
+// text. Numbers that are not tokens have no bytes.
 std::string bytes_of_token(const Tokenizer& tokenizer, int64_t token) {
   const auto t = static_cast<int32_t>(token);
   try {
@@ -107,7 +107,7 @@ std::string detail::tokenizer_checksum(const Tokenizer& tokenizer) {
   while (size > 0 && is_padding(tokenizer, size - 1)) --size;
   uLong crc = crc32_z(0, nullptr, 0);
   for (int64_t t = 0; t < size; ++t) {
-    // Its end tells "a", "bc" from "ab", "c".
+    // The separator distinguishes "a", "bc" from "ab", "c".
     const std::string bytes = fmt::format("{}\n{}", bytes_of_token(tokenizer, t), t);
     crc = crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
   }
@@ -184,7 +184,7 @@ std::string detail::find_tokenizer(const KnownTokenizer& known, const std::strin
       if (checksum == known.checksum) return place.string();
       others += fmt::format("; '{}' has the checksum {}", place.string(), checksum);
     } catch (const Error&) {
-      // It holds no tokenizer.
+      // This place has no tokenizer.
     }
   }
   fail(

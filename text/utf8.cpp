@@ -121,7 +121,7 @@ bool is_of_word(uint32_t code) {
     case UTF8PROC_CATEGORY_PC: return true;
     default: break;
   }
-  // Letters in circles and squares, which are alphabetic, and what joins letters.
+  // Letters in circles and squares, which are alphabetic, and the joiners U+200C and U+200D.
   return (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
          (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189) ||
          code == 0x200c || code == 0x200d;
@@ -183,7 +183,7 @@ std::optional<std::string> bytes_spelled(std::string_view spelling) {
 
 namespace {
 
-// U+0300 is the first character that may change, or change the one before it.
+// U+0300 is the first character that may change, or may change the one before it.
 bool may_change(std::string_view text) {
   return std::ranges::any_of(text,
                              [](char byte) { return static_cast<unsigned char>(byte) >= 0xcc; });
@@ -210,7 +210,8 @@ std::string composed(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
-    // By lines, across which nothing is composed: utf8proc takes several times a text's memory.
+    // Line by line, because utf8proc takes several times the memory of its text. Nothing is
+    // composed across lines.
     const size_t line = std::min(text.find('\n'), text.size() - 1) + 1;
     const size_t valid = valid_utf8_bytes(text.substr(0, line));
     append_composed(out, text.substr(0, valid));
@@ -229,7 +230,7 @@ std::string_view before_last_ascii(std::string_view text) {
 std::optional<size_t> bytes_composed_to(std::string_view text, std::string_view all, size_t bytes) {
   if (text == all) return bytes;
   size_t low = 0;
-  // By lines first, across which nothing is composed, so that little is composed again.
+  // Skips whole lines first: nothing is composed across lines, and less text is composed again.
   for (size_t rest = bytes; low < text.size();) {
     const size_t line = std::min(text.find('\n', low), text.size() - 1) + 1 - low;
     const size_t made = composed(text.substr(low, line)).size();
@@ -238,7 +239,7 @@ std::optional<size_t> bytes_composed_to(std::string_view text, std::string_view 
       low += line;
       continue;
     }
-    // The first place from which no fewer bytes are made.
+    // The shortest beginning that becomes at least `rest` bytes.
     size_t least = 0, most = line;
     while (least < most) {
       const size_t middle = least + (most - least) / 2;

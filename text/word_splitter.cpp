@@ -12,7 +12,7 @@ namespace accrue {
 const char* const gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// With the blank that may be put before the first step.
+// The part, with a blank in front if one is added before the first step.
 std::string WordSplitter::beginning_of(std::string_view part, TextPlace place) const {
   const bool has_blank = blank_before_step_ != 0 || place != TextPlace::begins;
   return fmt::format("{}{}", has_blank || part.starts_with(' ') ? "" : " ", part);
@@ -34,7 +34,7 @@ size_t WordSplitter::split_beginning(std::string_view text, TextPlace place, Mat
                                      const Use& use) const {
   constexpr size_t most_of_character = 4;
   size_t done = 0, valid = 0;
-  // What is not UTF-8 at the end may be the beginning of a character.
+  // Bytes at the end that are not UTF-8 may be the beginning of a character.
   while ((valid = valid_utf8_bytes(text.substr(done))) + most_of_character <= text.size() - done) {
     split(text.substr(done, valid + 1), place, matcher, use);
     place = TextPlace::begins;
@@ -56,7 +56,8 @@ size_t WordSplitter::split_surely(size_t step, std::string_view part, Matcher& m
     if (cut.keeps_matches) use_part(part.substr(match->begin, match->end - match->begin));
     end = match->end;
   }
-  // The rest may be cut within a gap, if what goes on there is no part that gets a blank.
+  // The text after the last match is a gap, which later steps may split further. They must not if a
+  // blank is added before one of them, because the rest of the gap would then get a blank, too.
   if (!cut.keeps_gaps || (blank_before_step_ != nowhere && blank_before_step_ > step)) return end;
   return end + split_surely(step + 1, part.substr(end, none_before - end), matcher, use);
 }

@@ -11,7 +11,7 @@ namespace {
 
 LoadedNetwork load(const Request& request, const Text& text, const BasePtr& base, Device device) {
   if (!base) return load_network(request, request.sample, device);
-  // Beside adapters, or alone.
+  // The base, with the adapters in `init` if there are any.
   const SampleSpec rows = Text::rows_of_tokens(1, base->model().vocabulary);
   auto model = make_text_model(text.network(request.model_name, request.network, rows, base),
                                text.lora, base);
@@ -21,7 +21,7 @@ LoadedNetwork load(const Request& request, const Text& text, const BasePtr& base
   return {std::move(model), std::move(parameters)};
 }
 
-// As if it had been asked for, which needs no word.
+// Requests the chosen device explicitly, so that nothing is reported about the choice.
 Device device_for_writing(Request request, const Notices& notices) {
   request.device = wanted_device(request);
   return apply_machine_settings(request, notices);
@@ -72,7 +72,7 @@ bool WritingModel::go_on(const std::vector<int32_t>& prompt, int64_t tokens, Sam
                          const std::function<bool(const std::string&)>& take) {
   const Tokenizer& tokenizer = *tokenizer_.tokenizer;
   sampling.vocabulary = tokenizer.size();
-  std::vector<int32_t> last{prompt.back()};  // and what follows it
+  std::vector<int32_t> last{prompt.back()};  // and the tokens after it
   return writer_->go_on(prompt, tokens, sampling, [&](int32_t token) {
     if (ends.contains(token) || std::ranges::count(generation_.ends, token) > 0) return false;
     const size_t written = tokenizer.decode(last).size();

@@ -261,7 +261,7 @@ TEST_CASE("what was trained goes out as GGUF, and adapters over a GGUF file find
                ContainsSubstring(R"("base_model_name_or_path": "somebody/model")"));
   refuse(adapter + "2 --base x --gguf-type F16", "--out FILE.gguf");
   refuse("text export --tokenizer bytes --weights " + whole + " --out " + (folder / "x.gguf"),
-         "the tokens are those of the tokenizer 'bytes'");
+         "the tokens come from the tokenizer 'bytes'");
   refuse(out + whole + " --gguf-type base --out " + (folder / "x.gguf"),
          "no GGUF file as its base");
 }
