@@ -136,14 +136,14 @@ ChatWriter::ChatWriter(WritingModel& model, const ChatAnswers& answers, Notices 
   notices_.say("tokens are drawn as by generate() with the model's files: {}",
                described(sampling_));
   if (!said.unheeded.empty())
-    notices_.warn("generation_config.json asks for {}, which is not done here",
+    notices_.warn("generation_config.json asks for {}, which accrue does not support",
                   fmt::join(said.unheeded, ", "));
 }
 
 int64_t ChatWriter::answer(Chat& chat, const std::function<void(const std::string&)>& take) {
   const ChatPrompt prompt = prompt_of_chat(chat.record, writing_, chat.where);
   if (!prompt.unheeded.empty())
-    notices_.warn("{}: nothing of the chat depends on {}", chat.where,
+    notices_.warn("{}: the text of the chat does not depend on {}", chat.where,
                   fmt::join(prompt.unheeded, ", "));
   const std::vector<int32_t> tokens = model_.tokenizer().tokenizer->encode(prompt.text);
   // If the model has few positions left, the answer is shorter.

@@ -50,17 +50,16 @@ std::string KnownKeys::judge(const std::string& where, std::string_view name,
   if (const KnownKey* const key = find(name)) {
     if (key->heed != Heed::fixed) return {};
     const auto expected = expected_in_place_of(value, *key);
-    check(!expected, "{}{} is {}, expected {}: nothing else can be computed here", where, name,
+    check(!expected, "{}{} is {}, expected {}: accrue cannot compute anything else", where, name,
           said(value), expected.value_or(""));
     return {};
   }
   if (!asks_for_something(value) && unknown != UnknownKeys::refused) return {};
   check(unknown == UnknownKeys::warned_of,
-        "{}{} is {}, which is not known here and may change what is computed: expected a file "
+        "{}{} is {}, which is not known and may change the computation: expected a file "
         "without it",
         where, name, said(value));
-  return fmt::format("{}{} is {}, which is not known here, and is left alone", where, name,
-                     said(value));
+  return fmt::format("{}{} is {}, which is not known, and is ignored", where, name, said(value));
 }
 
 void KnownKeys::check_is_read(std::string_view name) const {

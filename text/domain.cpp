@@ -295,20 +295,21 @@ std::vector<std::string> Text::warnings(const std::string& model, const Dataset&
   const int64_t T = data.field("tokens").values.size(1) / texts;
   const bool is_limited = std::holds_alternative<Gpt2Options>(text_model(model));
   if (const auto context = context_of_weights(opened); context && T > *context && !is_limited)
-    all.push_back(fmt::format(
-        "rows of {} tokens, but the model of {} is made for {}: what is beyond is new to it", T,
-        opened ? base : weights_.file, *context));
+    all.push_back(
+        fmt::format("rows of {} tokens, but the model of {} is made for {}: it has not learned "
+                    "from longer texts",
+                    T, opened ? base : weights_.file, *context));
   if (opened && !model_tokenizer().place.empty() && !model_tokenizer().is_known())
     all.push_back(fmt::format(
-        "the tokenizer in {} is of a kind that cannot be read: whether the data is of it is not "
-        "checked",
+        "accrue cannot read this kind of tokenizer in {}, and does not check whether it made "
+        "the data",
         base));
   if (duplicates == Duplicates::ignore || !data.has("texts")) return all;
   if (const int64_t equal = samples_with_equal_positives(data); equal > 0)
     all.push_back(fmt::format(
-        "{} of {} samples have a positive that is the positive of others, or a negative, too, and "
-        "where they meet it counts as a negative: expected a training with --duplicates ignore, "
-        "or each text once",
+        "{} of {} samples have a positive that is also a positive or a negative of other samples. "
+        "In a window with these, it counts as a negative: expected a training with --duplicates "
+        "ignore, or each text once",
         equal, data.size()));
   return all;
 }

@@ -232,7 +232,7 @@ void add_gguf_model(GgufWriter& file, const TextModelOptions& model, const Named
       continue;
     }
     check(is_encoded(before.type),
-          "'{}' has '{}', to which adapters are added, in {}, which is read and not written: "
+          "'{}' has '{}', which adapters change, in {}, which accrue can read but not write: "
           "expected another type than the base's, such as Q8_0",
           storage.like->path().string(), there, accrue::name(before.type));
     add_tensor(file, there, tensor, before.type, order);

@@ -184,8 +184,8 @@ void check_tensors(const GgufFile& file, int64_t layers, bool has_bias) {
   for (const GgufTensor& tensor : file.tensors()) {
     const bool is_optional = tensor.name == "output.weight" || tensor.name == frequencies_name;
     check(expected.erase(tensor.name) == 1 || is_optional,
-          "'{}' has the tensor '{}', of something that this program does not have",
-          file.path().string(), tensor.name);
+          "'{}' has the tensor '{}', which accrue's models do not have", file.path().string(),
+          tensor.name);
   }
   check(expected.empty(), "'{}' lacks the tensor '{}'", file.path().string(),
         expected.empty() ? "" : *expected.begin());

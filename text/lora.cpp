@@ -58,7 +58,7 @@ std::vector<std::string> detail::lora_targets(Module& model, const LoraOptions& 
       targets.push_back(target);
     else
       check(options.targets.empty(),
-            "no projections for LoRA are called '{}': expected {}, one of what these end with, or "
+            "no projections for LoRA are called '{}': expected {}, the end of such a name, or "
             "all",
             target, fmt::join(ends_of(all), ", "));
   }

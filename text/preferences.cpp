@@ -36,8 +36,8 @@ class Preferences : public Objective {
     const auto* network = LanguageModel::in(model);
     check(network, "preferences are learned by a LanguageModel, not by {}", model.describe());
     check(!Edge(network->head()).wants_grad(),
-          "preferences are learned beside the model as it was: expected adapters (LoRA), without "
-          "which its weights, which are fixed, are that model");
+          "preferences compare a model with itself before the training: expected adapters "
+          "(LoRA) beside fixed weights");
     const int64_t N = samples["tokens"].size(0);
     std::vector<Tensor> reference, margins;
     {

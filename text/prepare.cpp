@@ -25,8 +25,7 @@ TokenizerFiles tokenizer_for(const PrepareTextOptions& options, const TextFiles&
   const ChatWriting chats{.form = options.chat.value_or(ChatForm::chatml),
                           .impossible =
                               "a chat needs tokens that mark its messages, which a "
-                              "tokenizer that is learned from texts has not: expected "
-                              "one that has them"};
+                              "tokenizer learned from texts lacks: expected one that has them"};
   read_texts(texts.files, chats,
              {.add = [&](std::string_view text, bool, Letters) { words.add(text); },
               .end = [](bool) {},
@@ -122,8 +121,8 @@ std::string said_of(std::map<std::string, int64_t> control) {
   }
   if (names.empty()) return "";
   return fmt::format(
-      "texts spell {}, which mean to the model what they mean elsewhere: {}; if they are "
-      "somebody's letters, say that texts may not contain control tokens "
+      "texts spell {}, which a model reads as control tokens: {}; if they are ordinary text, "
+      "say that texts may not contain control tokens "
       "(text-may-contain-control no)",
       counted(all, "control token"), some_of(names));
 }

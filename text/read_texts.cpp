@@ -154,12 +154,13 @@ TextsRead read_texts(const std::vector<fs::path>& files, const ChatWriting& chat
     const int64_t before = std::exchange(result.texts_of_sample, texts);
     const bool had = std::exchange(result.has_preferences, has_preferences);
     check(before == 0 || had == has_preferences,
-          "{} {} answers of which one is preferred, but those before it {}: expected the same of "
-          "all",
+          "{} {} chosen and rejected answers, but the lines before it {}: expected the same of "
+          "all lines",
           where, has_preferences ? "has" : "has no", had ? "have" : "have none");
     check(before == 0 || before == texts,
-          "{} is a sample of {}, but those before it are of {}: expected as many in all", where,
-          counted(texts, "text"), counted(before, "text"));
+          "{} is a sample of {}, but those before it are of {}: expected the same number in all "
+          "samples",
+          where, counted(texts, "text"), counted(before, "text"));
   };
   for (const fs::path& file : files) {
     if (!has_json_lines(file)) {
@@ -205,8 +206,9 @@ TextsRead read_texts(const std::vector<fs::path>& files, const ChatWriting& chat
         "{} without a text to learn: {}", counted(std::ssize(empty), "document"), some_of(empty)));
   if (waiting.endless > 0)
     result.warnings.push_back(fmt::format(
-        "{} of {} end with their content, because the template leaves the end of a turn to the "
-        "next message: it is not learned to stop there; expected a chat_template.jinja that ends "
+        "{} of {} end with their content, because the template writes the end of a turn with "
+        "the next message. A model does not learn to stop there: expected a chat_template.jinja "
+        "that ends "
         "each answer by itself",
         waiting.endless, counted(waiting.answers, "answer")));
   std::vector<std::string> unused_names;

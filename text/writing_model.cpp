@@ -63,8 +63,8 @@ void WritingModel::check_room(int64_t tokens, const std::string& what) {
         name_, positions());
   if (has_warned_ || !made_for_ || tokens <= *made_for_) return;
   has_warned_ = true;
-  notices_.warn("{} are {}, but {} is made for {}: what is beyond is new to it", what, tokens,
-                name_, *made_for_);
+  notices_.warn("{} are {}, but {} is made for {}: it has not learned from longer texts", what,
+                tokens, name_, *made_for_);
 }
 
 bool WritingModel::go_on(const std::vector<int32_t>& prompt, int64_t tokens, Sampling sampling,

@@ -119,16 +119,16 @@ TEST_CASE("a GGUF base brings its tokenizer", "[text]") {
   // Texts read by another tokenizer, by bytes, or a corpus that another one made.
   const std::string other = folder / "other.gguf";
   refuse(train("--tokenizer " + other) + lines,
-         fmt::format("are those of the tokenizer '{}' (checksum {}), but {} learned by its own",
+         fmt::format("come from the tokenizer '{}' (checksum {}), but {} learned by its own",
                      other, known_tokenizer(other).checksum, base));
-  refuse(train("--tokenizer bytes") + lines, "are those of the tokenizer 'bytes'");
-  refuse(train("") + "grammar", "are those of the tokenizer 'bytes'");
+  refuse(train("--tokenizer bytes") + lines, "come from the tokenizer 'bytes'");
+  refuse(train("") + "grammar", "come from the tokenizer 'bytes'");
   refuse("text write --prompt he --tokenizer " + other + tuned, "learned by '" + base + "'");
   for (const std::string name : {"other", "base"})
     succeed("text prepare --text " + lines + " --tokenizer " + (folder / name) + ".gguf --out " +
             (folder / name));
   refuse(train("") + (folder / "other"),
-         fmt::format("are those of the tokenizer '{}'", folder / "other"));
+         fmt::format("come from the tokenizer '{}'", folder / "other"));
   // Adapters that learned from a corpus find it in their base when that is gone.
   succeed(train("--save " + (folder / "c")) + (folder / "base"));
   fs::remove_all(folder / "base");
@@ -136,7 +136,7 @@ TEST_CASE("a GGUF base brings its tokenizer", "[text]") {
   // The widened weights know it, too, and give it to transformers.
   succeed("text import --from " + base + " --out " + (folder / "wide"));
   refuse("eval --context 16 --init " + (folder / "wide") + " --data " + (folder / "other"),
-         "are those of the tokenizer");
+         "come from the tokenizer");
   succeed("text export --weights " + (folder / "wide") + " --out " + (folder / "hub"));
   REQUIRE(known_tokenizer(folder / "hub").checksum == known_tokenizer(base).checksum);
   // As an imported directory does, and one as it is.
@@ -177,13 +177,13 @@ TEST_CASE("weights know the tokenizer that they learned by, and find it", "[text
   REQUIRE(file_bytes(folder / "by_itself") == file_bytes(folder / "as_asked"));
   // Another one has as many tokens.
   const std::string both =
-      fmt::format("are those of the tokenizer '{}' (checksum {}), but {} learned by '{}'",
+      fmt::format("come from the tokenizer '{}' (checksum {}), but {} learned by '{}'",
                   folder / "there", known_tokenizer(folder / "there").checksum, w, folder / "here");
   refuse(eval + w + there, both);
   refuse(train + there + " --init " + w, both);
   refuse(train + lines + " --tokenizer " + (folder / "there") + " --init " + w, both);
   refuse(write + w + " --tokenizer " + (folder / "there"), both);
-  refuse(write + w + " --tokenizer bytes", "are those of the tokenizer 'bytes'");
+  refuse(write + w + " --tokenizer bytes", "come from the tokenizer 'bytes'");
   // A corpus of before does not say its tokenizer's checksum, but holds it.
   const fs::path facts = folder / "there/corpus.json";
   auto said = nlohmann::json::parse(std::ifstream(facts));

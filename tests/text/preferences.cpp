@@ -344,7 +344,7 @@ TEST_CASE("preferences come as prompts, chosen and rejected, in TRL's forms", "[
   refused(record("1", "\"a\"", "\"b\""), "prompt is 1, expected text or a list");
   refused(record("\"a\"", "1", "\"b\""), "chosen is 1, expected text or a list");
   refused(record("\"a\"", "\"\"", "\"b\"") + "\n{\"anchor\": \"a\", \"positive\": \"b\"}",
-          "line 2 has no answers of which one is preferred, but those before it have");
+          "line 2 has no chosen and rejected answers, but the lines before it have");
   refused(R"({"prompt": "a", "completion": "b", "label": false})", "label is false beside prompt");
   refused(R"({"prompt": "a", "completion": "b", "chosen": "c", "rejected": "d"})",
           "expected an object with text");
