@@ -119,8 +119,8 @@ TEST_CASE("a GGUF base brings its tokenizer", "[text]") {
   // Texts read by another tokenizer, by bytes, or a corpus that another one made.
   const std::string other = folder / "other.gguf";
   refuse(train("--tokenizer " + other) + lines,
-         fmt::format("come from the tokenizer '{}' (checksum {}), but {} learned by its own",
-                     other, known_tokenizer(other).checksum, base));
+         fmt::format("come from the tokenizer '{}' (checksum {}), but {} learned by its own", other,
+                     known_tokenizer(other).checksum, base));
   refuse(train("--tokenizer bytes") + lines, "come from the tokenizer 'bytes'");
   refuse(train("") + "grammar", "come from the tokenizer 'bytes'");
   refuse("text write --prompt he --tokenizer " + other + tuned, "learned by '" + base + "'");
