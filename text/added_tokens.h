@@ -20,7 +20,7 @@ struct AddedToken {
   int32_t token = 0;
   bool takes_space_before = false, takes_space_after = false;
   bool is_single_word = false;  // not found beside a letter that continues a word
-  bool is_control = false;      // not made of letters (text/tokenizer.h)
+  bool is_control = false;      // a control token (text/tokenizer.h)
 };
 
 // Finds added tokens in a text. Where several begin at the same place the longest one is taken, and

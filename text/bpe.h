@@ -29,8 +29,8 @@ struct BpeDescription {
   std::vector<Merges::Merge> merges;
   std::vector<WordSplitter::Step> steps;
   size_t blank_before_step = WordSplitter::nowhere;
-  // The second list is searched in the text that the first leaves, after that is composed
-  // (text/utf8.h).
+  // The text between tokens of the first list is composed (text/utf8.h) if `composes`, and then
+  // searched for tokens of the second list.
   std::array<std::vector<AddedToken>, 2> added;
   bool composes = false;
   int32_t end_of_text = none;

@@ -155,8 +155,7 @@ TextDocument document_of_chat(const json& record, const std::string& line, ChatF
     if (is_to_be_learned(messages[i], messages[i]["role"], where))
       chat.learned.push_back(static_cast<int64_t>(i));
   if (is_sharegpt) {
-    auto renamed =
-        nlohmann::ordered_json::parse(line);  // keeps the order of the keys for the template
+    auto renamed = nlohmann::ordered_json::parse(line);  // keeps the order of the keys
     renamed["messages"] = messages_of_sharegpt(renamed["conversations"], where);
     renamed.erase("conversations");
     chat.record = renamed.dump();

@@ -25,8 +25,7 @@ enum class Heed {
 struct KnownKey {
   std::string_view name;  // or a prefix of several names, which ends with a dot
   Heed heed;
-  std::string_view
-      values{};  // allowed values of a key that is fixed or writing, in JSON: "[false, null]"
+  std::string_view values{};  // of fixed and writing: the allowed ones, in JSON: "[false, null]"
 };
 
 // The treatment of keys that are not in the table. All are refused; or only those whose value is

@@ -35,8 +35,8 @@ struct CorpusFacts {
   // The number of consecutive documents that form a sample: 2 for an anchor and its positive, 3
   // with a negative, and 1 if each document stands for itself.
   int64_t texts_of_sample = 1;
-  // The two texts of a sample are the same prompt with two answers, of which the first is
-  // preferred. The tokens of the prompt are the ones that are not to be learned.
+  // The two texts of a sample are the same prompt with two answers; the first answer is preferred.
+  // Only the tokens of the prompt are not to be learned.
   bool has_preferences = false;
   // How spellings of control tokens were treated in its texts.
   ControlInTexts control = ControlInTexts::tokens;

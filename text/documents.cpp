@@ -204,8 +204,7 @@ TextDocument detail::document_of_json(const std::string& line, ChatForm form,
   };
   const auto chat = [&] {
     if (!is_renamed) return document_of_chat(object, line, form, where, unused);
-    auto ordered =
-        nlohmann::ordered_json::parse(line);  // keeps the order of the keys for the template
+    auto ordered = nlohmann::ordered_json::parse(line);  // keeps the order of the keys
     std::map<std::string, int64_t> counted_already;
     take_names(ordered, names_there, counted_already);
     return document_of_chat(object, ordered.dump(), form, where, unused);

@@ -26,9 +26,8 @@ struct TextDocument {
   struct Part {
     std::string text;
     bool is_learned = true;
-    // The ranges of text that come from the user's messages rather than from the form. In text that
-    // a template wrote, only the control tokens that messages spell, if these are to become
-    // letters.
+    // The ranges of text that are contents of messages rather than part of the form. In text that a
+    // template wrote, only the control tokens that messages spell, if these are to become letters.
     std::vector<ByteRange> written{};
   };
   std::vector<Part> parts{};
@@ -44,8 +43,8 @@ struct TextDocument {
   struct Chat {
     std::string record;
     std::vector<int64_t> learned{};
-    // If set, replaces `learned`: the text is learned that follows the messages before this one and
-    // the beginning of an answer.
+    // If set, the number of a message. All text after the messages before it and the beginning of
+    // an answer is learned, and `learned` has no effect.
     std::optional<int64_t> answer{};
   };
   std::optional<Chat> chat{};
@@ -74,7 +73,7 @@ FieldNames field_names(const std::vector<std::string>& words);
 //                           as TRL finds it: equal messages, or equal text without the space at its
 //                           end
 //   anchor and positive     a sample of two texts, or of three with a `negative`, without
-//                           end-of-text tokens; a label or score beside them has to be 1
+//                           end-of-text tokens; a label or score beside them must be 1
 // `names` gives the names under which the user's files have these values. Fields that have no
 // effect are counted in `unused`. Throws Error, which begins with `where`, for any other line.
 TextDocument document_of_json(const std::string& line, ChatForm form, const std::string& where,

@@ -121,7 +121,7 @@ class Text : public Domain {
     std::string base;
     std::optional<int> bits;
     BasePtr file;
-    std::optional<KnownTokenizer> tokenizer{};  // once somebody asked for it
+    std::optional<KnownTokenizer> tokenizer{};  // read when it is first needed
   };
   mutable Opened opened_;
   mutable AnswerCounts answers_;           // of `prepared_`, too

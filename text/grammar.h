@@ -14,7 +14,7 @@ namespace detail {
 //   - a verb agrees in number with its subject, whatever stands between them: "The dogs near the
 //     river that a king loves sleep."
 //   - brackets of three kinds close in the order in which they were opened, within sentences that
-//     go on behind them;
+//     continue after them;
 //   - half of the documents are about a person with an invented name, which is spelled the same way
 //     throughout the document.
 // The tokens are bytes. Document i of a split depends only on (seed, split, i).

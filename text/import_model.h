@@ -14,8 +14,8 @@ struct ImportOptions {
   std::string from, base, out = "weights.safetensors";
 };
 // Writes the weights in accrue's format, with the tokenizer beside them if accrue can read it, and
-// reports what they are. `domains` must be new; the weights set their settings. Throws Error in the
-// same cases as read_pretrained_config() and the other functions that read such files.
+// reports what they are. `domains` must be new; the weights determine their settings. Throws Error
+// in the same cases as read_pretrained_config() and the other functions that read such files.
 void import_text_model(const ImportOptions& asked, Domains domains, const Notices& notices);
 
 // Merges the adapters of a request's weights into the other weights and writes the result. Throws

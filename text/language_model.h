@@ -53,7 +53,7 @@ class LanguageModel : public Layer {
   // tokens' keys and values from the cache and adds its own.
   virtual Tensor states(const TokenRows& rows, const Pass& pass,
                         const detail::KeyValueCachePtr& cache = nullptr) const = 0;
-  // The weight [V, E] by which states become logits.
+  // The weight [V, E] that turns states into logits.
   virtual const Tensor& head() const = 0;
   // The maximum number of tokens of a document; 0: no limit.
   virtual int64_t context() const = 0;

@@ -23,8 +23,7 @@ struct DocumentSink {
   // are consumed; the next call begins with the others. If no bytes are consumed, the next call has
   // twice as many.
   std::function<size_t(std::string_view text)> add_beginning{};
-  // Announces that the next document is a chat. The form of a chat determines all its tokens,
-  // including the first and the last.
+  // Announces a chat. Its form alone determines which tokens begin and end it.
   std::function<void()> begin_chat{};
   // Receives a text whose parts are to be tokenized together. If it is not set, the parts are added
   // one by one.
@@ -41,11 +40,11 @@ struct TextsRead {
   int64_t chats = 0;
 };
 
-// Reads the documents of files. Each line of a .jsonl, .ndjson or .json file is a document, and so
-// is each other file. Memory does not depend on a file's length as long as add_beginning() consumes
-// bytes. Empty documents and documents with nothing to learn are left out. Throws Error, which
-// names the file and the line, also for samples with different numbers of texts, and for lines that
-// are not UTF-8.
+// Reads the documents of files. Each line of a .jsonl, .ndjson or .json file is a document; every
+// other file is a single document. Memory does not depend on a file's length as long as
+// add_beginning() consumes bytes. Empty documents and documents with nothing to learn are left out.
+// Throws Error, which names the file and the line, also for samples with different numbers of
+// texts, and for lines that are not UTF-8.
 TextsRead read_texts(const std::vector<std::filesystem::path>& files, const ChatWriting& chats,
                      const DocumentSink& sink, const FieldNames& names = {});
 

@@ -54,8 +54,7 @@ class CorpusRows {
 
   const CorpusPtr corpus_;
   const bool is_stream_;
-  const int64_t
-      step_;  // tokens from one text of a row to the next; 0 if they follow each other directly
+  const int64_t step_;  // from one text of a row to the next; 0 if they follow directly
   int64_t tokens_ = 0;
   std::vector<CorpusPiece> pieces_;
   std::vector<uint32_t> first_{0};  // of each row, and the end of the last one
