@@ -216,7 +216,7 @@ int Regex::search(std::string_view text, size_t from, Matcher& matcher, uint32_t
                  matcher.data_.get(), matcher.context_.get());
   };
   int found = is_compiled_ ? run(pcre2_jit_match, 0) : PCRE2_ERROR_JIT_STACKLIMIT;
-  // Compiled code has a stack of 32 KiB; the interpreter has no such limit.
+  // Compiled code has a stack of 32 KiB; the interpreter uses the heap instead.
   if (found == PCRE2_ERROR_JIT_STACKLIMIT)
     found = run(pcre2_match, PCRE2_NO_JIT | PCRE2_NO_UTF_CHECK);
   check(found >= 0 || found == PCRE2_ERROR_NOMATCH || found == PCRE2_ERROR_PARTIAL,
