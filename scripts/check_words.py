@@ -275,7 +275,7 @@ def blocks_of_comments(lines):
             block = []
         if number:
             begin = begin if block else number
-            block.append("" if text.startswith("    ") else text.strip())
+            block.append("" if text.startswith("   ") else text.strip())
         before = (number, alone)
 
 
