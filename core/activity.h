@@ -10,22 +10,23 @@
 
 namespace accrue {
 
-// A function that can be suspended in the middle, wherever its calls have come to. It has a thread,
-// and so a stack and modes of its own (NoGrad, recompute), but runs only while resume() waits for
-// it: whatever its owner and it share needs no lock.
+// A function that can be suspended at any depth of its calls. It runs on its own thread, with its
+// own stack and modes (NoGrad, recompute), but only while resume() waits for it. So the data that
+// it shares with its owner need no lock.
 class Activity {
  public:
-  // Its memory scope is the one in force here.
+  // It inherits the memory scope of the calling thread.
   explicit Activity(std::function<void()> body) : body_(std::move(body)) {}
-  // If it is suspended, suspend() throws there, so that it ends.
+  // Ends a suspended function by making its suspend() throw.
   ~Activity();
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
-  // Runs it until it is suspended or done. Throws what it throws, which ends it.
+  // Runs the function until it suspends itself or returns. An exception from the function ends it
+  // and is rethrown here.
   void resume();
   bool is_done() const { return is_done_; }
-  // Call this in the function. Returns at the next resume().
+  // The function calls this to suspend itself. It returns at the next resume().
   void suspend();
 
  private:

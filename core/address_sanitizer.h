@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-// Has AddressSanitizer, where it is compiled in, refuse or allow accesses to memory that the
-// program keeps but does not use. Elsewhere these do nothing.
+// These tell AddressSanitizer to refuse or allow accesses to memory that the program keeps but does
+// not use. They do nothing in builds without it.
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 

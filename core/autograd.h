@@ -24,21 +24,23 @@ enum class Recording : char;
 
 }  // namespace detail
 
-// Which convolutions keep their weights, in the form that they multiply by, for all micro-batches
-// of a window: those where making that form takes a good part of the time, all, or none.
+// A convolution packs its weights into the form that it multiplies by. This chooses the
+// convolutions that keep the packed form for all micro-batches of a window: the ones whose packing
+// takes a good part of their time, all, or none.
 enum class Pack { where_it_pays, on, off };
 
 namespace detail {
 
-// Forms of a parameter's value that ops multiply by (kernels/detail/conv_products.h), kept for the
-// next micro-batch until the value changes. Threads that predict with one model share them.
+// The packed forms of a parameter's value (kernels/detail/conv_products.h), kept for the next
+// micro-batches until the value changes. Threads that predict with one model share them.
 class PackedForms {
  public:
   explicit PackedForms(Pack keep) : keep_(keep) {}
 
   Pack keep() const { return keep_; }
-  // The form under this key. If there is none yet, make() makes it: without the lock, because it
-  // runs kernels, so that of several threads at once one form is kept, and the same for all.
+  // Returns the form under this key, which make() computes the first time. make() runs kernels and
+  // therefore runs without the lock. If several threads make the form at once, all of them get the
+  // one that is stored first.
   template <class Make>
   Tensor form(int64_t key, const Make& make) {
     {
@@ -71,7 +73,7 @@ class Variable {
   Tensor grad;
   // True until the first claim after zero_grad(); until then the elements of `grad` mean nothing.
   bool fresh = true;
-  // Whose sum `grad` belongs to, unless it is fresh (GradHook::sum).
+  // Identifies the sum that `grad` is part of (GradHook::sum), unless it is fresh.
   const void* grad_of = nullptr;
   // A frozen variable refuses claims.
   bool frozen = false;
@@ -83,9 +85,9 @@ class Variable {
   std::shared_ptr<Node> producer;
 };
 
-// The way back from an op to one of its inputs: it leads to the input's gradient and does not hold
-// its value. Backward closures capture edges, so that a value lives only as long as somebody needs
-// it.
+// The link from an op back to one of its inputs. It refers to the input's gradient and does not
+// keep the input's value alive: a backward closure that captures edges keeps no memory that it does
+// not read.
 class Edge {
  public:
   Edge() = default;
@@ -100,31 +102,34 @@ class Edge {
   Shape shape_;
 };
 
-// The backward of one recorded op. dy is the gradient of its output. Nobody else reads it, so a
-// backward may write over it.
+// The backward of one recorded op. dy is the gradient of the op's output. No other code reads dy,
+// so a backward may write over it.
 using Backward = std::function<void(Tensor& dy)>;
 
 // Makes y differentiable with respect to `inputs`, unless none of them wants a gradient or
-// NoGrad is in force. The closure must not capture y itself (a cycle), only y.saved(), and of each
-// other tensor that it reads x.saved(), which notices that somebody has written over it meanwhile.
+// NoGrad is in force. For each tensor x that it reads, the closure must capture x.saved(), which
+// detects that x was overwritten in the meantime. It must not capture y itself, which would be a
+// cycle, only y.saved().
 void record(std::string_view op, Tensor& y, std::span<const Edge> inputs, Backward backward);
 inline void record(std::string_view op, Tensor& y, std::initializer_list<Edge> inputs,
                    Backward backward) {
   record(op, y, std::span(inputs.begin(), inputs.size()), std::move(backward));
 }
 
-// How much a loss counts beside others: the number of samples, pixels or tokens that it is a mean
-// over. Where the device alone knows it, that is a number there, f64, in place of the host's.
+// The weight of a loss in a sum of losses: the number of samples, pixels or tokens that it is a
+// mean over. `on_device`, f64, replaces `on_host` where only the device knows the number.
 struct LossWeight {
   double on_host = 0;
   View on_device = {};
 };
 
-// How the backward of a loss begins: with dloss, if that is defined; else with
-//   dloss = scale * weight / of       and, if there are sums,
+// The start of a loss's backward. If dloss is defined, it is the gradient of the loss. Otherwise
+// the loss's own kernel computes
+//   dloss = scale * weight / of
+// and, if the sums are defined,
 //   loss_sum = loss * weight + beta * loss_sum,     weight_sum = weight + beta * weight_sum
-// of numbers on the loss's device that the host does not know. The loss's own kernel computes them
-// at no cost; a kernel for each number would cost a launch.
+// from numbers on the loss's device that the host does not know. This costs nothing there, while a
+// kernel for each number would cost a launch.
 struct LossSeed {
   View dloss = {};
   View scale = {};  // f64
@@ -134,34 +139,34 @@ struct LossSeed {
   float beta = 0;
 };
 
-// record() for an op whose output is a loss. Where the backward gets a target for any input, its
-// kernels have to do all that the seed says, once.
+// record() for an op whose output is a loss. If the backward gets a target for any input, its
+// kernels must compute everything that the seed describes, exactly once.
 using LossBackward = std::function<void(const LossSeed& seed)>;
 void record_loss(std::string_view op, Tensor& loss, std::initializer_list<Edge> inputs,
                  LossBackward backward);
-// True if backward() can begin at this loss with a LossSeed.
+// True if backward() can start from this loss with a LossSeed.
 bool takes_seed(const Tensor& loss);
 
-// backward() calls this at most once per leaf and pass, when every op that adds to the leaf's
-// gradient has done so. The hook may use `leaf.grad` and drop it.
+// backward() calls this at most once per leaf and pass, after the last op that adds to the leaf's
+// gradient. The hook may use `leaf.grad` and drop it.
 struct GradHook {
   enum class When {
     kernel,  // after the last kernel that writes it; its op may still read the leaf's value
     op       // after the last op that differentiates the leaf: its value may be overwritten
   } when = When::kernel;
   std::function<void(Variable& leaf)> complete = {};
-  // Whose sum the gradients of leaves join, such as a window's; null: the caller's own. Claiming a
-  // gradient that belongs to another sum throws Error.
+  // Identifies the sum that the gradients of leaves are added to, such as a window; null for the
+  // caller's own sum. Claiming a gradient that belongs to another sum throws Error.
   const void* sum = nullptr;
 };
 
 }  // namespace detail
 
-// Adds seed * dloss/dx to the gradient of every leaf x that loss depends on, newest op first,
-// and releases each op's saved tensors and each intermediate gradient as soon as it has been used.
-// Throws Error unless loss has one element and a graph that was not used before.
+// Adds seed * dloss/dx to the gradient of every leaf x that loss depends on. It visits the newest
+// op first, and releases each op's saved tensors and each intermediate gradient as soon as they
+// have been used. Throws Error unless loss has one element and a graph that was not used before.
 void backward(const Tensor& loss, double seed = 1.0, const detail::GradHook& hook = {});
-// Takes the seed as a tensor on the device of the loss, which backward may write over.
+// Takes the seed as a tensor on the loss's device. Backward may write over that tensor.
 void backward(const Tensor& loss, Tensor seed, const detail::GradHook& hook = {});
 // Takes the seed as a description of it; takes_seed(loss) must be true.
 void backward(const Tensor& loss, const detail::LossSeed& seed, const detail::GradHook& hook = {});
@@ -173,11 +178,11 @@ using LastOp = std::function<Tensor(Tensor x)>;
 
 }  // namespace detail
 
-// y = segment(inputs). Only the inputs are kept: backward runs the segment a second time, records
-// it and differentiates that (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
-// The gradients are the same, bit for bit, and cost another forward. The second run must give the
-// same result and must have no other effect: an update like that of BatchNorm's running statistics
-// is left out while recomputing().
+// y = segment(inputs). Only the inputs are kept. Backward runs the segment a second time, records
+// this run and differentiates it (Chen et al., "Training Deep Nets with Sublinear Memory Cost",
+// 2016). The gradients have the same bits and cost another forward. The second run must give the
+// same result and must have no other effect: while recomputing(), BatchNorm, for example, does not
+// update its running statistics.
 Tensor recompute(detail::Segment segment, const std::vector<Tensor>& inputs);
 // Does the same for y = last(segment(inputs)), where `last` is the SegmentEnd.
 Tensor recompute(detail::Segment segment, const std::vector<Tensor>& inputs, detail::LastOp last);
@@ -187,10 +192,11 @@ namespace detail {
 // True while this thread runs a segment for the second time.
 bool recomputing();
 
-// While it lives, ops end the innermost segment: their results are read by each other, and the last
-// one is the segment's. Nobody reads them when the segment runs for the second time, so an op whose
-// backward does not read its result either, such as a norm or a product, does not compute it.
-// With false, ops do not end a segment, or not yet: their results are kept by those that do.
+// Marks the ops that run during its lifetime as the end of the innermost segment: the last result
+// is the segment's, and only ops of the end read the others. When the segment runs for the second
+// time, no one reads these results. An op whose backward does not read its result, such as a norm
+// or a product, then skips computing it. With false, the ops do not belong to the end, and their
+// results are needed.
 class SegmentEnd {
  public:
   explicit SegmentEnd(bool here = true);
@@ -204,22 +210,22 @@ class SegmentEnd {
 // True at the end of a segment that this thread runs for the second time.
 bool result_is_unread();
 
-// Decides whether the backward of a segment is rehearsed. In a rehearsal the ops of the segment are
-// differentiated as always, but no variable outside of it gets a gradient, until an op has found
-// what it was for and calls end_rehearsal(): a norm, for example, its part of a sum over several
-// graphs. Then the segment is dropped and runs again, so that nothing but its inputs is kept till
-// that sum is known.
+// Decides whether the backward of a segment is rehearsed. A rehearsal differentiates the ops of the
+// segment as usual, but gives no gradient to variables outside of the segment. It stops when an op
+// has found the number that the rehearsal is for and calls end_rehearsal(): a norm, for example,
+// finds its part of a sum over several graphs. Then the segment is dropped, and it runs again once
+// that sum is known. Meanwhile only its inputs are kept.
 class SegmentRehearsal {
  public:
   virtual ~SegmentRehearsal() = default;
-  // Called before a segment runs again in backward, and when it has: true if this one is a
-  // rehearsal.
+  // Backward calls begin() before it runs a segment again, and is_one() after that. is_one()
+  // returns true if this run is a rehearsal.
   virtual void begin() = 0;
   virtual bool is_one() = 0;
-  // Called after a rehearsal, before the segment runs once more.
+  // Backward calls this after a rehearsal, before the segment runs once more.
   virtual void wait() = 0;
 };
-// While alive, these decide on this thread.
+// While alive, `decide` decides about the segments of this thread.
 class RehearsalScope {
  public:
   explicit RehearsalScope(SegmentRehearsal& decide);
@@ -230,12 +236,12 @@ class RehearsalScope {
  private:
   SegmentRehearsal* previous_;
 };
-// Rehearses the backward of a whole graph: no leaf gets a gradient. The seed must add nothing up.
+// Rehearses the backward of a whole graph: no leaf gets a gradient. The seed must have no sums.
 void rehearse_backward(const Tensor& loss, const LossSeed& seed);
 void rehearse_backward(const Tensor& loss, Tensor seed);
-// True while this thread rehearses. For backwards.
+// True while this thread rehearses. Backwards of ops ask this.
 bool rehearsing();
-// No op of the segment is differentiated any more.
+// Ends the rehearsal: the remaining ops of the segment are not differentiated.
 void end_rehearsal();
 
 }  // namespace detail

@@ -13,9 +13,9 @@
 
 namespace accrue::detail {
 
-// Hands out parts of few large segments of device memory and takes them back, because asking the
-// driver costs more than a small kernel and waits for the device. Blocks are split to fit and
-// merged with free neighbours; a remainder smaller than min_remainder() stays with its block.
+// Hands out blocks of a few large segments of device memory and takes them back, because a request
+// to the driver costs more than a small kernel and waits for the device. Blocks are split to fit
+// and merged with free neighbors. A remainder smaller than min_remainder() stays with its block.
 // Thread-safe.
 class BlockCache {
  public:
@@ -24,16 +24,16 @@ class BlockCache {
     std::function<void*(size_t bytes)> allocate;
     std::function<void(void* segment)> free;
   };
-  // direct: each block is an allocation of its own, of exactly its size, so that memory checkers
+  // direct: the source allocates each block separately, at exactly its size. Memory checkers then
   // see every access beyond it.
   enum class Mode { caching, direct };
-  // Free blocks of one pool serve no other pool, so the memory that a recorded graph writes to
-  // stays its own.
+  // Free blocks of one pool serve no other pool, so that no one else gets the memory that a
+  // recorded graph writes to.
   using Pool = int64_t;
   static constexpr Pool common_pool = 0;
 
   explicit BlockCache(Source source) : source_(std::move(source)) {}
-  // Does not free: at the end of the program the driver may be gone already.
+  // The destructor frees nothing: at the end of the program the driver may be gone already.
   ~BlockCache() = default;
   BlockCache(const BlockCache&) = delete;
   BlockCache& operator=(const BlockCache&) = delete;
@@ -42,14 +42,14 @@ class BlockCache {
   void* take(size_t bytes);
   void give(void* block);
 
-  // Gives segments without a block in use back to the source, except those of held pools. Returns
-  // their bytes.
+  // Gives segments without a block in use back to the source, except segments of held pools.
+  // Returns the number of bytes that it gave back.
   size_t release_cached();
   Reserve statistics() const;
 
-  // While one exists, no segment is returned to the source: that would have to wait for the device,
-  // which CUDA does not allow while work is being recorded. Segments that would have been returned
-  // are returned afterwards.
+  // While one exists, no segment is returned to the source: that would wait for the device, which
+  // CUDA does not allow while work is being recorded. The cache returns these segments after the
+  // recording.
   class Recording {
    public:
     explicit Recording(BlockCache& cache) : cache_(cache) { cache_.begin_recording(); }
@@ -63,7 +63,7 @@ class BlockCache {
 
   // Throws Error while blocks are in use.
   void set_mode(Mode mode);
-  // Makes a pool and holds it until it is dropped: its segments are not returned to the source.
+  // Makes a pool and holds it until drop_pool(): its segments are not returned to the source.
   Pool new_pool();
   void drop_pool(Pool pool);
   // Takes blocks from `pool` from now on. Returns the pool used until now.

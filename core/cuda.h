@@ -9,12 +9,12 @@
 #include "core/ledger.h"
 #include "core/view.h"
 
-// The CUDA device as the rest of core sees it. Built from cuda.cpp where the CUDA backend is
-// built, else from without_cuda.cpp, in which there is no device.
+// The interface of the CUDA device for the rest of core. Builds with the CUDA backend implement it
+// in cuda.cpp, other builds in without_cuda.cpp, which has no device.
 namespace accrue::cuda {
 
-// The reason why Device::cuda cannot be used: built without CUDA, no driver, driver older than the
-// runtime, no device. Empty if it can be used.
+// The reason why Device::cuda cannot be used, or empty if it can: the build has no CUDA, or there
+// is no driver, the driver is older than the runtime, or there is no device.
 std::string unavailable_reason();
 // Throws Error with that reason and a remedy unless the device can be used.
 inline void require_device() {
@@ -25,46 +25,48 @@ inline void require_device() {
 // "NVIDIA H200, compute capability 9.0, 139.7 GiB | CUDA runtime 13.0, driver 13.0, cuDNN 9.1"
 std::string describe_device();
 
-// How many devices this machine has, or CUDA_VISIBLE_DEVICES leaves.
+// The number of devices of this machine that CUDA_VISIBLE_DEVICES does not hide.
 int device_count();
-// Chooses one of them, instead of the first. Call this before anything uses the device.
+// Chooses a device other than the first. Call this before anything uses the device.
 void use_device(int number);
 
-// Where on its machine the device is, "0000:3b:00": the same for processes that share it.
+// The device's PCI address, "0000:3b:00", which is the same for all processes that share the
+// device.
 std::string device_address();
 
-// The bytes of the device's memory, whoever uses it.
+// The bytes of the device's memory, used or free.
 size_t total_memory();
-// The bytes that the driver has left, plus those that the cache of blocks holds without using them.
+// The driver's free bytes plus the unused bytes that the cache of blocks holds.
 size_t free_memory();
 
-// Allocates device memory from a cache of blocks; returns null if none is left. All work is on one
-// stream, so a block may be handed out again while kernels on its former content are still queued.
+// Allocates device memory from a cache of blocks, or returns null if none is left. All work runs on
+// one stream, so a block may be handed out again while kernels on its former content are still
+// queued.
 void* allocate(size_t bytes);
 void deallocate(void* block);
 detail::BlockCache& blocks();
-// The same for page-locked memory of the host, which nothing but the stream may copy to and from.
+// The same for page-locked host memory. Only the stream may copy to and from it.
 void* allocate_on_host(size_t bytes);
 void deallocate_on_host(void* block);
 
-// Copies and fills in the order of the stream. copy_to_host() waits until the bytes have arrived;
+// These copy and fill in stream order. copy_to_host() waits until the bytes have arrived.
 // copy_to_device() has read `from` when it returns.
 void copy_to_device(void* to, const void* from, size_t bytes);
 void copy_to_host(void* to, const void* from, size_t bytes);
 void copy_on_device(void* to, const void* from, size_t bytes);
 void fill(const detail::View& x, double value);
 
-// Waits for everything that was enqueued. Throws Error if a kernel failed.
+// Waits for all enqueued work. Throws Error if a kernel failed.
 void synchronize();
 
-// Allows or forbids, from now on, that float32 products and convolutions round their factors to
-// TF32, with 10 fraction bits instead of 23. Tensor cores multiply those eight times as fast.
-// What is predicted for a device that is not there knows of it, too.
+// From now on, allows or forbids float32 products and convolutions to round their factors to TF32,
+// which has 10 fraction bits instead of 23. Tensor cores multiply TF32 eight times as fast. The
+// setting also holds on a machine without a device, for predictions on Device::meta_cuda.
 void allow_tf32(bool allow);
 bool allows_tf32();
 
-// Page-locked host memory, which the device copies to and from while the host goes on. It is on the
-// cpu's ledger. The constructor throws OutOfMemory.
+// Page-locked host memory, which the device can copy to and from while the host continues. It
+// counts on the cpu's ledger. The constructor throws OutOfMemory.
 class PinnedBlock {
  public:
   PinnedBlock(size_t bytes, Category category);
@@ -78,7 +80,7 @@ class PinnedBlock {
   std::byte* data_ = nullptr;
 };
 // These return at once. `host` must lie in page-locked memory, and the host must not touch it until
-// an event that is recorded afterwards is reached.
+// the stream reaches an event that was recorded after the copy.
 void enqueue_copy_to_host(void* host, const void* from, size_t bytes);
 void enqueue_copy_to_device(void* to, const void* host, size_t bytes);
 
@@ -97,7 +99,7 @@ class Event {
   void* event_ = nullptr;  // cudaEvent_t
 };
 
-// A point in the stream whose time the device notes.
+// A point in the stream whose time the device records.
 class Moment {
  public:
   Moment();
@@ -124,17 +126,18 @@ class Stopwatch {
   Moment start_, stop_;
 };
 
-// A second stream, for work that goes on beside what the stream has next.
+// A second stream, for work that runs concurrently with the main stream.
 class SideStream {
  public:
   SideStream();
   ~SideStream();
   SideStream(const SideStream&) = delete;
   SideStream& operator=(const SideStream&) = delete;
-  // What work() enqueues goes to the side stream, and comes after all that the stream has got so
-  // far. It may use only kernels and copies of this library and of NCCL's.
+  // Runs work(), whose kernels and copies go to the side stream. There they wait for everything
+  // that the main stream has so far. work() may use only kernels and copies of this library and of
+  // NCCL.
   void run(const std::function<void()>& work);
-  // What the stream gets from now on comes after all that the side stream has got.
+  // From now on, new work on the main stream waits for everything that the side stream has so far.
   void join();
 
  private:
@@ -144,18 +147,18 @@ class SideStream {
 
 struct RecordedGraph;  // core/graph_queue.h
 
-// Work that is recorded once and replayed at the cost of a single launch, or less: graphs that
-// follow one another, with nothing enqueued in between, are launched as one.
+// Work that is recorded once and replayed at the cost of a single launch, or less: consecutive
+// graphs with nothing enqueued in between are launched as one.
 class Graph {
  public:
-  // Records what work() enqueues, without running it. Throws what work() throws, and Error if CUDA
-  // refuses the recording.
+  // Records the kernels and copies that work() enqueues, without running them. Rethrows exceptions
+  // of work(), and throws Error if CUDA refuses the recording.
   explicit Graph(const std::function<void()>& work);
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
-  // Launches the graph in its turn. The launch may be delayed until something else is enqueued, or
-  // until synchronize().
+  // Launches the graph in stream order. The launch may be delayed until something else is enqueued,
+  // or until synchronize().
   void launch() const;
 
  private:

@@ -13,12 +13,12 @@
 
 namespace accrue::cuda {
 
-// Threads of a block, for every kernel that does not say otherwise. Enough such blocks of eight
-// warps fit on a multiprocessor to fill it.
+// The default number of threads of a block. Enough of these blocks of eight warps fit on a
+// multiprocessor to fill it.
 inline constexpr int block_threads = 256;
 
-// Throws an Error that names what was tried, where, and what CUDA, cuBLASLt or cuDNN said, unless
-// the status is success.
+// Throws Error unless the status is success. The message names the attempted operation, its place
+// in the source, and the error text of CUDA, cuBLASLt or cuDNN.
 void check_call(cudaError_t status, std::string_view what,
                 std::source_location where = std::source_location::current());
 void check_call(cublasStatus_t status, std::string_view what,
@@ -26,22 +26,23 @@ void check_call(cublasStatus_t status, std::string_view what,
 void check_call(cudnnStatus_t status, std::string_view what,
                 std::source_location where = std::source_location::current());
 
-// The stream that all work goes to, and the libraries' handles on it. There is one per process,
-// made when the device is first used. It is never destroyed: the libraries are loaded after it is
-// made, so at exit they are gone before it would be, and their handles must not be touched then.
+// The stream for all work, and the handles of the libraries on that stream. The process has one
+// context, made when the device is first used. It is never destroyed: the libraries are loaded
+// after it is made, so they are unloaded before its destructor would run, which must not touch
+// their handles then.
 class Context {
  public:
   Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  // Returns the stream for enqueuing work now; launches the graphs that wait, so that they come
-  // first.
+  // Returns the stream for enqueuing work now. Launches the waiting graphs first, which keeps the
+  // order.
   cudaStream_t stream() {
     graphs_.flush();
     return diverted_ ? diverted_ : stream_;
   }
-  // While it lives, work is enqueued on another stream (but for the libraries' on their handles).
+  // While alive, work is enqueued on another stream, except the work of libraries on their handles.
   class Diverted {
    public:
     Diverted(Context& context, cudaStream_t to) : context_(context) { context.diverted_ = to; }
@@ -55,12 +56,12 @@ class Context {
   GraphQueue& graphs() { return graphs_; }
   int multiprocessors() const { return properties_.multiProcessorCount; }
   const cudaDeviceProp& properties() const { return properties_; }
-  // The blocks of a kernel of 256 threads that the whole device can hold. CUDA is asked once for
-  // each kernel.
+  // The number of blocks of 256 threads of this kernel that the whole device can hold at once. It
+  // asks CUDA once for each kernel.
   int64_t resident_blocks(const void* kernel);
   cublasLtHandle_t cublas_lt();
-  // The handle for calls that enqueue; launches waiting graphs, as stream() does. It is made when
-  // first asked for, because loading cuDNN takes longer than training a small model.
+  // The handle for calls that enqueue. Launches waiting graphs, as stream() does. The first call
+  // makes the handle, because loading cuDNN takes longer than training a small model.
   cudnnHandle_t cudnn();
 
  private:

@@ -4,9 +4,9 @@
 
 namespace accrue {
 
-// The place where a tensor lives. The two meta devices have neither storage nor arithmetic: the
-// same model code runs on them, and their memory ledgers predict the peak of a run that has not
-// happened, `meta` for a run on the cpu, `meta_cuda` for one on cuda.
+// The place where a tensor lives. The two meta devices have neither storage nor arithmetic. The
+// same model code runs on them, and their memory ledgers predict the peak of a real run: `meta` for
+// a run on the cpu, `meta_cuda` for a run on cuda.
 enum class Device { cpu, cuda, meta, meta_cuda };
 
 namespace detail {
@@ -30,7 +30,8 @@ constexpr Device meta_of(Device device) {
   return device == Device::cuda || device == Device::meta_cuda ? Device::meta_cuda : Device::meta;
 }
 
-// True if kernels need as much scratch on this device as on cuda, which differs from the cpu's.
+// True if kernels on this device need the scratch of cuda, which differs from the scratch of the
+// cpu.
 constexpr bool plans_for_cuda(Device device) { return meta_of(device) == Device::meta_cuda; }
 
 }  // namespace detail

@@ -17,7 +17,7 @@ enum class DType { f32, f64, f16, bf16, i32, u8, q4_0, q4_1, q5_0, q5_1, q8_0, q
 
 namespace detail {
 
-// The elements of a block, 1 for a number by itself, and its bytes.
+// The number of elements of a block, or 1 for a type without blocks, and the bytes of a block.
 constexpr int64_t block_elements(DType dtype) {
   switch (dtype) {
     case DType::q4_0:
@@ -49,16 +49,16 @@ constexpr size_t block_bytes(DType dtype) {
   return 0;
 }
 constexpr bool is_quantized(DType dtype) { return block_elements(dtype) > 1; }
-// The types in which a frozen weight may be stored, whatever an op computes in.
+// The types in which a frozen weight may be stored, whatever dtype an op computes in.
 constexpr bool is_stored_type(DType dtype) {
   return is_quantized(dtype) || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
-// The bytes of whole blocks of so many elements.
+// The bytes of this number of elements, which must fill whole blocks.
 constexpr size_t bytes_of(DType dtype, int64_t elements) {
   return static_cast<size_t>(elements / block_elements(dtype)) * block_bytes(dtype);
 }
-// The bytes of an element, which must be a number by itself.
+// The bytes of an element of a type without blocks.
 constexpr size_t size_of(DType dtype) { return block_bytes(dtype); }
 
 constexpr std::string_view name(DType dtype) {
@@ -100,11 +100,11 @@ constexpr bool is_floating(DType dtype) {
 }
 constexpr bool is_16_bit_dtype(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
-// The dtype in which the ops compute elements of this one and keep their sums: Wide<T>.
+// The dtype in which ops compute and sum elements of this dtype: Wide<T>.
 constexpr DType wide(DType dtype) { return is_16_bit_dtype(dtype) ? DType::f32 : dtype; }
 
-// Calls body.operator()<T>() with the scalar type of a parameter's, gradient's or loss's dtype,
-// which is never 16-bit.
+// Calls body.operator()<T>() with the scalar type of a parameter, a gradient or a loss, which is
+// never a 16-bit type.
 template <class Body>
 decltype(auto) dispatch_wide(DType dtype, Body&& body) {
   check(dtype == DType::f32 || dtype == DType::f64, "expected f32 or f64, got {}", name(dtype));
@@ -112,7 +112,7 @@ decltype(auto) dispatch_wide(DType dtype, Body&& body) {
   return std::forward<Body>(body).template operator()<float>();
 }
 
-// Calls body with the scalar type of any floating dtype: every kernel is written once, and computes
+// Calls body with the scalar type of any floating dtype. Every kernel is written once, and computes
 // in Wide<T>.
 template <class Body>
 decltype(auto) dispatch_floating(DType dtype, Body&& body) {

@@ -10,8 +10,8 @@
 
 namespace accrue {
 
-// The exception that every function of the library throws. Its message says what was expected, what
-// came, where, and what to do.
+// The exception that every function of the library throws. Its message states the expectation, the
+// actual value, the place, and a remedy.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -6,11 +6,11 @@
 
 namespace accrue::detail {
 
-// The two 16-bit floating formats. They store values; arithmetic happens in float, to which they
-// convert implicitly and exactly. The way back rounds to nearest, ties to even, and is explicit, so
-// that a sum that would be rounded at every step does not compile.
+// The two 16-bit floating-point formats. They only store values. Arithmetic happens in float: both
+// formats convert to float implicitly and exactly. The conversion from float rounds to nearest,
+// ties to even. It is explicit, so a sum that would round at every step does not compile.
 
-// IEEE 754 binary16: 5 exponent bits, 10 fraction bits; from 2^-24 to 65504, above that infinity.
+// IEEE 754 binary16: 5 exponent bits, 10 fraction bits, values from 2^-24 to 65504, then infinity.
 struct Half {
   uint16_t bits;
 
@@ -28,8 +28,8 @@ struct Half {
 #else
     const uint32_t sign = uint32_t{x} << 16 & 0x80000000u;
     const uint32_t exponent = x >> 10 & 0x1fu, fraction = x & 0x3ffu;
-    // Zero or denormal is fraction * 2^-24, exact in float. Both ways are computed and one is
-    // masked out, so that loops over this have no branch and are vectorised.
+    // Zero or a denormal is fraction * 2^-24, exact in float. The code computes both cases and
+    // masks one out: loops over this conversion then have no branch and are vectorized.
     const uint32_t wider = exponent == 0x1f ? 0xffu : exponent + 127 - 15;
     const uint32_t normal = wider << 23 | fraction << 13;
     const auto denormal =
@@ -47,7 +47,7 @@ struct Half {
 #else
     const auto bits = std::bit_cast<uint32_t>(x);
     const uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
-    // Again every way is computed, and masks choose.
+    // Again the code computes every case, and masks choose one.
     const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
     const uint32_t normal = (rounded - 0x38000000u) >> 13;
     // Below 2^-14: adding 0.5 lets the float unit round to 2^-24.
@@ -61,8 +61,8 @@ struct Half {
   }
 };
 
-// The upper half of a float: 8 exponent bits, 7 fraction bits. A NaN stays one, on a GPU always
-// 0x7fff.
+// The upper half of a float: 8 exponent bits, 7 fraction bits. A NaN stays a NaN; on a GPU it
+// becomes 0x7fff.
 struct BFloat16 {
   uint16_t bits;
 
@@ -89,7 +89,7 @@ struct BFloat16 {
 template <class T>
 inline constexpr bool is_16_bit = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 
-// The type that elements of type T are computed in: float for 16-bit ones, else T itself.
+// The type for arithmetic on elements of type T: float for 16-bit types, else T itself.
 template <class T>
 using Wide = std::conditional_t<is_16_bit<T>, float, T>;
 

@@ -11,10 +11,10 @@
 
 namespace accrue {
 
-// Freed host blocks, kept by size class: training asks for the same sizes again in every
-// micro-batch, and fresh pages from the system cost more than the arithmetic on them. Before a
-// block is taken from the system, idle ones go back to it, so that at most idle_allowance more is
-// held than was ever in use at once. Thread-safe.
+// Keeps freed host blocks by size class: training asks for the same sizes in every micro-batch, and
+// fresh pages from the system cost more than the arithmetic on them. Before it takes a block from
+// the system, it gives idle blocks back, so that it holds at most idle_allowance more than was ever
+// in use at once. Thread-safe.
 class HostBlocks {
  public:
   static constexpr size_t idle_allowance = size_t{16} << 20;
@@ -24,17 +24,18 @@ class HostBlocks {
   HostBlocks(const HostBlocks&) = delete;
   HostBlocks& operator=(const HostBlocks&) = delete;
 
-  // A block of at least `bytes`, aligned to Ledger::alignment; null if the system has none.
+  // Returns a block of at least `bytes`, aligned to Ledger::alignment, or null if the system has
+  // none.
   void* take(size_t bytes);
   void give(void* block, size_t bytes);
 
   // Gives the free blocks back to the system. Returns their bytes.
   size_t release_cached();
-  // The statistics, in which each block is a segment of its own.
+  // The statistics, which count each block as a segment.
   Reserve statistics() const;
 
  private:
-  // Returns idle blocks, the largest first, until no more than `bytes` are held or none is left.
+  // Gives idle blocks back, the largest first, until at most `bytes` are held or none is idle.
   size_t shrink_to(size_t bytes);
 
   mutable std::mutex mutex_;

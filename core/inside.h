@@ -1,8 +1,8 @@
 #pragma once
 
-// The insides of accrue by their plain names, for its own sources. What accrue.h reaches and a user
-// need not know is declared in accrue::detail. No public header reaches this one
-// (scripts/count_names.py), so another project has to say detail for it.
+// Lets accrue's own sources use the names of accrue::detail without `detail`. That namespace holds
+// the declarations in public headers that users need not know. No public header includes this one
+// (scripts/count_names.py checks it), so other projects must write `detail`.
 namespace accrue {
 
 namespace detail {}

@@ -12,7 +12,7 @@ namespace detail {
 class Storage;
 }  // namespace detail
 
-// A kernel that launch() calls (kernels/backend.h), and its arguments.
+// A call of a kernel by launch() (kernels/backend.h), with its arguments.
 class KernelCall {
  public:
   template <auto Kernel, class... Args>
@@ -20,7 +20,7 @@ class KernelCall {
 
   // "linear_forward"
   std::string_view name() const { return name_; }
-  // Calls body(arguments...) if it is this kernel of the cpu's, and says whether it is.
+  // Calls body(arguments...) if the call is of this cpu kernel. Returns whether it is.
   template <auto Kernel, class Body>
   bool is(const Body& body) const {
     if (kernel_ != key_of<Kernel>()) return false;
@@ -47,9 +47,9 @@ class KernelCall {
   const void* arguments_;
 };
 
-// While alive, sees the kernels that this thread launches, in their order. No storage that they may
-// write to is freed meanwhile, so that an address is that of one tensor. A trace within another
-// takes its place.
+// While alive, sees the kernels that this thread launches, in order. Storages that they may write
+// to are kept alive meanwhile, so an address always belongs to the same tensor. A trace within
+// another trace replaces it.
 class KernelTrace {
  public:
   KernelTrace() : before_(of_this_thread) { of_this_thread = this; }

@@ -16,9 +16,10 @@ struct Grid {
   std::source_location where = std::source_location::current();
 };
 
-// The grid of a grid-stride loop over n items, one item a thread: as many blocks as the device can
-// hold of the kernel at once, so that a thread's set-up is paid once and not per item. How many
-// that are does not change what an element becomes: sums have grids of their own.
+// The grid of a grid-stride loop over n items, one item a thread. It has at most the number of
+// blocks that the device can hold of the kernel at once, so each thread's set-up is paid once and
+// not per item. The number of blocks does not change any element's result: kernels that sum choose
+// their grids differently.
 struct GridOver {
   GridOver(int64_t n, std::source_location where) : n(n), where(where) {}
   int64_t n;

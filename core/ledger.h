@@ -27,7 +27,7 @@ struct AllocationInfo {
   Label label;          // of the scope it was made in
   uint64_t number = 0;  // of the ledger's allocations, in their order
 
-  // The label, or without one the category's name.
+  // The label, or the category's name if there is no label.
   std::string_view name() const {
     return label.empty() ? accrue::detail::name(category) : label.text();
   }
@@ -35,14 +35,14 @@ struct AllocationInfo {
   std::string type() const { return fmt::format("{} {}", accrue::detail::name(dtype), shape); }
 };
 
-// A group of allocations that differ in nothing but their number.
+// A group of allocations that differ only in their `number`.
 struct AllocationGroup {
   AllocationInfo each;
   int64_t count;
   size_t bytes;  // of all
 };
 
-// Why an allocation was refused, and what holds the memory instead.
+// The reason why an allocation was refused, and the allocations that hold the memory.
 struct MemoryShortage {
   Device device;
   AllocationInfo requested;
@@ -55,10 +55,10 @@ struct MemoryShortage {
 
 }  // namespace detail
 
-// Returns a sentence, and a line for everything that is known.
+// Returns a sentence, then a line for each known fact.
 std::string to_string(const detail::MemoryShortage& shortage);
 
-// Thrown when an allocation would exceed the ledger's limit or the machine has no more.
+// Thrown when an allocation would exceed the ledger's limit or the machine's memory.
 class OutOfMemory : public Error {
  public:
   explicit OutOfMemory(const detail::MemoryShortage& shortage)
@@ -71,11 +71,11 @@ class OutOfMemory : public Error {
 
 namespace detail {
 
-// Is told of every allocation of a ledger, in order, while the ledger is locked.
+// The ledger calls this for every allocation, in order, while it is locked.
 class LedgerObserver {
  public:
   virtual ~LedgerObserver() = default;
-  // Called before the allocation is counted; if this throws, it is not counted.
+  // Called before the allocation is counted. If this throws, the allocation is not counted.
   virtual void charging(const AllocationInfo& allocation) = 0;
   virtual void refunding(const AllocationInfo& allocation) = 0;
 };
@@ -85,8 +85,8 @@ class Allocation;
 }  // namespace detail
 
 // The account of one device's memory: the bytes in use now and at the peak, by category, and every
-// live allocation by name. Sizes are rounded up to `alignment`, the same on every device, so that a
-// prediction on a meta device and a measurement on the device it stands for agree to the byte.
+// live allocation by name. Sizes are rounded up to `alignment`, which is the same on every device.
+// A prediction on a meta device therefore agrees to the byte with a measurement on the real device.
 // Thread-safe.
 class Ledger {
  public:
@@ -99,17 +99,17 @@ class Ledger {
   Usage peak() const;
   void reset_peak();
 
-  // Limits the total, so that a big machine behaves like a small card; nullopt lifts the limit.
+  // Limits the total, which makes a big machine behave like a small card; nullopt lifts the limit.
   void set_limit(std::optional<size_t> bytes);
   std::optional<size_t> limit() const;
 
-  // Lists live allocations, equal ones together, largest first, at most `count` groups.
+  // Lists live allocations, largest first, with equal ones in a group; at most `count` groups.
   std::vector<detail::AllocationGroup> largest(size_t count) const;
-  // Describes the failure when the allocator has no memory for `requested`, which is counted
-  // already.
+  // Describes the failure when the allocator has no memory for `requested`, which the ledger has
+  // counted already.
   detail::MemoryShortage shortage(const detail::Allocation& requested, std::string cause) const;
 
-  // Sets the one observer; null takes it away. Returns the memory in use when it starts. Throws
+  // Sets the only observer, or removes it if null. Returns the memory in use at that moment. Throws
   // Error if there is another observer.
   Usage observe(detail::LedgerObserver* observer);
 
@@ -136,12 +136,12 @@ Ledger& ledger(Device device);
 
 namespace detail {
 
-// An entry on a device's ledger from construction to destruction. It takes phase and label of the
-// MemoryScope that is in force.
+// An entry on a device's ledger from construction to destruction. It takes the phase and label of
+// the current MemoryScope.
 class Allocation {
  public:
-  // Counts the elements of `shape` in `dtype`. Throws OutOfMemory, and counts nothing, if the
-  // ledger's total would exceed its limit.
+  // Counts the bytes of `shape` in `dtype`. Throws OutOfMemory, and counts nothing, if the ledger's
+  // total would exceed its limit.
   Allocation(const Shape& shape, DType dtype, Device device, Category category);
   ~Allocation() { ledger(device_).refund(*this); }
   Allocation(const Allocation&) = delete;

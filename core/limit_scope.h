@@ -4,7 +4,7 @@
 
 namespace accrue {
 
-// Gives a device's ledger this limit (nullopt: none) while alive, and then restores the one before.
+// Sets the limit of a device's ledger (nullopt: none) while alive, then restores the former limit.
 class LimitScope {
  public:
   LimitScope(Device device, std::optional<size_t> bytes)

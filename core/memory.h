@@ -22,20 +22,20 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  // Where the elements are on the device. If they were moved to the host, they come back, in the
-  // order of the stream: throws OutOfMemory.
+  // The address of the elements on the device. If they were moved to the host, this moves them
+  // back, in stream order, and may throw OutOfMemory.
   void* data();
   Device device() const { return device_; }
   Category category() const { return info().category; }
   Label label() const { return info().label; }
 
-  // Moves the elements of a storage on cuda to page-locked memory of the host, in the order of the
-  // stream, until data() asks for them: they are on the host's ledger instead. On meta-cuda the
-  // ledgers alone know of it, meta's for the host. Throws OutOfMemory.
+  // Moves the elements of a storage on cuda to page-locked host memory, in stream order, until
+  // data() asks for them. Meanwhile they count on the host's ledger. On meta_cuda only the ledgers
+  // change, and meta's stands for the host's. Throws OutOfMemory.
   void move_to_host();
 
-  // The number of times that somebody has overwritten elements that a backward may need
-  // (Tensor::saved()). Threads may write to parts of one storage.
+  // Counts how often elements were overwritten that a backward may need (Tensor::saved()). It is
+  // atomic because threads may write to parts of one storage.
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void overwritten() { version_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -51,8 +51,8 @@ class Storage {
   const AllocationInfo& info() const { return on_host_ ? on_host_->info : allocation_->info(); }
 
   const Device device_;
-  // Counted before there is a block and until after it is gone. None while the elements are on the
-  // host.
+  // Counted from before the block is allocated until after it is freed. None while the elements are
+  // on the host.
   std::optional<Allocation> allocation_;
   void* data_ = nullptr;
   std::shared_ptr<const void> owner_;  // of the elements, if they are not this one's

@@ -8,12 +8,12 @@ namespace accrue {
 
 namespace detail {
 
-// The part of a training step that is under way, to which memory and time are charged.
+// The current part of a training step. Memory and time are charged to it.
 enum class Phase : uint8_t { setup, data, forward, backward, step, evaluate };
 std::string_view name(Phase phase);
 
-// A short text. Each distinct text is stored once and for good, so that labels are cheap to copy
-// and to hold.
+// A short text. Each distinct text is stored once and never freed, so labels are cheap to copy and
+// to hold.
 class Label {
  public:
   Label() = default;
@@ -32,8 +32,8 @@ class Label {
 
 }  // namespace detail
 
-// While alive, allocations of this thread belong to this phase and label. Scopes nest; one without
-// a label (or phase) keeps that of the scope around it.
+// While alive, allocations of this thread belong to this phase and label. Scopes nest. A scope
+// without a label (or phase) keeps the label (or phase) of the scope around it.
 class MemoryScope {
  public:
   explicit MemoryScope(detail::Phase phase);
@@ -43,7 +43,7 @@ class MemoryScope {
   MemoryScope(const MemoryScope&) = delete;
   MemoryScope& operator=(const MemoryScope&) = delete;
 
-  // The phase and label of this thread's innermost scope; outside of all scopes setup and empty.
+  // The phase and label of this thread's innermost scope; setup and empty outside of all scopes.
   static detail::Phase phase();
   static detail::Label label();
 

@@ -13,11 +13,11 @@ class Storage;
 }  // namespace detail
 
 // The activations and samples of a computation on cuda that is suspended for a while. Its owner
-// moves them to the host meanwhile; each comes back when somebody asks for its elements
-// (Storage::data()). Raw views of them are void after that.
+// moves them to the host meanwhile. Each storage comes back when its elements are asked for
+// (Storage::data()). Raw views from before the move are invalid.
 class Offload {
  public:
-  // What this thread allocates while it lives belongs to the computation.
+  // While alive, the allocations of this thread belong to the computation.
   class Scope {
    public:
     explicit Scope(Offload& offload) : before_(of_this_thread) { of_this_thread = &offload; }
@@ -28,13 +28,13 @@ class Offload {
    private:
     Offload* const before_;
   };
-  // Tensor calls this for what it allocates.
+  // Tensor calls this for each storage that it allocates.
   static void note(const std::shared_ptr<Storage>& storage) {
     if (of_this_thread) [[unlikely]]
       of_this_thread->add(storage);
   }
 
-  // Moves what is alive. Throws OutOfMemory if the host has no room.
+  // Moves the storages that are still alive. Throws OutOfMemory if the host has no room.
   void move_to_host();
 
  private:

@@ -19,7 +19,7 @@ struct Declaration {
   bool fixed = false;
 };
 
-// The layer that a parameter is of: "layer1.0.conv1" of "layer1.0.conv1.weight".
+// The layer that a parameter belongs to: "layer1.0.conv1" for "layer1.0.conv1.weight".
 inline std::string layer_of(const std::string& parameter) {
   return parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
 }
@@ -32,14 +32,14 @@ enum class GradientStorage {
 
 }  // namespace detail
 
-// All parameters of a model in one flat arena: values [P] and gradients [P], each parameter a
-// 64-byte-aligned slice of both, in the order they are declared. One kernel launch then reaches
-// every parameter. Gaps between slices stay zero. There are also the model's buffers: state that is
-// not learned (BatchNorm's running statistics), likewise flat. A model that computes in 16 bits has
-// a 16-bit copy [P] of the values, which ops read (kernels/backend.h, operand()) and the optimizer
-// writes together with the values. Fixed parameters lie in an arena of their own, which has values
-// (and their 16-bit copies) but no gradients: nothing that walks over [P] meets them. Copies are
-// handles of the same parameters, as of tensors.
+// All parameters of a model in one flat arena: values [P] and gradients [P]. Each parameter is a
+// 64-byte-aligned slice of both, in the order of declaration. One kernel launch can then reach
+// every parameter. Gaps between slices stay zero. There are also the model's buffers, likewise
+// flat: state that is not learned, such as BatchNorm's running statistics. A model that computes in
+// 16 bits has a 16-bit copy [P] of the values. Ops read this copy (kernels/backend.h, operand()),
+// and the optimizer writes it together with the values. Fixed parameters lie in a separate arena,
+// which has values (and their 16-bit copies) but no gradients, so loops over [P] do not meet them.
+// Copying a Parameters object copies the handle, as with tensors.
 class Parameters {
  public:
   struct Range {
@@ -54,9 +54,9 @@ class Parameters {
     bool frozen() const { return tensor.variable()->frozen; }
   };
 
-  // Everything is zero and no gradient is claimed. `dtype` is that of values and gradients;
-  // `compute` is that of the ops, either `dtype` itself or a 16-bit one under float32. Throws
-  // OutOfMemory.
+  // Everything is zero and no gradient is claimed. `dtype` is the dtype of values and gradients.
+  // Ops compute in `compute`, which is `dtype` itself or, if that is float32, a 16-bit dtype.
+  // Throws OutOfMemory.
   Parameters(const std::vector<detail::Declaration>& parameters,
              const std::vector<detail::Declaration>& buffers, DType dtype, Device device,
              detail::GradientStorage storage = detail::GradientStorage::arena)
@@ -69,7 +69,7 @@ class Parameters {
 
   // The parameters that are trained.
   const std::vector<Entry>& entries() const { return entries_; }
-  // The fixed parameters: their offsets are in an arena of their own, and they are frozen for good.
+  // The fixed parameters, which always stay frozen. Their offsets refer to fixed_values().
   const std::vector<Entry>& fixed_entries() const { return fixed_entries_; }
   // All parameters, in the order they were declared.
   const std::vector<Entry>& all_entries() const { return all_entries_; }
@@ -82,17 +82,17 @@ class Parameters {
   // The dtype that the model computes in.
   DType compute_dtype() const { return (copies_.defined() ? copies_ : values_).dtype(); }
   const Tensor& buffers() const { return buffers_; }  // all buffers, flat
-  // The number of scalars, without gaps, in all parameters and in those that are trained.
+  // The number of scalars, without gaps, in all parameters and in the trained parameters.
   int64_t count() const;
   int64_t trained_count() const;
 
-  // Says that a step has changed the values, and their 16-bit copies: what a backward saved of them
-  // is void (Tensor::saved()).
+  // Records that a step has changed the values and their 16-bit copies. A backward that saved them
+  // before throws Error when it reads them (Tensor::saved()).
   void mark_overwritten() const;
   // Marks every gradient fresh, and drops gradients on demand; touches no elements.
   void zero_grad() const;
-  // From now on ops keep the forms in which they multiply by parameters, all of them or those that
-  // pay, until drop_packed(). Call drop_packed() after changing values.
+  // From now on ops keep the packed forms of parameters, all or where it pays, until drop_packed().
+  // Call drop_packed() after changing values.
   void keep_packed(Pack keep) const;
   void drop_packed() const;
   // Frozen parameters refuse gradients, and steps leave their values alone. `prefix` selects by the

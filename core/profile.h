@@ -14,7 +14,7 @@
 
 namespace accrue::detail {
 
-// The work of a kernel by its formula, however the kernel does it.
+// The work of a kernel according to its formula, whatever algorithm the kernel uses.
 struct Work {
   double flops = 0;  // floating-point operations of matrix products and convolutions, 0 for others
   double bytes = 0;  // read and written
@@ -27,18 +27,17 @@ struct MachineRates {
   double bytes_per_s = 0;  // read and written by a copy of copy_bytes, which no cache holds
   DType gemm_dtype = DType::f32;
   static constexpr int64_t copy_bytes = 64 << 20;
-  // Large enough to reach the rate. Smaller on the cpu: rows a power of two apart compete for the
-  // same lines of a cache, which would slow a larger product down.
+  // Large enough to reach the highest rate. Smaller on the cpu, where rows a power of two apart
+  // compete for the same lines of a cache, which would slow a larger product down.
   static int64_t gemm_size(Device device) { return device == Device::cuda ? 1024 : 512; }
 };
 
 // Measures the time of a thread's kernels and phases, from construction until stop() or
-// destruction. Each kernel is timed where launch() calls it (kernels/backend.h): on the cpu by the
-// host's clock, on cuda by events in its stream, because there a call only enqueues the kernel. The
-// time between two kernels (allocations, the engine, copies, on cuda also waiting for the host)
-// belongs to the phase alone. While a profile is being taken, no CUDA graph is recorded or replayed
-// on its thread (core/replay.h), because a graph hides its kernels. Results have the same bits with
-// and without a profile.
+// destruction. launch() times each kernel (kernels/backend.h): by the host's clock on the cpu, by
+// events in the stream on cuda, where a call only enqueues the kernel. The time between two kernels
+// (allocations, autograd, copies, and on cuda waiting for the host) counts only for the phase.
+// During a profile, no CUDA graph is recorded or replayed on its thread (core/replay.h), because a
+// graph hides its kernels. Results have the same bits with and without a profile.
 class Profile {
  public:
   // The calls of a kernel in one phase and op. Outside of ops, in a step for example, `op` is
@@ -66,9 +65,9 @@ class Profile {
     int64_t step, micro_batch;  // as Timeline::Moment counts them
   };
 
-  // Keeps the spans up to the end of the first `traced_steps` steps (scopes of Phase::step), but at
-  // most most_spans of them; rows and phases sum everything. On a meta device kernels have their
-  // work, and take only the host's time. Throws Error if this thread is being profiled already.
+  // Keeps the spans up to the end of the first `traced_steps` steps (scopes of Phase::step), at
+  // most most_spans. Rows and phases sum everything. On a meta device, kernels report their work,
+  // but their time is only the host's. Throws Error if this thread is being profiled already.
   Profile(Device device, int64_t traced_steps);
   ~Profile();
   Profile(const Profile&) = delete;
@@ -81,8 +80,8 @@ class Profile {
 
   // The rows, longest first; complete after stop().
   std::vector<Row> rows() const;
-  // The phases in the order of Phase, without those that took no time. Phase::setup is the time
-  // outside of all other phases.
+  // The phases that took time, in the order of Phase. Phase::setup is the time outside of all other
+  // phases.
   std::vector<PhaseTime> phases() const;
   // The spans in the order of their beginnings; they nest.
   const std::vector<Span>& spans() const { return spans_; }
@@ -92,13 +91,13 @@ class Profile {
   int64_t steps() const { return step_; }
   Device device() const { return device_; }
 
-  // The profile of this thread; null if none is being taken, or not of this device.
+  // The profile of this thread, or null if there is none or it profiles another device.
   static Profile* current() { return of_this_thread; }
   static Profile* current(Device device) {
     return of_this_thread && of_this_thread->device_ == device ? of_this_thread : nullptr;
   }
 
-  // While alive, kernels of this thread are part of `op`; empty: of none.
+  // While alive, kernels of this thread are part of `op`, or of no op if it is empty.
   class OpScope {
    public:
     explicit OpScope(std::string_view op) : profile_(of_this_thread) {
@@ -114,8 +113,8 @@ class Profile {
     Profile* profile_;
     Label before_;
   };
-  // Says that the kernels since the last op or change of phase were the forward of `op`. record()
-  // calls this.
+  // Assigns the kernels since the last op or change of phase to the forward of `op`. record() calls
+  // this.
   static void end_forward(std::string_view op) {
     if (of_this_thread) of_this_thread->name_kernels(op);
   }
@@ -124,7 +123,7 @@ class Profile {
   void begin_kernel(std::string_view kernel, Work work);
   void end_kernel();
 
-  // MemoryScope tells the profile of this thread, if there is one.
+  // MemoryScope calls these, which tell the profile of this thread, if there is one.
   static void enter(Phase phase) {
     if (of_this_thread) of_this_thread->open(phase);
   }
@@ -141,8 +140,8 @@ class Profile {
     size_t mark();
     // The number of the last mark.
     size_t last() const { return last_; }
-    // Returns the times of marks 0, 1, ..., in microseconds since the first mark of all. After that
-    // the last mark is number 0, and the next will be 1.
+    // Returns the times of marks 0, 1, ..., in microseconds since the very first mark. Afterwards
+    // the last mark has number 0, and the next will have number 1.
     std::vector<double> take_times();
 
    private:

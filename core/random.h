@@ -8,11 +8,11 @@
 
 namespace accrue {
 
-// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a
-// counter-based generator. Equal keys and counters give the same four words on any device, in any
-// order, so nothing random is ever stored or replayed in sequence.
-// Writes the words of `calls` consecutive counters, counter_low rising (modulo 2^32 in its lower
-// half). The calls are independent, so the compiler vectorises them.
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) is a
+// counter-based generator. Equal keys and counters give the same four words on any device and in
+// any order, so random numbers are never stored or replayed in sequence.
+// This writes the words of `calls` consecutive counters: counter_low rises, modulo 2^32 in its
+// lower half. The calls are independent, so the compiler vectorizes them.
 template <size_t calls>
 constexpr void philox_words(uint32_t* words, uint64_t key, uint64_t counter_low,
                             uint64_t counter_high) {
@@ -25,7 +25,7 @@ constexpr void philox_words(uint32_t* words, uint64_t key, uint64_t counter_low,
   }
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
-// GCC would otherwise unroll the calls before it looks for vectors.
+// Without this, GCC unrolls the calls before it tries to vectorize them.
 #pragma GCC unroll 1
     for (size_t i = 0; i < calls; ++i) {
       const uint64_t p0 = uint64_t{0xD2511F53} * c0[i], p1 = uint64_t{0xCD9E8D57} * c2[i];
@@ -58,7 +58,7 @@ constexpr std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_low,
   return words;
 }
 
-// Uniform in [0, 1) from the upper 24 bits: every value is a float.
+// Uniform in [0, 1) from the upper 24 bits, which a float represents exactly.
 constexpr float uniform(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
 // A sequence of Philox words under one key, with the distributions used here. Streams with

@@ -8,11 +8,11 @@
 
 namespace accrue::detail {
 
-// Brings small values from a device to the host, in order, without making anybody wait: push()
-// enqueues a copy, pop() hands out the oldest.
+// Copies small values from a device to the host, in order, while both continue: push() enqueues a
+// copy, and pop() returns the oldest value.
 class Readback {
  public:
-  // Reads back values of `bytes` each, at most `slots` of them under way at a time.
+  // Reads back values of `bytes` each, with at most `slots` copies under way at a time.
   Readback(Device device, size_t bytes, int slots);
   ~Readback();
   Readback(const Readback&) = delete;

@@ -5,10 +5,10 @@
 
 namespace accrue::cuda {
 
-// Work that CUDA refuses to take as a graph is launched kernel by kernel. Results are the same, but
-// the host has more to do, so the program should say so.
+// If CUDA refuses to make a graph of some work, the work is launched kernel by kernel. Results are
+// the same, but the host has more to do, so the program should report it.
 void add_refused_graph(const std::string& reason);
-// A line about each, since this was last asked.
+// Returns a line for each distinct reason since the last call.
 std::set<std::string> refused_graphs();
 
 }  // namespace accrue::cuda

@@ -18,12 +18,12 @@ namespace detail {
 enum class Replay { no, yes };
 
 // Runs and replays work that, for a given key, enqueues the same kernels on the same memory every
-// time. On cuda it is run the first time, recorded as a CUDA graph the second time and replayed
-// from then on, which costs one launch however many kernels it has. On other devices, and with
-// Graphs::off, it is run every time. The work allocates from a pool of its own, because the replays
-// go on writing to that memory. A recording does not include the host's part of the work, and
-// nothing is recorded while a profile is being taken. Work that CUDA refuses to record is run every
-// time; after the attempt, of which nothing has run on the device, it is called once more.
+// time. On cuda it runs the work the first time, records it as a CUDA graph the second time, and
+// replays the graph from then on. A replay costs one launch, however many kernels the graph has. On
+// other devices, and with Graphs::off, the work runs every time. It allocates from a separate pool,
+// because later replays write to the same memory. A recording does not include the host's part of
+// the work, and nothing is recorded during a profile. If CUDA refuses a recording, nothing of the
+// attempt has run on the device: the work is called once more, and then every time.
 template <class Key>
 class Replays {
  public:
@@ -70,7 +70,7 @@ class Replays {
     return true;
   }
 
-  // True if anything is ever replayed.
+  // False if work is never replayed.
   bool records() const { return on_; }
 
   // Forgets what was recorded under keys for which stale(key) holds.

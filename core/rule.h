@@ -16,13 +16,14 @@ class Edge;
 }  // namespace detail
 class Tensor;
 
-// The one rule. A backward kernel does not return a gradient: it claims its target and writes
+// The central rule: a backward does not return a gradient. It claims a target, and its kernel
+// writes
 //
 //   grad = value + beta * grad        beta 0 for the first that writes since zero_grad(), else 1
 //
-// where beta 0 reads nothing. Fan-out, shared weights and the micro-batches of a window then add up
-// in the kernels themselves: there are no temporary gradients, no zeroing passes and no additions
-// anywhere else (docs/gradients.md, accumulate/README.md).
+// With beta 0 it does not read grad. The kernels themselves then add up the gradients of fan-out,
+// of shared weights and of the micro-batches of a window. No other code zeroes or adds gradients,
+// and there are no temporary gradients (docs/gradients.md, accumulate/README.md).
 
 namespace detail {
 
@@ -33,9 +34,9 @@ struct GradTarget {
   float beta;
 };
 
-// The target for x's gradient, or nullopt if none is wanted. The first claim of a variable after
-// zero_grad() gets beta 0, later ones beta 1. Claim, launch, then claim the next: in x * x both
-// targets are the same buffer.
+// Returns the target for x's gradient, or nullopt if x wants none. The first claim of a variable
+// after zero_grad() gets beta 0, later claims get beta 1. Launch the kernel for one target before
+// claiming the next: in x * x both targets are the same buffer.
 std::optional<GradTarget> claim_grad(const Edge& x);
 
 // claim_grad() for a kernel that writes two gradients at once. If both edges are of one variable,
@@ -46,8 +47,8 @@ std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(cons
 // claim_grads() for three gradients.
 std::array<std::optional<GradTarget>, 3> claim_grads(const Edge& a, const Edge& b, const Edge& c);
 
-// Where x's gradient has no buffer yet, and x is an intermediate result, this one becomes it if it
-// has x's shape.
+// Makes `buffer` the buffer of x's gradient if x is an intermediate result whose gradient has none
+// yet.
 void offer_buffer(const Edge& x, const Tensor& buffer);
 
 // offer_buffer() and claim_grad() for pointwise backwards, which may write over the gradient they
@@ -68,7 +69,7 @@ void with_beta(float beta, Body&& body) {
   else body(std::true_type{});
 }
 
-// Stores by the constant that with_beta chose, rounding once.
+// Adds to or overwrites dst, as the constant from with_beta() says, and rounds once.
 template <bool accumulate, class T>
 HOST_DEVICE void store(T& dst, Wide<T> value, std::bool_constant<accumulate>) {
   if constexpr (accumulate) dst = T(dst + value);

@@ -20,7 +20,8 @@ class Shape {
   explicit Shape(std::span<const int64_t> sizes);
 
   int rank() const { return rank_; }
-  // Size of one dimension; a negative one counts from the end. Throws when out of range.
+  // The size of one dimension; a negative `dim` counts from the end. Throws Error if it is out of
+  // range.
   int64_t operator[](int dim) const;
   // Product of the sizes in [begin, end).
   int64_t numel(int begin, int end) const;

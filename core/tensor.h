@@ -18,9 +18,9 @@ class Variable;  // the gradient side of a tensor: core/autograd.h
 }  // namespace detail
 
 // A contiguous row-major array in shared storage. Copying a Tensor copies the handle, not the
-// elements. Reshaping and slicing the first dimension are free. A tensor on a meta device, or
-// without_elements(), has none: whoever reads them gets an Error that names it. So does whoever
-// asks an undefined tensor for anything but its shape.
+// elements. Reshaping and slicing the first dimension are free. A tensor on a meta device, or made
+// by without_elements(), has no elements: reading them throws an Error that names the tensor. An
+// undefined tensor throws Error for everything except its shape.
 class Tensor {
  public:
   Tensor() = default;
@@ -30,12 +30,12 @@ class Tensor {
                       Category category = Category::activations);
   static Tensor full(const Shape& shape, double value, DType dtype, Device device,
                      Category category = Category::activations);
-  // A tensor of elements on the host that `owner` keeps and nobody changes, such as those of a
-  // mapped file. They are charged to the ledger as if they were the tensor's own.
+  // A tensor of elements on the host that `owner` keeps alive and that never change, such as a
+  // mapped file. They count on the ledger as if the tensor had allocated them.
   static Tensor borrow(const void* data, std::shared_ptr<const void> owner, const Shape& shape,
                        DType dtype, Category category = Category::parameters);
-  // A tensor with shape and type only, for elements that are elsewhere. Nothing is charged to the
-  // ledger.
+  // A tensor with only a shape and a type, for elements that are elsewhere. It does not count on
+  // the ledger.
   static Tensor without_elements(const Shape& shape, DType dtype, Device device);
   // A copy of host values, on `device`. Throws Error unless shape holds values.size() elements.
   template <class T>
@@ -55,10 +55,10 @@ class Tensor {
   size_t bytes() const { return detail::bytes_of(dtype_, numel()); }
   DType dtype() const { return dtype_; }
   Device device() const { return storage().device(); }
-  // "f32 [2, 3]", after the label of its memory: "'hidden.weight' f32 [2, 3]".
+  // "f32 [2, 3]", or with the label of its memory: "'hidden.weight' f32 [2, 3]".
   std::string describe() const;
 
-  // Throws Error if it was saved() and then overwritten.
+  // Throws Error if this is a saved() tensor whose elements were overwritten since.
   detail::View view() const;
   // The elements on the host. Throws Error unless the tensor is a T tensor on Device::cpu, and has
   // elements.
@@ -66,34 +66,34 @@ class Tensor {
   std::span<T> span() const;
   // The same as bytes, for any type.
   std::span<std::byte> host_bytes() const;
-  // The element of a one-element floating tensor; on cuda this waits for the device. Throws Error
-  // for any other tensor.
+  // The element of a floating-point tensor with one element. On cuda this waits for the device.
+  // Throws Error for any other tensor.
   double item() const;
 
-  // Overwrite all elements, on any device, without being recorded. copy_from() also copies between
-  // devices; it throws Error unless shape and dtype agree, and if there are no elements to copy to
-  // a device that has some. They are const, because a Tensor is a handle.
+  // These overwrite all elements, on any device, and are not recorded. copy_from() also copies
+  // between devices. It throws Error unless shape and dtype agree, and if `source` has no elements
+  // but this tensor has. Both are const, because a Tensor is a handle.
   void fill(double value) const;
   void copy_from(const Tensor& source) const;
-  // Says that elements were overwritten by other means, such as an optimizer's step.
+  // Records that elements were overwritten by other means, such as an optimizer's step.
   void mark_overwritten() const { storage().overwritten(); }
   // A copy of the elements on `device`, with the same label unless a MemoryScope gives one. Copying
   // from cuda to cpu waits for the device. Throws Error as copy_from() does.
   Tensor to(Device device, Category category = Category::data) const;
 
-  // Returns the same variable under another shape, with the same storage and gradient. Throws
-  // Error unless the number of elements agrees.
+  // Returns this tensor under another shape, with the same storage and gradient. Throws Error
+  // unless the number of elements agrees.
   Tensor reshape(const Shape& shape) const;
   // Rows [begin, end) of the first dimension, sharing storage. Throws Error if they are out of
   // range, and for a tensor that is being differentiated (its gradient would be written in parts).
   Tensor slice(int64_t begin, int64_t end) const;
-  // The value alone: shares storage, takes no part in differentiation.
+  // Returns a tensor that shares the storage but takes no part in differentiation.
   Tensor detach() const;
-  // detach() for a backward that will need the elements as they are now: view() throws Error if
-  // they were overwritten since, by fill(), copy_from() or a step of their window. What is written
-  // through a view or a span goes unnoticed: ops do that where nobody else can need the elements.
+  // detach() for a backward that will need the present elements: view() throws Error if fill(),
+  // copy_from() or a step of their window has overwritten them since. Writes through a view or a
+  // span are not detected; ops write so only where no one else can need the elements.
   Tensor saved() const;
-  // True if no other tensor shares the storage. Only then may an op that was handed this tensor by
+  // True if no other tensor shares the storage. Only then may an op that received this tensor by
   // rvalue write its result over it.
   bool sole_owner() const { return storage_.use_count() == 1; }
 
@@ -123,7 +123,7 @@ class Tensor {
 namespace detail {
 
 // Returns the elements on the cpu: f16 and bf16 converted to f32 exactly, f64 rounded to f32, and
-// other types unchanged. Returns the tensor itself if nothing changes.
+// other types unchanged. Returns the same tensor if nothing changes.
 Tensor as_f32(const Tensor& tensor);
 
 }  // namespace detail

@@ -8,8 +8,8 @@
 
 namespace accrue::detail {
 
-// Records the allocations of a device's memory and the phases of the thread that made it, from
-// construction until `steps` steps (scopes of Phase::step) are done, stop() or destruction.
+// Records the allocations on a device and the phases of the constructing thread. The recording ends
+// after `steps` steps (scopes of Phase::step), at stop() or at destruction.
 class Timeline : private LedgerObserver {
  public:
   struct Moment {
@@ -39,13 +39,13 @@ class Timeline : private LedgerObserver {
 
   // The memory in use at the start.
   const Usage& initial() const { return initial_; }
-  // The allocations and frees in order, without those of 0 bytes. Complete after stop().
+  // The allocations and frees of more than 0 bytes, in order. Complete after stop().
   const std::vector<Change>& changes() const { return changes_; }
-  // The phases in the order of their beginnings; they nest. The time before the first one that is
-  // entered is Phase::setup.
+  // The phases in the order of their beginnings; they nest. The time before the first of them is
+  // Phase::setup.
   const std::vector<Span>& spans() const { return spans_; }
 
-  // MemoryScope tells the recording of this thread, if there is one.
+  // MemoryScope calls these, which tell the timeline of this thread, if there is one.
   static void enter(Phase phase);
   static void leave();
 

@@ -45,14 +45,15 @@ size_t parse_bytes(const std::string& text);
 
 namespace detail {
 
-// The bytes that an allocator holds of its device, and how many of them it has handed out.
+// The bytes of device memory that an allocator holds, and the number of bytes that it has handed
+// out.
 struct Reserve {
   size_t reserved = 0;      // in segments
   size_t allocated = 0;     // in blocks that are handed out
   size_t largest_free = 0;  // block
   int64_t segments = 0;
 
-  // The share of the free bytes outside of the largest free block, from 0 to 1.
+  // The fraction of the free bytes that lie outside of the largest free block, from 0 to 1.
   double fragmentation() const;
 };
 

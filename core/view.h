@@ -6,8 +6,8 @@
 
 namespace accrue::detail {
 
-// All that a kernel sees of a tensor: contiguous row-major elements, their shape, type and device.
-// `data` is null on a meta device, and wherever else a tensor has no elements.
+// A tensor as a kernel sees it: contiguous row-major elements, their shape, type and device. `data`
+// is null on a meta device, and for any other tensor without elements.
 struct View {
   void* data = nullptr;
   Shape shape;
@@ -16,7 +16,7 @@ struct View {
 
   int64_t numel() const { return shape.numel(); }
 
-  // Throws Error for elements of another type, and if there are none: nobody reads through null.
+  // Throws Error if the elements have another type, or if there are no elements (`data` is null).
   template <class T>
   T* as() const {
     constexpr DType wanted = dtype_of<std::remove_const_t<T>>();
