@@ -15,7 +15,7 @@ namespace accrue::detail {
 
 // Hands out blocks of a few large segments of device memory and takes them back, because a request
 // to the driver costs more than a small kernel and waits for the device. Blocks are split to fit
-// and merged with free neighbors. A remainder smaller than min_remainder() stays with its block.
+// and merged with free neighbours. A remainder smaller than min_remainder() stays with its block.
 // Thread-safe.
 class BlockCache {
  public:

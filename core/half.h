@@ -29,7 +29,7 @@ struct Half {
     const uint32_t sign = uint32_t{x} << 16 & 0x80000000u;
     const uint32_t exponent = x >> 10 & 0x1fu, fraction = x & 0x3ffu;
     // Zero or a denormal is fraction * 2^-24, exact in float. The code computes both cases and
-    // masks one out: loops over this conversion then have no branch and are vectorized.
+    // masks one out: loops over this conversion then have no branch and are vectorised.
     const uint32_t wider = exponent == 0x1f ? 0xffu : exponent + 127 - 15;
     const uint32_t normal = wider << 23 | fraction << 13;
     const auto denormal =

@@ -12,7 +12,7 @@ namespace accrue {
 // counter-based generator. Equal keys and counters give the same four words on any device and in
 // any order, so random numbers are never stored or replayed in sequence.
 // This writes the words of `calls` consecutive counters: counter_low rises, modulo 2^32 in its
-// lower half. The calls are independent, so the compiler vectorizes them.
+// lower half. The calls are independent, so the compiler vectorises them.
 template <size_t calls>
 constexpr void philox_words(uint32_t* words, uint64_t key, uint64_t counter_low,
                             uint64_t counter_high) {
@@ -25,7 +25,7 @@ constexpr void philox_words(uint32_t* words, uint64_t key, uint64_t counter_low,
   }
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
-// Without this, GCC unrolls the calls before it tries to vectorize them.
+// Without this, GCC unrolls the calls before it tries to vectorise them.
 #pragma GCC unroll 1
     for (size_t i = 0; i < calls; ++i) {
       const uint64_t p0 = uint64_t{0xD2511F53} * c0[i], p1 = uint64_t{0xCD9E8D57} * c2[i];
