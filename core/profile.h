@@ -18,7 +18,7 @@ namespace accrue::detail {
 struct Work {
   double flops = 0;  // floating-point operations of matrix products and convolutions, 0 for others
   double bytes = 0;  // read and written
-  double spared_flops = 0;  // those of `flops` that the kernel's algorithm does without
+  double spared_flops = 0;  // the part of `flops` that the kernel's algorithm saves
 };
 
 // The highest rates that a machine reaches.

@@ -8,7 +8,7 @@
 
 namespace accrue {
 
-// How the elements of a data set become those of a micro-batch.
+// The conversion of a data set's elements into a micro-batch's elements.
 enum class Encoding {
   pixel,   // u8, to floating: (x / 255 - mean[c]) / std[c]
   mask,    // u8, to floating: x / 255
@@ -28,16 +28,16 @@ constexpr DType stored_dtype(Encoding encoding) {
   }
   return DType::u8;
 }
-// The type of the elements in a micro-batch of a model that computes in `floating`.
+// The type of the elements in a micro-batch for a model that computes in `floating`.
 constexpr DType encoded_dtype(Encoding encoding, DType floating) {
   return encoding == Encoding::index ? DType::i32 : floating;
 }
 
 }  // namespace detail
 
-// The mean and standard deviation that pixels are normalized by: one number each, or one for each
-// channel c of [N, C, ...] if there are at most most_channels. By default pixels come to [-1, 1],
-// as in PyTorch's tutorials for gray images. The factor 1 / std is computed once.
+// The mean and standard deviation for normalizing pixels: one number each, or one for each channel
+// c of [N, C, ...], which may have at most most_channels. The default maps pixels to [-1, 1], as in
+// PyTorch's tutorials for gray images. The factor 1 / std is computed once.
 struct Normalization {
   std::vector<double> mean{0.5}, std{0.5};
   bool operator==(const Normalization&) const = default;
@@ -47,11 +47,12 @@ namespace detail {
 
 inline constexpr int64_t most_channels = 4;
 // Throws Error, whose text begins with `what`, unless mean and std have one number each or one for
-// each channel of samples of this shape, all finite and those of std above 0.
+// each channel of samples of this shape, all are finite, and every std is above 0.
 void check_normalization(const Normalization& normalization, const Shape& samples,
                          std::string_view what);
 
-// One field of the samples, such as their images: out [n, ...], all [N, ...] of the stored type.
+// One field of the samples, such as their images: out is [n, ...], all is [N, ...] of the stored
+// type.
 struct FieldViews {
   Encoding encoding;
   View out, all;
@@ -59,18 +60,19 @@ struct FieldViews {
 };
 inline constexpr size_t most_fields = 6;
 
-// Samples of a data set, by index, as a model wants them. For each field and k < n
+// Gathers samples of a data set by index, encoded for a model. For each field and k < n:
 //   field.out[k, :] = encoded(field.all[index[k], :])
 //   samples[k] = index[k], for dropout, in a place that stays the same, unless `samples` is empty
-// index and samples i32 [n]; all on one device, all floating fields of one type. Throws Error for
-// more than most_fields, for shapes, types and normalizations that do not fit, and on the CPU for
-// an index out of range; on CUDA such a sample's numbers are NaN, and its indices -1.
+// index and samples are i32 [n]. All views are on one device, and all floating fields have one
+// type. Throws Error for more than most_fields, for shapes, types and normalizations that do not
+// fit, and on the CPU for an index out of range. On CUDA such a sample's numbers are NaN, and its
+// indices -1.
 void gather_samples(std::span<const FieldViews> fields, View samples, View index);
 
-// The next n samples of an order, for fields of n rows: gather_samples() with
+// Gathers the next n samples of an order, for fields of n rows. It is gather_samples() with
 //   index[k] = order[position[0] + k], then position[0] += n
-// so that one recording of it (core/replay.h) serves a whole epoch. order i32 [N], position i32
-// [2], whose second element is 0 between two calls. The caller sees that n more are left.
+// so that one recording (core/replay.h) serves a whole epoch. order is i32 [N], position i32 [2].
+// Its second element is 0 between two calls. The caller must make sure that n samples are left.
 void gather_next_samples(std::span<const FieldViews> fields, View samples, View order,
                          View position);
 

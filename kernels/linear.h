@@ -7,15 +7,14 @@
 namespace accrue {
 
 // y[n, o] = act(sum_i x[n, i] * w[o, i] + b[o]), x [N, I], w [O, I], b [O] or undefined for none.
-// With w_op Transpose::no, w [I, O] and w[i, o] instead, as GPT-2 has its weights.
+// With w_op = Transpose::no, w is [I, O] and w[i, o] replaces w[o, i], as in GPT-2's weights.
 // Backward, with dz = dy * act'(y) written over dy:
 //   dw[o, i] = sum_n dz[n, o] * x[n, i]      db[o] = sum_n dz[n, o]
-//   dx[n, i] = sum_o dz[n, o] * w[o, i]
-// The sum over n of dw and db is where accumulation over micro-batches happens, for free: it is
-// the GEMM's own beta. Keeps x, if w wants a gradient, until dw is done (then dx may take its
-// place), and y where there is an activation. w may be stored otherwise
-// (kernels/quantized_matmul.h), and then it wants no gradient. Throws Error unless x and w have two
-// dimensions that agree.
+//   dx[n, i] = sum_o dz[n, o] * w[o, i].
+// Accumulation over micro-batches extends the sums over n of dw and db. It costs nothing, because
+// it is the GEMM's own beta. Keeps x until dw is done, if w wants a gradient (then dx may take its
+// place), and y if there is an activation. A w that wants no gradient may be stored in another type
+// (kernels/quantized_matmul.h). Throws Error unless x and w have two dimensions and agree.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b,
               Activation activation = Activation::none, Transpose w_op = Transpose::yes);
 
@@ -23,7 +22,7 @@ namespace detail {
 
 // y[n, o] = a[n, o] + sum_i x[n, i] * w[o, i], a [N, O], x [N, I], w [O, I].
 // Backward: dx[n, i] = sum_o dy[n, o] * w[o, i], dw[o, i] = sum_n dy[n, o] * x[n, i], and da = dy,
-// over dy where it can. Keeps x. Writes y over a when handed its last reference.
+// over dy where it can. Keeps x. Writes y over a if it gets the last reference to a.
 // Throws Error unless the shapes agree.
 Tensor add_linear(Tensor a, const Tensor& x, const Tensor& w);
 
@@ -36,7 +35,7 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 
 namespace detail {
 
-// c = op(a) op(b) + beta * c for two-dimensional views that agree. All of the above is made of it.
+// c = op(a) op(b) + beta * c for two-dimensional views that agree. The ops above are made of it.
 // Not differentiable.
 void multiply(GradTarget c, View a, View b, Transpose a_op, Transpose b_op);
 

@@ -10,37 +10,40 @@ namespace detail {
 enum class OwnLogit { counts, left_out };
 }  // namespace detail
 
-// The head of a language model and its loss, in chunks of rows, so that neither the logits
-// [rows, V] nor their gradient exist as a whole:
-//   loss = 1/n sum_r -log softmax(l_r)[label[r]],   l_r[v] = sum_e x[r, e] * w[v, e]
-// over the n rows r that count. x [..., E] has rows of E elements, w [V, E] is a parameter, labels
-// are i32 [N, ...] in [0, V), one for each row. All rows count unless `judged` is
-// judged_weight(labels) (kernels/judged.h): then those whose label is not_judged do not, and
-// without any other the loss and the gradients are 0.
-// Backward, with d[r, v] = dloss/n * (softmax(l_r)[v] - [v = label[r]]), or 0 in rows that do not
-// count:
-//   dw[v, e] = sum_r d[r, v] * x[r, e]      dx[r, e] = sum_v d[r, v] * w[v, e]
-// d lies where the logits did. dw is added up by its target's beta, chunk after chunk, in float32
-// also in 16 bits, where logits are float32 and d is 16-bit. It also takes a LossSeed.
-// Keeps x (and writes dx over it when nobody else holds it), w, labels, judged, the maximum and the
-// sum of exponentials of each row, and the last chunk's logits, with which backward begins: their
-// memory is needed at that moment anyway. The logits of other chunks are computed again. Where w
-// wants no gradient, and not in 16 bits, forward makes dx for dloss = 1 of each chunk's logits, and
-// keeps nothing else: backward multiplies it.
-// Rows that do not count cost nothing on the cpu, where the others are gathered into chunks. On
-// cuda, where the host does not know the labels, all rows are computed.
-// With OwnLogit::left_out row r's logit of r itself is left out of its softmax, as if it were
-// -infinity: for rows that are compared with each other, w being x or a multiple of it. chunk_rows
-// is the number of rows in a chunk; 0 takes chunk_rows_for(). Where labels [N, t] are pieces of
-// longer rows, `row_labels` is the number of labels in a row, and `judged` is that of whole rows: n
-// then counts them whole, and the losses of the pieces add up to that of the rows. Scratch of c
-// rows in a chunk, beside the logits: 8 bytes a row of x; with `judged`, on the cpu, 4 more and c *
-// E elements in the type of the sums; in 16 bits, in backward, c * V elements for d; on cuda what a
-// product needs (4 to 32 MiB), and rows of logits and of d are V elements rounded up to multiples
-// of 64. w may be stored otherwise (kernels/quantized_matmul.h), and then it wants no gradient.
+// The head of a language model and its loss, computed in chunks of rows: neither the logits
+// [rows, V] nor their gradient exist as a whole.
+//   loss = 1/n sum_r -log softmax(l_r)[label[r]],   l_r[v] = sum_e x[r, e] * w[v, e],
+// over the n rows r that count. x [..., E] has rows of E elements, w [V, E] is a parameter, and
+// labels, one for each row, are i32 [N, ...] in [0, V). By default all rows count. If `judged` is
+// judged_weight(labels) (kernels/judged.h), rows with the label not_judged do not count; if no row
+// counts, the loss and the gradients are 0.
+// Backward, with d[r, v] = dloss/n * (softmax(l_r)[v] - [v = label[r]]), or 0 in other rows:
+//   dw[v, e] = sum_r d[r, v] * x[r, e]      dx[r, e] = sum_v d[r, v] * w[v, e].
+// d overwrites the logits where it has their type. Chunk after chunk is added to dw by its target's
+// beta, in float32 even in 16 bits, where the logits are float32 and d is 16-bit. Takes a LossSeed,
+// too.
+// Keeps x (and writes dx over it when no one else holds it), w, labels, judged, and the maximum and
+// the sum of exponentials of each row. It also keeps the last chunk's logits, with which backward
+// begins: their memory is needed at that moment anyway. It computes the logits of other chunks
+// again. If w wants no gradient, and not in 16 bits, forward computes dx for dloss = 1 from each
+// chunk's logits. Then it keeps only this dx, and backward scales it.
+// On the cpu, rows that do not count cost nothing: the others are gathered into chunks. On cuda,
+// where the host does not know the labels, all rows are computed.
+// OwnLogit::left_out treats row r's logit of r itself as -infinity in its softmax. This is for rows
+// that are compared with each other, where w is x or a multiple of x. chunk_rows is the number of
+// rows in a chunk; 0 takes chunk_rows_for(). If labels [N, t] are pieces of longer rows,
+// `row_labels` is the number of labels in a whole row, and `judged` is the weight of whole rows. n
+// then counts whole rows, and the losses of the pieces add up to the loss of the rows.
+// Scratch for a chunk of c rows, in addition to the logits:
+//   8 bytes for each row of x.
+//   With `judged`, on the cpu: 4 more bytes for each row, and c * E elements of the sums' type.
+//   In 16 bits, in backward: c * V elements for d.
+//   On cuda: the workspace of a product (4 to 32 MiB); rows of logits and d are rounded up to
+//   multiples of 64 elements.
+// A w that wants no gradient may be stored in another type (kernels/quantized_matmul.h).
 // Throws Error unless the shapes and dtypes agree, a w that wants a gradient is float32 beside
-// 16 bits, every label is in range, and x has as many rows as w where their own is left out; on
-// Device::cuda a label out of range gives a NaN loss and NaN in its row of dx and in all of dw.
+// 16 bits, every label is in range, and, with OwnLogit::left_out, x has as many rows as w. On cuda
+// a label out of range gives a NaN loss, and NaN in its row of dx and in all of dw.
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labels,
                             const Tensor& judged = {}, int64_t chunk_rows = 0,
                             int64_t row_labels = 0,
@@ -48,19 +51,19 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labe
 
 namespace detail {
 
-// Adds this micro-batch's part of an evaluation to score, f64 [3] on x's device, chunk by chunk:
+// Adds this micro-batch's part of an evaluation to score, f64 [3] on x's device, chunk by chunk.
 //   score[0] += -sum_r log softmax(l_r)[label[r]]
 //   score[1] += the number of rows
-//   score[2] += the number of rows whose largest logit, the first of equals, is at label[r]
-// over the rows whose label is not not_judged. A row with a NaN is never right. Not differentiable.
+//   score[2] += the number of rows whose largest logit, the first of equals, is at label[r].
+// Rows with the label not_judged do not count. A row with a NaN is never right. Not differentiable.
 // Throws Error as linear_cross_entropy does, and unless score is as above.
 void add_linear_score(const Tensor& score, const Tensor& x, const Tensor& w, const Tensor& labels,
                       int64_t chunk_rows = 0);
 
-// The rows of a chunk, of `rows` rows with V logits beside operands of `dtype`: logits, and d where
-// it lies apart, take about 64 MiB, but at least 64 rows; half as much for a frozen head, of which
-// no chunk is computed again. Chunks are nearly equal, and of multiples of 16 rows, as products
-// like them, unless the rows are fewer.
+// The number of rows in a chunk, for `rows` rows with V logits and operands of `dtype`. The logits,
+// and d where it lies apart, take about 64 MiB, but at least 64 rows. A frozen head, which computes
+// no chunk again, takes half as much. Chunks are nearly equal. They have a multiple of 16 rows,
+// which suits the products, unless there are fewer rows.
 int64_t chunk_rows_for(int64_t rows, int64_t V, DType dtype, bool is_frozen = false);
 
 }  // namespace detail

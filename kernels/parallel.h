@@ -6,39 +6,40 @@
 
 namespace accrue {
 
-// Every loop of the CPU's kernels that is worth more than one thread runs here. The amount of work
-// alone decides how it is cut into chunks, never the number of threads, so that results have the
-// same bits on any number of them. The calling thread takes chunks until none is left, then waits
-// only for those that another thread has begun: a thread that the machine does not run delays
-// nobody.
+// Runs every loop of the CPU kernels that is worth more than one thread. Only the amount of work
+// decides how a loop is cut into chunks, never the number of threads, so results have the same bits
+// with any number of threads. The calling thread takes chunks until none is left. Then it waits
+// only for chunks that another thread has begun: a thread that the machine does not run delays no
+// one.
 
-// parallel_grain: elements touched in a chunk, which take some microseconds, so that threads end a
-// loop nearly together. parallel_least: elements touched in a loop that is worth a second thread.
+// parallel_grain is the number of elements that a chunk touches. It takes some microseconds, so
+// threads end a loop nearly together. parallel_least is the smallest number of elements that makes
+// a loop worth a second thread.
 inline constexpr int64_t parallel_grain = 8192, parallel_least = 32768;
 
 inline constexpr int most_threads = 1024;
 
-// The number of threads that share the work, the calling one included. It is less than asked for if
-// the system has refused to start one.
+// The number of threads that share the work, including the calling one. It is less than the number
+// that was set if the system has refused to start a thread.
 int thread_count();
-// Sets the number of threads; 0 takes one for each CPU that the process may use (core/cpus.h). Do
+// Sets the number of threads; 0 means one for each CPU that the process may use (core/cpus.h). Do
 // not call this while a loop runs. Throws Error if count is negative or above most_threads.
 void set_thread_count(int count);
 
-// Blocks signals in the calling thread. A thread that works for others calls this, so that signals
-// are delivered to threads that expect them.
+// Blocks signals in the calling thread. Worker threads call this, so that signals are delivered to
+// threads that expect them.
 void block_signals();
 
-// A chunk of a loop, run by one of its threads: call(context, chunk, slot), slot < slots.
+// Runs a chunk of a loop on one of its threads: call(context, chunk, slot), slot < slots.
 using ChunkCall = void (*)(void* context, int64_t chunk, int slot);
 
 // Makes the call for every chunk in [0, chunks), in any order and on at most `slots` threads, each
-// of which has a slot of its own. Within a chunk, or beside another loop, it uses the calling
-// thread alone. Once all calls have ended, it rethrows what one of them threw.
+// with its own slot. Within a chunk, or beside another loop, it uses only the calling thread. After
+// all calls have ended, it rethrows the exception of a call, if any.
 void run_chunks(int64_t chunks, int slots, ChunkCall call, void* context);
 
-// Does what run_chunks does, with body(chunk, slot), for loops whose chunks need scratch, of which
-// there is room for `slots`.
+// run_chunks() with body(chunk, slot), for loops whose chunks need scratch memory that has room for
+// `slots` threads.
 template <class Body>
 void parallel_chunks(int64_t chunks, int slots, Body&& body) {
   const auto call = [](void* context, int64_t chunk, int slot) {
@@ -49,7 +50,7 @@ void parallel_chunks(int64_t chunks, int slots, Body&& body) {
 
 inline constexpr int any_slots = 1 << 16;
 
-// The chunks that n items, each touching work_per_item elements, are cut into.
+// The number of chunks for n items that each touch work_per_item elements.
 inline int64_t chunks_of(int64_t n, int64_t work_per_item) {
   constexpr int64_t most = 4096;
   if (n * work_per_item < parallel_least) return 1;

@@ -14,15 +14,15 @@ namespace detail {
 
 // Activations: y = f(x), element by element, for x of any shape.
 //
-// A formula is written once for every device. It has a name, says what its op keeps, and computes
-// f(x), and f'(x) as slope_at() the kept x or y. To add one, put it into AnyPointwise and write an
-// op below, a layer in layers/layers.h and a row in tests/kernels/pointwise.cpp; the kernels follow
-// from it.
+// A formula is written once for all devices. It has a name, states whether its op keeps x or y, and
+// computes f(x), and f'(x) as slope_at() the kept value. To add a formula, put it into AnyPointwise
+// and write an op below, a layer in layers/layers.h and a row in tests/kernels/pointwise.cpp. The
+// kernels need no change.
 namespace formula {
 
 enum class Keeps { x, y };
 
-// max(x, 0); a NaN stays one.
+// max(x, 0); a NaN stays a NaN.
 struct Relu {
   static constexpr std::string_view name = "relu";
   static constexpr Keeps keeps = Keeps::y;
@@ -148,17 +148,18 @@ using AnyPointwise = std::variant<Relu, LeakyRelu, Gelu, GeluTanh, Sigmoid, Tanh
 
 }  // namespace formula
 
-// y = f(x). Backward: dx = dy * f'(x), over dy where it can. Keeps x or y, as the formula says. A
-// formula that keeps y writes it over x when it is handed the last reference (relu(std::move(x))).
+// y = f(x). Backward: dx = dy * f'(x), over dy where it can. Keeps x or y, as the formula says. If
+// the formula keeps y and the op gets the last reference to x (relu(std::move(x))), y is written
+// over x.
 Tensor pointwise(Tensor x, const formula::AnyPointwise& f);
 
 }  // namespace detail
 
-// y = f(x) for each element, by a formula above: relu's is max(x, 0).
+// Each op computes y = f(x) for each element. Here f(x) = max(x, 0).
 inline Tensor relu(Tensor x) { return detail::pointwise(std::move(x), detail::formula::Relu{}); }
 // y = x Phi(x), with the normal distribution function Phi.
 inline Tensor gelu(Tensor x) { return detail::pointwise(std::move(x), detail::formula::Gelu{}); }
-// gelu's usual approximation by tanh, of GPT-2.
+// The usual approximation of gelu by tanh, which GPT-2 uses.
 inline Tensor gelu_tanh(Tensor x) {
   return detail::pointwise(std::move(x), detail::formula::GeluTanh{});
 }
@@ -170,7 +171,8 @@ inline Tensor sigmoid(Tensor x) {
 inline Tensor tanh(Tensor x) { return detail::pointwise(std::move(x), detail::formula::Tanh{}); }
 // y = x / (1 + exp(-x)).
 inline Tensor silu(Tensor x) { return detail::pointwise(std::move(x), detail::formula::Silu{}); }
-// Throws Error unless slope > 0, because backward reads the sign of x from y.
+// y = x > 0 ? x : slope * x. Throws Error unless slope > 0, because backward reads the sign of x
+// from y.
 inline Tensor leaky_relu(Tensor x, double slope = 0.01) {
   detail::check(slope > 0, "[leaky_relu] slope is {}, expected more than 0", slope);
   return detail::pointwise(std::move(x), detail::formula::LeakyRelu{slope});

@@ -66,8 +66,7 @@ void quantize_rows(std::span<std::byte> blocks, std::span<const float> x) {
     const Elements elements(x.data() + 32 * b, 32);
     // Comparisons with NaN would pass it over.
     check(std::ranges::all_of(elements, [](float v) { return std::isfinite(v); }),
-          "weight {} of these is not finite, or one of the 31 after it: they cannot be quantized",
-          32 * b);
+          "a weight of the 32 from weight {} on is not finite: they cannot be quantized", 32 * b);
     Block block;
     quantize_block(block, elements);
     std::memcpy(blocks.data() + sizeof(Block) * b, &block, sizeof(Block));

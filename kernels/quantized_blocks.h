@@ -12,10 +12,11 @@ namespace accrue::detail {
 
 // The types of blocks in which llama.cpp's files store the elements of a matrix: a row is a
 // sequence of blocks, and a block holds neighbours in a row. Source: ggml-common.h and
-// ggml-quants.c of https://github.com/ggml-org/ggml. y[i] are a block's elements, d and m float16.
+// ggml-quants.c of https://github.com/ggml-org/ggml. y[i] are a block's elements; d and m are
+// float16.
 //
-// The structures are the bytes of a file. They need no alignment but that of Half, because blocks
-// of 18 or 210 bytes follow each other without a gap.
+// The structures have the layout of the bytes in a file. They need only the alignment of Half,
+// because blocks of 18 or 210 bytes follow each other without a gap.
 template <class Block>
 constexpr bool is_blocks_of(DType dtype) {
   return sizeof(Block) == block_bytes(dtype) && Block::elements == block_elements(dtype) &&
@@ -71,9 +72,9 @@ static_assert(is_blocks_of<Q8_0>(DType::q8_0));
 struct Q4_K {
   static constexpr int elements = 256;
   Half d, dmin;
-  // 6 bits each of 8 scales and 8 minima. The low bits of scales[j] and scales[j + 4] are scale and
-  // minimum j, for j < 4. Those of j + 4 have their low 4 bits in scales[j + 8], and their high 2
-  // bits above the scale and the minimum j.
+  // 8 scales and 8 minima of 6 bits each. For j < 4, the low 6 bits of scales[j] are scale j, and
+  // the low 6 bits of scales[j + 4] are minimum j. scales[j + 8] holds the low 4 bits of scale j +
+  // 4 and of minimum j + 4, whose high 2 bits are at the top of scales[j] and scales[j + 4].
   std::array<uint8_t, 12> scales;
   std::array<uint8_t, 128> quants;
 
@@ -88,9 +89,9 @@ struct Q4_K {
 };
 static_assert(is_blocks_of<Q4_K>(DType::q4_k));
 
-// y[i] = d * scales[i / 16] * (q[i] - 32), q in [0, 64). For h < 2, k < 4 and i < 32 the low 4 bits
-// of q[128 h + 32 k + i] are bits 4 (k / 2) and above of low[64 h + 32 (k % 2) + i]; its high 2
-// bits are bits 2 k and above of high[32 h + i].
+// y[i] = d * scales[i / 16] * (q[i] - 32), q in [0, 64). For h < 2, k < 4 and i < 32, the low 4
+// bits of q[128 h + 32 k + i] are in low[64 h + 32 (k % 2) + i], from bit 4 (k / 2) on. Its high 2
+// bits are in high[32 h + i], from bit 2 k on.
 struct Q6_K {
   static constexpr int elements = 256;
   std::array<uint8_t, 128> low;
@@ -134,9 +135,9 @@ constexpr decltype(auto) dispatch_blocks(DType type, Body&& body) {
 
 // Sets out[0 .. elements_in<Block>) to the elements of a block. Every product here is exact in
 // float, since d has 11 bits and its factors at most 12 together. So an element has the same bits
-// on every machine, whether or not a sum is fused with a product; T other than float rounds it
-// once. Where two elements share a byte, loops read a copy, which `out` cannot be, and write one
-// run of elements each: then compilers vectorise them.
+// on every machine, whether or not a sum is fused with a product. T other than float rounds it
+// once. Where two elements share a byte, each loop reads a copy of the bytes, which cannot alias
+// `out`, and writes one run of elements. Compilers can vectorise such loops.
 template <class T>
 HOST_DEVICE void widen(const float& block, T* __restrict__ out) {
   *out = T(block);
@@ -166,7 +167,7 @@ HOST_DEVICE void widen(const Q4_1& block, T* __restrict__ out) {
   for (int i = 0; i < 16; ++i) out[i + 16] = T(d * static_cast<float>(quants.data()[i] >> 4) + m);
 }
 
-// Calls use(i, q[i]) for the elements of a block of Q5_0 or Q5_1.
+// Calls use(i, q[i]) for each element of a block of Q5_0 or Q5_1.
 template <class Block, class Use>
 HOST_DEVICE void for_each_of_5_bits(const Block& block, Use&& use) {
   const auto high = block.high;

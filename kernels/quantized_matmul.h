@@ -10,25 +10,26 @@
 
 namespace accrue {
 
-// Products by a frozen weight w [R, C] that is stored in blocks, or as numbers of another type than
-// the op computes in (core/dtype.h, is_stored_type()). A slab of w after the other is converted to
-// the dtype of the other operand, in scratch that stays in the cache, and multiplied as any matrix:
-// each block is widened once a product, however many rows the other operand has.
+// Products with a frozen weight w [R, C] that is stored in blocks, or in another type than the op
+// computes in (core/dtype.h, is_stored_type()). The product converts one slab of w after the other
+// to the dtype of the other operand, in scratch that stays in the cache, and multiplies it as an
+// ordinary matrix. So it widens each block once, however many rows the other operand has.
 //
-// The rows of w may lie as llama.cpp has those of queries and keys, whose heads of D rows it
-// rotates in neighbouring pairs (RotaryLayout::interleaved). Then w is stored as [R / D, D / 2, 2,
-// C], and row h * D + s * D / 2 + j of the matrix is [h, j, s], s < 2.
+// The rows of w may be in llama.cpp's order for the weights of queries and keys, whose heads of D
+// rows it rotates in neighbouring pairs (RotaryLayout::interleaved). Then w is stored as [R / D, D
+// / 2, 2, C], and row h * D + s * D / 2 + j of the matrix is [h, j, s], s < 2.
 
 inline bool is_stored_otherwise(const Shape& w, DType stored, DType dtype) {
   return stored != dtype || w.rank() == 4;
 }
 
-// The shape [R, C] of the matrix that is stored so.
+// The shape [R, C] of the matrix for a stored shape.
 inline Shape matrix_shape(const Shape& stored) {
   return stored.rank() == 4 ? Shape{stored.numel(0, 3), stored[3]} : stored;
 }
 
-// Where row r of it lies, in rows; `half` is D / 2, or 0 where rows lie in order.
+// half_head() is D / 2, or 0 if the rows are stored in order. stored_row() is the index of the
+// stored row for row r of the matrix.
 inline int64_t half_head(const Shape& stored) { return stored.rank() == 4 ? stored[1] : 0; }
 template <class Int>
 HOST_DEVICE Int stored_row(Int r, Int half) {
@@ -42,11 +43,12 @@ struct Slab {
   int64_t rows, columns;
 };
 
-// The largest slab of a product by op(w) in this dtype, which is the first. It has whole rows of w,
-// and so a product by w^T gives columns of its result. That by w is then a sum over slabs, which
-// are added in the order of rows. In 16 bits, where it would be rounded for each, it takes slabs of
-// whole columns instead, and they give columns of the result, too. A slab has at most 256 Ki
-// elements on the cpu and 4 Mi on cuda, but at least 16 rows, or 16 columns or those of a block.
+// The first and largest slab of a product by op(w) in this dtype. A slab has whole rows of w, so a
+// product by w^T gives columns of the result. A product by w is then a sum over slabs, added in the
+// order of rows. In 16 bits that sum would be rounded after each slab. There the product by w takes
+// slabs of whole columns instead, which also give columns of the result. A slab has at most 256 Ki
+// elements on the cpu and 4 Mi on cuda, but at least 16 rows, or 16 columns or the columns of a
+// block.
 Slab largest_slab(const View& w, Transpose w_op, DType dtype);
 
 // The bytes of the scratch for a product by w or by w^T: a multiple of 256.
@@ -62,7 +64,8 @@ void for_each_slab(const View& w, Transpose w_op, DType dtype, Use&& use) {
       use(Slab{row, column, std::min(most.rows, R - row), std::min(most.columns, C - column)});
 }
 
-// Which columns of c and a the product by a slab has, in c = a op(w) + beta * c, and its beta.
+// The first columns of c and a that belong to a slab in c = a op(w) + beta * c, and the slab's
+// beta.
 struct SlabProduct {
   int64_t c_column, a_column;
   float beta;
@@ -77,8 +80,9 @@ namespace cpu {
 // out[r, c] = w[row + r, column + c], rounded once to out's dtype. Slabs begin with whole blocks.
 void widen_slab(View out, View w, int64_t row, int64_t column);
 
-// c = act(a op(w) + bias) + beta * c: a [N, C] with Transpose::yes, or a [N, R], and then there is
-// no bias and no activation. c is of a's dtype or wide. `scratch` has widened_bytes().
+// c = act(a op(w) + bias) + beta * c. With Transpose::yes a is [N, C]. Without, a is [N, R], and
+// there is no bias and no activation. c has a's dtype or wide() of it. `scratch` has
+// widened_bytes().
 void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View bias,
                       Activation activation, View scratch);
 }  // namespace cpu

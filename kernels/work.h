@@ -6,10 +6,11 @@
 #include "core/autograd.h"
 #include "core/profile.h"
 
-// Computes for a Profile the work of the kernels that launch() calls (kernels/backend.h).
+// Computes the work of the kernels that launch() calls (kernels/backend.h), for a Profile.
 namespace accrue::detail {
 
-// A view that is absent has no bytes; on a meta device every view lacks data.
+// An absent view has no bytes. It is recognized by its missing data, except on a meta device, where
+// no view has data.
 inline double bytes_of(const View& x) {
   return x.data || is_meta(x.device) ? double(bytes_of(x.dtype, x.numel())) : 0;
 }
@@ -20,16 +21,15 @@ double bytes_of(const Scalar&) {
   return 0;
 }
 
-// So many products, and each argument touched once.
+// The work of a kernel that does `flops` operations and touches each argument once.
 template <class... Args>
 Work work_of(double flops, const Args&... args) {
   return {.flops = flops, .bytes = (0.0 + ... + bytes_of(args))};
 }
 
-// The work of a kernel, derived from its arguments. By default it has no products, and touches each
-// view once and each target of a gradient once, or twice with beta 1. A kernel of products, or one
-// that touches its arguments more or less often, specialises this beside its declaration. Weights,
-// images and sums that stay in a cache count like those that do not.
+// The work of a kernel, derived from its arguments. By default it has no products, touches each
+// view once, and touches each target of a gradient once, or twice with beta 1. Other kernels
+// specialise this beside their declaration. Bytes count even if they stay in a cache.
 template <auto Kernel>
 struct WorkOf {
   template <class... Args>

@@ -6,22 +6,22 @@
 
 namespace accrue {
 
-// The norm behind a convolution.
+// The kind of norm after a convolution.
 enum class NormKind { none, group, batch, instance };
 
 namespace detail {
 
-// GroupNorm, BatchNorm, or InstanceNorm. A GroupNorm has so many groups, or fewer that divide its
-// channels: the greatest common divisor. Throws Error for none.
+// Makes a GroupNorm, BatchNorm, or InstanceNorm. A GroupNorm has gcd(groups, channels) groups, so
+// that they divide the channels. Throws Error for NormKind::none.
 constexpr int64_t usual_groups = 8;
 std::unique_ptr<Layer> make_norm(NormKind kind, int64_t channels, int64_t groups = usual_groups);
 
-// A residual block of He et al. 2016 ("Deep residual learning for image recognition"), of n
+// A residual block of He et al. 2016 ("Deep residual learning for image recognition"), with n
 // convolutions without bias, each with a norm:
 //   y = relu(norm_n(conv_n(... relu(norm_1(conv_1(x))))) + shortcut(x))
-// x [N, in, H, W], y [N, out, H / stride, W / stride] rounded up. One of the convolutions has the
-// stride. The shortcut is x itself if in == out and stride == 1, else a norm of a 1x1 convolution
-// of that stride.
+// x is [N, in, H, W], y [N, out, H / stride, W / stride] rounded up. One of the convolutions has
+// the stride. The shortcut is x itself if in == out and stride == 1, otherwise a 1x1 convolution of
+// that stride with a norm.
 // Parameters are named as in torchvision: conv1, bn1, conv2, bn2 (also where the norms are
 // GroupNorms), ..., downsample.0, downsample.1.
 class ResidualBlock : public Layer {
@@ -50,15 +50,15 @@ class ResidualBlock : public Layer {
 
 }  // namespace detail
 
-// Two 3x3 convolutions, of which the first has the stride.
+// Two 3x3 convolutions. The first has the stride.
 class BasicBlock : public detail::ResidualBlock {
  public:
   BasicBlock(int64_t in, int64_t out, int64_t stride, NormKind norm,
              InitScheme init = InitScheme::kaiming, int64_t groups = detail::usual_groups);
 };
 
-// Three convolutions of 1x1, 3x3 and 1x1, with out / 4, out / 4 and out channels. The 3x3 has the
-// stride, as in torchvision; in He et al. the first has it.
+// Three convolutions of 1x1, 3x3 and 1x1, with out / 4, out / 4 and out channels. The 3x3
+// convolution has the stride, as in torchvision; in He et al. it is the first convolution.
 class Bottleneck : public detail::ResidualBlock {
  public:
   Bottleneck(int64_t in, int64_t out, int64_t stride, NormKind norm,
@@ -72,7 +72,8 @@ namespace detail {
 class DoubleConv : public Sequential {
  public:
   DoubleConv(int64_t in, int64_t out, InitScheme init = InitScheme::kaiming);
-  // The two parts of half 0 or 1. forward(x) runs both halves, each of them normalize(convolve(x)).
+  // convolve() and normalize() are the two parts of half 0 or 1. forward(x) runs both halves, each
+  // as normalize(convolve(x)).
   Tensor convolve(size_t half, Tensor x, const Pass& pass) const {
     return forward(std::move(x), pass, 2 * half, 2 * half + 1);
   }

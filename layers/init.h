@@ -5,7 +5,7 @@
 
 namespace accrue {
 
-// The distribution a parameter's initial values are drawn from.
+// The distribution from which a parameter's initial values are drawn.
 struct Init {
   enum class Kind { constant, uniform, normal } kind = Kind::constant;
   // The constant; the half-width of the uniform distribution around 0; the standard deviation of
@@ -20,8 +20,8 @@ struct Init {
   // The distribution of PyTorch's nn.Linear and nn.Conv2d, of weights and biases alike:
   // U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
   static Init lecun_uniform(int64_t fan_in);
-  // N(0, 2/fan), which keeps the variance through relu (He et al. 2015): with fan_in that of the
-  // activations, with fan_out that of their gradients.
+  // N(0, 2/fan) (He et al. 2015). Through relu, it keeps the variance of the activations if fan is
+  // fan_in, and the variance of their gradients if fan is fan_out.
   static Init kaiming_normal(int64_t fan);
   // U(-a, a) with a = sqrt(6/(fan_in + fan_out)) (Glorot & Bengio 2010).
   static Init xavier_uniform(int64_t fan_in, int64_t fan_out);

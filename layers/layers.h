@@ -13,23 +13,23 @@
 
 namespace accrue {
 
-// Layers: parameters and a short forward. A layer's formulas, shapes and errors are those of the op
-// that it calls; parameter names and shapes are PyTorch's.
+// A layer has parameters and a short forward. The op that it calls documents the formulas, shapes
+// and errors. Parameter names and shapes are PyTorch's.
 
-// Says if a layer adds a learned bias. It is of no use before a norm, which would take it away
-// again.
+// States whether a layer adds a learned bias. A bias before a norm is useless: the norm subtracts
+// it again.
 enum class Bias { none, learned };
 
-// How a layer derives the weight that it multiplies by from its parameter: none takes the parameter
-// as it is, spectral divides it by its largest singular value (kernels/spectral_norm.h).
+// How a layer derives its weight from its parameter. `none` uses the parameter itself. `spectral`
+// divides it by its largest singular value (kernels/spectral_norm.h).
 enum class WeightNorm { none, spectral };
 
 namespace detail {
 
-// A layer with such a weight. With a spectral norm its names are those of
+// A layer whose weight may have a WeightNorm. The names for a spectral norm come from
 // torch.nn.utils.spectral_norm: the parameter is weight_orig, and the buffers are weight_u and
-// weight_v. Only begin_window() changes these, by one power iteration, so that a forward is the
-// same for all micro-batches of a window, and in evaluation.
+// weight_v. Only begin_window() changes the buffers, by one power iteration. A forward is therefore
+// the same for all micro-batches of a window, and in evaluation.
 class Weighted : public Layer {
  protected:
   Weighted(const Shape& shape, Init init, WeightNorm norm);
@@ -46,8 +46,8 @@ class Weighted : public Layer {
 
 }  // namespace detail
 
-// y = act(x W^T + b), kernels/linear.h. weight [out, in], bias [out]. x [N, ...] is taken as rows
-// of `in` elements.
+// y = act(x W^T + b) (kernels/linear.h), with weight [out, in] and bias [out]. x [N, ...] is read
+// as rows of `in` elements.
 class Linear : public detail::Weighted {
  public:
   Linear(int64_t in, int64_t out, Activation activation = Activation::none,
@@ -141,7 +141,7 @@ class GroupNorm : public detail::Norm {
   GroupNorm(int64_t groups, int64_t channels, Activation activation = Activation::none)
       : detail::Norm(channels), groups_(groups), activation_(activation) {}
   Tensor forward(Tensor x, const Pass&) const override;
-  // forward() in two parts: the moments of x, and the answer by moments of x or of other images.
+  // forward() in two parts: the moments of x, and the result for these or other moments.
   detail::GroupMoments moments(const Tensor& x) const { return detail::group_moments(x, groups_); }
   Tensor normalize(const Tensor& x, const detail::GroupMoments& moments, const Pass& pass) const;
   std::string describe() const override;
@@ -152,16 +152,16 @@ class GroupNorm : public detail::Norm {
   Activation activation_;
 };
 
-// It has no scale and shift, like PyTorch's by default.
+// It has no scale and shift, like PyTorch's InstanceNorm2d by default.
 class InstanceNorm : public Layer {
  public:
   Tensor forward(Tensor x, const Pass&) const override { return instance_norm(x); }
   std::string describe() const override { return "instance norm"; }
 };
 
-// The statistics are those of the micro-batch, so training depends on the split, unless the pass
-// says of which batch that is a part. A fixed BatchNorm (place()) uses the running ones and leaves
-// them as they are, as in evaluation.
+// The statistics come from the micro-batch, so training depends on the split, unless the pass names
+// the whole batch (Pass::batch). A fixed BatchNorm (place()) always behaves as in evaluation: it
+// uses the running statistics and does not change them.
 class BatchNorm : public detail::Norm {
  public:
   explicit BatchNorm(int64_t channels);
@@ -172,9 +172,9 @@ class BatchNorm : public detail::Norm {
   Buffer running_mean_, running_var_;
 };
 
-// kernels/dropout.h, keyed by the pass; the identity in evaluation. `layer` tells the dropouts of
-// one model apart. It takes no place in the numbering, so the same weights load with and without
-// it.
+// Dropout keyed by the pass (kernels/dropout.h), or the identity in evaluation. `layer` tells the
+// dropouts of one model apart. A Dropout takes no place in the numbering, so the same weights load
+// with and without it.
 class Dropout : public Layer {
  public:
   explicit Dropout(double p, uint32_t layer = 0) : p_(p), layer_(layer) {}
@@ -244,7 +244,7 @@ class PixelShuffle : public Layer {
   int64_t factor_;
 };
 
-// [N, ...] to [N, C]; costs nothing.
+// Reshapes [N, ...] to [N, C], at no cost.
 class Flatten : public Layer {
  public:
   Tensor forward(Tensor x, const Pass&) const override;
@@ -265,7 +265,7 @@ class PointwiseLayer : public Layer {
 
 }  // namespace detail
 
-// The ops of kernels/pointwise.h of these names, as layers.
+// The ops of kernels/pointwise.h as layers.
 using Relu = detail::PointwiseLayer<detail::formula::Relu>;
 using Gelu = detail::PointwiseLayer<detail::formula::Gelu>;
 using GeluTanh = detail::PointwiseLayer<detail::formula::GeluTanh>;

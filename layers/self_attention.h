@@ -4,11 +4,11 @@
 
 namespace accrue {
 
-// y = x + gamma * self_attention(query(x), key(x), value(x)), x and y [N, channels, H, W]: every
-// position sees all others (Zhang et al., "Self-Attention Generative Adversarial Networks", 2019).
-// query, key and value are 1x1 convolutions with bias, the first two to channels / 8 channels, at
-// least 1. The scores are divided by the square root of these channels' number, which the paper
-// does not do. gamma [1] is 0 at first, so that y is x.
+// y = x + gamma * self_attention(query(x), key(x), value(x)), with x and y [N, channels, H, W]:
+// every position sees all others (Zhang et al., "Self-Attention Generative Adversarial Networks",
+// 2019). query, key and value are 1x1 convolutions with bias. query and key have max(1, channels /
+// 8) channels. The scores are divided by the square root of that number, which the paper does not
+// do. gamma [1] is initially 0, so that y is x.
 class SelfAttention : public Layer {
  public:
   explicit SelfAttention(int64_t channels, InitScheme scheme = InitScheme::kaiming);

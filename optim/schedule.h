@@ -16,10 +16,10 @@ namespace accrue {
 //             least floor
 //   one-cycle from base / div_factor up to base at t = pct_start * total - 1, then down to
 //             base / div_factor / final_div_factor at t = total - 1, both along half a cosine
-//             (Smith & Topin, arXiv 1708.07120; PyTorch's OneCycleLR)
-// and during the first warmup_steps all but one-cycle, which has its own, are base * (t + 1) /
-// warmup_steps; cosine counts t and total from the end of the warm-up. The factors are those of
-// PyTorch's StepLR, CosineAnnealingLR and ReduceLROnPlateau (with threshold 0).
+//             (Smith & Topin, arXiv 1708.07120; PyTorch's OneCycleLR).
+// During the first warmup_steps, every kind gives base * (t + 1) / warmup_steps, except one-cycle,
+// which has its own warm-up. cosine counts t and total from the end of the warm-up. The factors are
+// the same as in PyTorch's StepLR, CosineAnnealingLR and ReduceLROnPlateau (with threshold 0).
 struct ScheduleOptions {
   enum class Kind { constant, step, cosine, plateau, one_cycle } kind = Kind::constant;
   double base = 1e-3;
@@ -32,16 +32,16 @@ struct ScheduleOptions {
   double pct_start = 0.3, div_factor = 25, final_div_factor = 1e4;  // one-cycle
 };
 
-// A learning rate by its options, and what it has observed.
+// Computes the learning rate from the options and the observed metrics.
 class Schedule {
  public:
   // Throws Error for values out of range.
   Schedule(ScheduleOptions options);
 
   double lr(int64_t step) const;
-  // For plateau: takes one observation of a metric that should fall (the epoch's mean loss).
+  // For plateau: takes one observation of a metric that should fall, such as the epoch's mean loss.
   void observe(double metric);
-  // The part that observe() changes.
+  // Adds the state that observe() changes.
   void add_state(StateDict& dict);
   // "cosine from 0.001 to 0 over 2814 steps, warm-up 100"
   std::string describe() const;

@@ -11,14 +11,14 @@
 
 namespace accrue {
 
-// Holds all state that goes from one window to the next, by name and by reference: a checkpoint
-// reads it, and resuming writes it. A class with more such state adds it in its own add_state() or
+// Refers to all state that passes from one window to the next, by name. A checkpoint reads this
+// state, and resuming writes it. A class with more state of this kind adds it in its add_state() or
 // state_dict().
 struct StateDict {
   std::vector<std::pair<std::string, Tensor>> tensors;  // on their device
   std::vector<std::pair<std::string, std::variant<int64_t*, double*>>> numbers;
-  // The tensors that are one rank's shard (accumulate/ranks.h), with the number of elements of
-  // all shards together.
+  // The tensors that are one rank's shard (accumulate/ranks.h), with the total number of elements
+  // of all shards.
   std::map<std::string, int64_t> sharded;
 };
 
