@@ -14,16 +14,16 @@ namespace accrue {
 enum class detail::Recording : char {
   on,
   off,
-  inputs_only  // a segment's first run: which variables it would differentiate, but no graph
+  inputs_only  // a segment's first run: finds the variables that it depends on, records no graph
 };
 
 struct detail::Node {
   std::string op;
-  Label label;        // of the memory that its output took, and its gradient will
+  Label label;        // of the memory of its output and of the output's gradient
   uint64_t sequence;  // creation order, which is a topological order
   std::vector<std::shared_ptr<Variable>> inputs;
   Backward backward;        // empty once used
-  LossBackward begin = {};  // a loss's: the same from a seed
+  LossBackward begin = {};  // for a loss: `backward`, but from a seed
 };
 
 namespace {
@@ -44,7 +44,7 @@ class Restored {
   T before_;
 };
 
-// A segment's backward that reaches nothing older than the segment.
+// The rehearsal of a graph's backward, which leaves out everything older than the graph.
 struct Rehearsal {
   uint64_t first;  // of the segment's nodes
   bool has_ended = false;
@@ -56,14 +56,14 @@ struct Rehearsal {
 
 class PendingLeaves;
 
-// What calls on this thread tell the ops that run within them.
+// The thread's settings for the ops that it runs, made by the calls around them.
 struct Context {
   Recording recording = Recording::on;
-  Variables* inputs_of_segment = nullptr;  // of one whose inputs alone are recorded
-  bool is_second_run = false;              // of a segment
-  bool end_is_unread = false;              // of the segment that runs
-  bool is_unread = false;                  // what the op that runs answers
-  SegmentRehearsal* segments = nullptr;    // says which segments are rehearsed
+  Variables* inputs_of_segment = nullptr;  // collects them with Recording::inputs_only
+  bool is_second_run = false;              // a segment runs for the second time
+  bool end_is_unread = false;              // the running segment's end has unread results
+  bool is_unread = false;                  // what result_is_unread() returns
+  SegmentRehearsal* segments = nullptr;    // decides which segments are rehearsed
   Rehearsal* rehearsal = nullptr;
   const void* sum = nullptr;  // GradHook::sum
   PendingLeaves* pending_leaves = nullptr;
@@ -96,7 +96,7 @@ void attach_node(std::string_view op, Tensor& y, Variables inputs, Backward back
   y.set_variable(std::move(variable));
 }
 
-// Every op output not older than `oldest` that `root` depends on, newest first.
+// All op outputs not older than `oldest` that `root` depends on, newest first.
 Variables graph_of(const std::shared_ptr<Variable>& root, uint64_t oldest) {
   Variables found{root};
   std::unordered_set<const Variable*> seen{root.get()};
@@ -121,7 +121,8 @@ class PendingLeaves {
  public:
   explicit PendingLeaves(const GradHook& hook) : hook_(hook) {}
 
-  // Before the ops of a graph are run. Those of a segment take over from the op that stands for it.
+  // Call this before the ops of a graph run. The ops of a segment replace the op that stands for
+  // it.
   void add(const Variables& graph) {
     for (const auto& output : graph)
       for (const auto& input : output->producer->inputs)
@@ -129,11 +130,11 @@ class PendingLeaves {
     if (node_) finish_node(*node_);
   }
 
-  // Restores the outer op, if this one belongs to a segment.
+  // The result restores the outer op at its destruction, if `node` belongs to a segment.
   [[nodiscard]] Restored<Node*> start_node(Node& node) { return {node_, &node}; }
 
-  // The kernel of the last claim has been launched when the next one comes, unless that is for the
-  // same kernel.
+  // A claim shows that the kernel of the claim before it has been launched, unless both claims are
+  // for the same kernel.
   void claim(const std::shared_ptr<Variable>& variable, bool same_kernel) {
     if (!same_kernel) finish_claims();
     if (!variable->producer) claimed_.push_back(variable);
@@ -197,7 +198,7 @@ void run_backward(Variables graph, Tensor gradient) {
   }
 }
 
-// Without what is older than the node number `first`.
+// Runs a graph, but leaves out everything older than node number `first`.
 void rehearse(Variables graph, uint64_t first, Tensor dy) {
   Rehearsal now{first};
   const Restored rehearsing(context.rehearsal, &now);
@@ -205,7 +206,7 @@ void rehearse(Variables graph, uint64_t first, Tensor dy) {
   run_backward(std::move(graph), std::move(dy));
 }
 
-// Backward may write over the gradient that it begins with.
+// Backward may write over its first gradient, so a rehearsal gets a copy.
 Tensor copy_of(const Tensor& dy) {
   Tensor copy = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
   copy.copy_from(dy);
@@ -250,7 +251,7 @@ void begin_with(const Tensor& loss, const LossSeed& seed) {
   op.backward = [begin = std::move(op.begin), seed](Tensor&) { begin(seed); };
 }
 
-// The graph of a loss, and what this thread keeps in mind while it is run.
+// The graph of a loss, and the thread's settings while its backward runs.
 struct BackwardPass {
   BackwardPass(const Tensor& loss, const GradHook& hook)
       : graph(graph_of(root_of(loss), 0)),
@@ -310,7 +311,7 @@ void detail::record(std::string_view op, Tensor& y, std::span<const Edge> inputs
 
 void detail::record_loss(std::string_view op, Tensor& loss, std::initializer_list<Edge> inputs,
                          LossBackward backward) {
-  // One closure, so that what it keeps has one owner.
+  // Both backwards share one closure, so that its saved tensors have one owner.
   const auto shared = std::make_shared<LossBackward>(std::move(backward));
   record(op, loss, inputs, [shared](Tensor& dloss) { (*shared)({.dloss = dloss.view()}); });
   if (loss.variable())
@@ -384,7 +385,7 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
     const Restored collecting(context.inputs_of_segment, &wanted);
     y = run(segment, inputs, false);
   }
-  // Nothing was computed, or nothing of it is differentiable.
+  // The segment computed nothing, or nothing that is differentiable.
   if (y.variable() || wanted.empty()) return y;
 
   std::vector<Tensor> values;

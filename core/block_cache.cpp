@@ -9,9 +9,9 @@
 namespace accrue {
 namespace {
 
-// PyTorch's allocator does the same: requests up to small_limit share segments of small_segment,
-// larger ones up to large_limit share segments of large_segment, and what is larger still gets a
-// segment of its own.
+// As in PyTorch's allocator, requests up to small_limit share segments of small_segment, and larger
+// requests up to large_limit share segments of large_segment. Each request above that gets its own
+// segment.
 constexpr size_t alignment = 512;
 constexpr size_t small_limit = size_t{1} << 20, small_segment = size_t{2} << 20;
 constexpr size_t large_limit = size_t{10} << 20, large_segment = size_t{20} << 20;
@@ -23,7 +23,7 @@ size_t segment_size(size_t size) {
   return size <= large_limit ? large_segment : round_up(size, small_segment);
 }
 
-// Splitting is bounded: a large block keeps a remainder that no large request could use.
+// Splitting is limited: a large block keeps a remainder that no large request could use.
 size_t min_remainder(size_t size) { return is_small(size) ? alignment : small_limit + alignment; }
 
 }  // namespace
@@ -65,8 +65,8 @@ BlockCache::FreeBlocks& BlockCache::free_blocks(Pool pool, size_t size) {
   return free_[{pool, is_small(size)}];
 }
 
-// The smallest free block that is large enough. Small requests never break into large blocks of
-// large segments: that would leave them unusable for what they are kept for.
+// Finds the smallest free block that is large enough. Small requests never take from large
+// segments: these would become useless for the large requests that they are kept for.
 BlockCache::Block* BlockCache::find_free(size_t size) {
   for (const bool small : {true, false}) {
     if (small && !is_small(size)) continue;

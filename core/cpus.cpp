@@ -22,7 +22,7 @@ int cpus_of_affinity() {
   return static_cast<int>(std::thread::hardware_concurrency());  // more than a cpu_set_t holds
 }
 
-// Reads from a group's files how many processors it may use, or infinity.
+// Reads the number of processors that a control group may use from its files, or returns infinity.
 double quota_of(const fs::path& group) {
   constexpr double unlimited = std::numeric_limits<double>::infinity();
   double quota = 0, period = 0;
@@ -33,8 +33,8 @@ double quota_of(const fs::path& group) {
   return unlimited;
 }
 
-// The smallest quota of this process's groups and those around them. A line of /proc/self/cgroup is
-// number:controllers:path; the second version's has no controllers.
+// The smallest quota of this process's groups and the groups around them. A line of
+// /proc/self/cgroup is number:controllers:path. In version 2 it has no controllers.
 double quota_of_groups() {
   double smallest = std::numeric_limits<double>::infinity();
   std::ifstream groups("/proc/self/cgroup");

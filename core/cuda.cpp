@@ -13,7 +13,7 @@ std::string version(int number) { return fmt::format("{}.{}", number / 1000, num
   fail("{} failed to {}: {} ({}:{})", library, what, said, where.file_name(), where.line());
 }
 
-// Segments are asked for while a graph is being recorded, too; that needs the relaxed mode.
+// Allows cudaMalloc while a graph is being recorded, which needs the relaxed capture mode.
 class RelaxedCapture {
  public:
   RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -64,9 +64,10 @@ cudaStream_t stream_of_device() {
 }
 
 void free_segment(void* segment) {
-  // Graphs that wait may use it; cudaFree waits for what is launched.
+  // Waiting graphs may use the segment, so they are launched first. cudaFree waits for launched
+  // work.
   context().graphs().flush_and_keep_error();
-  cudaFree(segment);  // nothing can be done about a failure, and at exit the driver may be gone
+  cudaFree(segment);  // a failure is ignored: at exit the driver may be gone
 }
 
 void* lock_segment(size_t bytes) {
@@ -76,14 +77,15 @@ void* lock_segment(size_t bytes) {
   return nullptr;
 }
 
-// Copies to and from it may be on their way.
+// Waits first, because copies to and from the segment may still be running.
 void unlock_segment(void* segment) {
   synchronize();
   cudaFreeHost(segment);
 }
 
-// True where a copy may read pageable memory itself, when the stream comes to it; others have read
-// it, into pinned memory of their own, when the call returns.
+// True if the device can read pageable memory, so that a copy may read it only when the stream
+// reaches the copy. On other devices the driver has read it into pinned memory when the call
+// returns.
 bool reads_pageable_memory() {
   int yes = 0;
   check_call(cudaDeviceGetAttribute(&yes, cudaDevAttrPageableMemoryAccess, chosen_device),
@@ -302,7 +304,7 @@ double Moment::seconds_since(const Moment& earlier) const {
 
 namespace {
 
-// `later` goes on when what `earlier` has got so far is done.
+// Makes new work on `later` wait for everything that `earlier` has so far.
 void order(cudaStream_t earlier, cudaStream_t later, void* event) {
   check_call(cudaEventRecord(static_cast<cudaEvent_t>(event), earlier), "record an event");
   check_call(cudaStreamWaitEvent(later, static_cast<cudaEvent_t>(event), 0),

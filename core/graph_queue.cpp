@@ -9,7 +9,8 @@
 namespace accrue::cuda {
 namespace {
 
-// A run has a few: a window's first micro-steps and its others, and those of the short last one.
+// A run has a few sequences: a window's first micro-steps, its other micro-steps, and the
+// micro-steps of the short last window.
 constexpr size_t most_sequences = 32;
 
 }  // namespace
@@ -64,7 +65,7 @@ void GraphQueue::launch(cudaGraphExec_t executable) {
   check_call(cudaGraphLaunch(executable, stream_), "replay what was recorded");
 }
 
-// Null if CUDA refuses it.
+// Returns null if CUDA refuses the joined graph.
 cudaGraphExec_t GraphQueue::made_of(const Sequence& sequence) {
   cudaGraph_t whole = nullptr;
   cudaError_t status = cudaGraphCreate(&whole, 0);

@@ -15,7 +15,7 @@ Reserve reserve_of(Device device) {
   return device == Device::cuda ? cuda::blocks().statistics() : host_blocks().statistics();
 }
 
-// Names stand in a column, as wide as they need and at most so wide.
+// The largest width of the column of names.
 constexpr size_t widest_name = 40;
 
 std::string describe(const std::vector<AllocationGroup>& groups) {
@@ -138,7 +138,7 @@ std::vector<AllocationGroup> Ledger::largest_but(const Allocation* left_out, siz
   }
   std::vector<AllocationGroup> result;
   for (const auto& [same, group] : groups) result.push_back(group);
-  // The number decides between equals: the same program gives the same order.
+  // Groups of equal size are ordered by number, so the same program gives the same order.
   std::ranges::sort(result, [](const AllocationGroup& a, const AllocationGroup& b) {
     return std::pair(b.bytes, a.each.number) < std::pair(a.bytes, b.each.number);
   });

@@ -7,7 +7,7 @@ namespace accrue {
 
 namespace {
 
-// Without the ledger's rounding, for memory checkers.
+// The bytes without the ledger's rounding, so that memory checkers see accesses beyond them.
 size_t held_bytes(const AllocationInfo& info) { return bytes_of(info.dtype, info.shape.numel()); }
 
 }  // namespace

@@ -15,7 +15,8 @@ namespace {
 thread_local Phase current_phase = Phase::setup;
 thread_local Label current_label;
 
-// Never destroyed, because allocations that end with the program have labels, too.
+// The set is never destroyed, because allocations that live until the program ends have labels,
+// too.
 const std::string* intern(std::string_view text) {
   static std::mutex mutex;
   static auto& texts = *new std::unordered_set<std::string>;

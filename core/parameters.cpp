@@ -6,13 +6,13 @@
 namespace accrue {
 namespace {
 
-// Elements from one slice to the next: whole cache lines.
+// The distance from one slice to the next in elements: whole cache lines.
 int64_t aligned_numel(const Shape& shape, DType dtype) {
   const auto step = static_cast<int64_t>(Ledger::alignment / size_of(dtype));
   return round_up(shape.numel(), step);
 }
 
-// A zero tensor with room for all, and the entries that alias it.
+// Makes a zero tensor with room for all declared tensors, and the entries that alias it.
 Tensor place_flat(std::vector<Parameters::Entry>& entries, const std::vector<Declaration>& declared,
                   DType dtype, Device device) {
   int64_t total = 0;
@@ -34,7 +34,7 @@ std::vector<Declaration> those_of(const std::vector<Declaration>& declared, bool
   return chosen;
 }
 
-// The values in 16 bits, for the variables of these entries.
+// Makes the 16-bit copy of the values, and gives the variables of these entries their parts of it.
 Tensor place_copies(const std::vector<Parameters::Entry>& entries, const Tensor& values,
                     DType compute) {
   const MemoryScope scope("16-bit weights");
@@ -77,7 +77,7 @@ Parameters::Parameters(const std::vector<Declaration>& parameters,
   }
 }
 
-// Places the fixed parameters with variables, which have the 16-bit copies.
+// Places the fixed parameters. Their variables are frozen and hold the 16-bit copies.
 void Parameters::place_fixed(const std::vector<Declaration>& fixed, DType dtype, DType compute,
                              Device device) {
   if (fixed.empty()) return;

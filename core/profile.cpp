@@ -8,7 +8,8 @@
 namespace accrue {
 namespace {
 
-// Marks between two looks at their times: on cuda looking waits, and each mark is an event.
+// The number of marks after which their times are read. On cuda, reading waits for the device, and
+// each mark is an event.
 constexpr size_t many_marks = 4096;
 
 }  // namespace
@@ -118,13 +119,14 @@ void Profile::open(Phase phase) {
   open_.push_back({phase, step_, micro_batch_, part_begin_});
 }
 
-// In a destructor: what fails here fails again where the device is next asked for something.
+// Called by a destructor, so it ignores errors: a failure of the device shows again at its next
+// use.
 void Profile::close() noexcept {
   try {
     const Phase phase = open_.back().phase;
     end_part(true);
     open_.pop_back();
-    // Else it was entered before the profile.
+    // If none is left, the phase was entered before the profile.
     if (open_.empty()) open_.push_back({Phase::setup, step_, micro_batch_, part_begin_});
     if (phase == Phase::backward) ++micro_batch_;
     if (phase == Phase::step) ++step_, micro_batch_ = 0;

@@ -24,7 +24,7 @@ Readback::~Readback() {
   try {
     for (; popped_ < pushed_; ++popped_) arrived_[static_cast<size_t>(popped_ % slots_)]->wait();
   } catch (const Error&) {
-    // The device failed: nothing will be written any more.
+    // The device failed, so it will not write any more.
   }
 }
 

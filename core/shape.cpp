@@ -9,7 +9,7 @@ namespace accrue {
 Shape::Shape(std::span<const int64_t> sizes) : rank_(static_cast<int>(sizes.size())) {
   check(sizes.size() <= max_rank, "a shape has at most {} dimensions, got {}", max_rank,
         sizes.size());
-  constexpr int64_t most_elements = int64_t{1} << 60;  // so that bytes fit 64 bits
+  constexpr int64_t most_elements = int64_t{1} << 60;  // keeps the number of bytes within 64 bits
   int64_t elements = 1;
   for (int d = 0; d < rank_; ++d) {
     check(sizes[d] >= 0, "dimension {} of a shape is {}, expected 0 or more", d, sizes[d]);

@@ -10,7 +10,7 @@
 namespace accrue {
 namespace {
 
-// Between any two devices; nothing to a meta device.
+// Copies between any two devices. Copies nothing to a meta device.
 void copy_bytes(const Tensor& to, const Tensor& from) {
   void* target = to.view().data;
   const void* source = from.view().data;
@@ -133,7 +133,7 @@ std::string_view type_name(DType dtype) {
     case DType::bf16: return "BFloat16";
     case DType::i32: return "int32_t";
     case DType::u8: return "uint8_t";
-    default: break;  // blocks have no elements by themselves
+    default: break;  // blocks have no separate elements
   }
   return "?";
 }

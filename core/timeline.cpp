@@ -52,7 +52,7 @@ void Timeline::open(Phase phase) {
 
 bool Timeline::close() {
   std::lock_guard lock(mutex_);
-  if (open_.empty()) return false;  // entered before the recording
+  if (open_.empty()) return false;  // the phase was entered before the recording
   Span& span = spans_[open_.back()];
   open_.pop_back();
   span.end_us = now().us;

@@ -31,7 +31,7 @@ BlockCache& blocks() {
 void allow_tf32(bool allow) { tf32_is_allowed = allow; }
 bool allows_tf32() { return tf32_is_allowed; }
 
-// Nothing below is reached: no tensor on Device::cuda can be made.
+// The functions below are never reached, because no tensor on Device::cuda can be made.
 void* allocate(size_t) {
   require_device();
   return nullptr;

@@ -25,13 +25,13 @@ void check_planes(View masks) {
   });
 }
 
-// p and t of up to pixel_run pixels of a plane, 0 where a pixel is not judged.
+// p and t of up to pixel_run pixels of a plane; both are 0 where a pixel is not judged.
 template <class W>
 struct DiceRun {
   W p[pixel_run], t[pixel_run];
 };
 
-// Calls body(k, run) for the planes of `size` pixels of sample n, at p.
+// Calls body(k, run) for each plane k of sample n, with its `size` pixels from p on.
 template <class W, class Body>
 void for_each_plane(View x, View masks, int64_t n, int64_t p, int64_t size, Body&& body) {
   const int64_t K = x.shape[1], P = x.shape[2] * x.shape[3], at = n * K * P + p;
@@ -63,7 +63,7 @@ void for_each_plane(View x, View masks, int64_t n, int64_t p, int64_t size, Body
 
 }  // namespace
 
-// Each block's sums by themselves, then in the blocks' order.
+// Sums each block separately, then adds the blocks' sums in order.
 void dice_loss(View loss, View sums, View block_sums, View x, View masks, ClassWeights weights,
                const Counted& counted) {
   const int64_t N = x.shape[0], K = x.shape[1], P = x.shape[2] * x.shape[3];
@@ -105,7 +105,7 @@ void dice_loss(View loss, View sums, View block_sums, View x, View masks, ClassW
   });
 }
 
-// dx may be x: a run's planes are written after the last that depends on them is read.
+// dx may be x: a run's planes are written after the last value that depends on them is read.
 void dice_loss_backward(GradTarget dx, View dloss, View sums, View x, View masks,
                         ClassWeights weights, const Counted& counted) {
   const int64_t N = x.shape[0], K = x.shape[1], P = x.shape[2] * x.shape[3];
@@ -120,7 +120,7 @@ void dice_loss_backward(GradTarget dx, View dloss, View sums, View x, View masks
       parallel_for(N * P, K, [&](int64_t begin, int64_t end) {
         for_each_run(begin, end, P, [&](int64_t n, int64_t p, int64_t size) {
           const double part = judged_part(sums.as<const double>(), n, K, P, counted);
-          W average[pixel_run] = {};  // of the slopes, by p: softmax's
+          W average[pixel_run] = {};  // of the slopes, weighted by p, for the softmax
           if (are_classes(masks))
             for_each_plane<W>(x, masks, n, p, size, [&](int64_t k, const auto& run) {
               const W without = slope(n, k, part, 0), with = slope(n, k, part, 1);

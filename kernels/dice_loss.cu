@@ -9,8 +9,9 @@
 namespace accrue::cuda {
 namespace {
 
-// The probability and the mask of class k at a pixel, whose logits are P elements apart. A label
-// out of range gives NaN, because a kernel cannot throw, and a pixel that is not judged 0 for both.
+// These read the probability and the mask of class k at a pixel, whose logits are P elements apart.
+// A label out of range gives NaN, because a kernel cannot throw. A pixel that is not judged gives 0
+// for both.
 template <class T>
 struct PlaneMasks {
   const T* masks;
@@ -36,8 +37,8 @@ struct ClassMasks {
   }
 };
 
-// A block has dice_block pixels of a plane of a sample, a thread every 256th of them; the softmax
-// is taken for each plane again, whose logits are in the cache by then.
+// A block sums dice_block pixels of a plane of a sample; each thread takes every 256th pixel. The
+// softmax is computed again for each plane, with the logits from the cache.
 template <class T, class Masks, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     dice_sums_kernel(double* block_sums, const T* x, Masks masks, int64_t K, int64_t P,
@@ -62,9 +63,9 @@ __global__ void __launch_bounds__(block_threads)
   to[2] = static_cast<double>(wanted);
 }
 
-// One block: a thread adds up the blocks of every 256th plane, in their order, and then the losses
-// of these planes, each by the judged part of its sample, which is a sum over other threads'
-// planes.
+// One block: each thread adds up the block sums of every 256th plane, in order. After a barrier it
+// adds up the losses of its planes, each weighted by the judged part of its sample, which depends
+// on other threads' planes.
 template <class W>
 __global__ void __launch_bounds__(block_threads)
     dice_loss_kernel(W* loss, double* sums, const double* block_sums, ClassWeights weights,
@@ -91,8 +92,9 @@ __global__ void __launch_bounds__(block_threads)
   if (threadIdx.x == 0) *loss = static_cast<W>(mean_of_planes(sum, K, counted));
 }
 
-// A thread has a pixel with all its planes. dx may be x: a plane's logit is read for the last time
-// before its slope is written, the softmax's maximum and sum before the first.
+// In dice_classes_backward_kernel a thread handles a pixel with all its planes. dx may be x: each
+// logit is read for the last time before its slope is written, and the softmax's maximum and sum
+// are complete before the first write.
 template <bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     dice_planes_backward_kernel(T* dx, const W* dloss, const double* sums, const T* x,
@@ -118,7 +120,8 @@ __global__ void __launch_bounds__(block_threads)
     const int64_t n = i / P, at = n * K * P + i % P;
     const int32_t label = labels[i];
     const auto softmax = pixel_softmax(x + at, label, K, P);
-    // Not before the loop: a register that is held for all of it is one too many.
+    // Computed within the loop, because holding it in a register for the whole loop is too
+    // expensive.
     const double part = counted.leaves_out(label) ? 0 : judged_part(sums, n, K, P, counted);
     const double of_sample = mean_of_planes(double(*dloss) * part, K, counted);
     const auto slope = [&](int64_t k) {

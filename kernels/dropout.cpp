@@ -6,7 +6,7 @@
 namespace accrue {
 namespace cpu {
 
-constexpr int64_t tile = 64;  // elements of a row whose words are drawn together
+constexpr int64_t tile = 64;  // elements of a row that draw their words together
 
 // y = mask * x + beta * y; y may be x.
 void dropout(GradTarget y, View x, View samples, Mask mask) {
@@ -15,7 +15,7 @@ void dropout(GradTarget y, View x, View samples, Mask mask) {
     const int64_t before = mask.before_row(), tiles = ceil_div(before + E, tile);
     with_beta(y.beta, [&](auto accumulate) {
       parallel_for(N * tiles, 2 * tile, [&](int64_t begin, int64_t end) {
-        // Here, so that the compiler knows that writing y does not change it.
+        // A local copy, so that the compiler knows that writing y does not change it.
         const auto masked = mask.of_elements<Wide<T>>();
         uint32_t word[tile];
         for (int64_t i = begin; i < end; ++i) {

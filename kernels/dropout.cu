@@ -4,9 +4,9 @@
 namespace accrue::cuda {
 namespace {
 
-// A thread has four elements of a row, a grid apart: as many as one Philox call gives words for.
-// The words cost more than the memory, so nobody draws a word that another has. `width` is four
-// where rows are whole vectors that begin with a call, else one.
+// A thread handles groups of four elements of a row, a grid apart, because one Philox call gives
+// four words. The words cost more than the memory accesses, so no word is drawn twice. `width` is
+// four if every row consists of whole vectors that begin with a call, else one.
 template <int width, bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
     dropout_kernel(T* y, const T* x, const int32_t* samples, int64_t N, int64_t E, Mask mask) {

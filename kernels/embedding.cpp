@@ -30,7 +30,7 @@ void embedding(View y, View w, View index) {
   });
 }
 
-// A thread owns a range of columns: an index that comes twice is added in order.
+// A thread owns a range of columns, so an index that occurs twice is added in order.
 void embedding_backward(GradTarget dw, View dy, View index) {
   const int64_t N = dy.shape[0], D = dy.shape[1], V = dw.grad.shape[0];
   const int32_t* row = index.as<int32_t>();
@@ -49,7 +49,7 @@ void embedding_backward(GradTarget dw, View dy, View index) {
 
 }  // namespace cpu
 
-// Only the rows that the indices name are touched, but where all of dw is written.
+// Only the rows that the indices name are touched, except where all of dw is written.
 template <>
 struct detail::WorkOf<cpu::embedding> {
   Work operator()(const View& y, const View&, const View& index) const {

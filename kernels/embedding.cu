@@ -7,8 +7,8 @@
 namespace accrue::cuda {
 namespace {
 
-// A thread copies whole vectors of a row of w, a grid apart; a warp reads and writes whole
-// stretches of rows.
+// A thread copies whole vectors of a row of w, a grid apart. A warp reads and writes contiguous
+// parts of rows.
 template <int width, class T>
 __global__ void __launch_bounds__(block_threads)
     embedding_kernel(T* y, const T* w, const int32_t* index, int64_t N, int64_t V, int64_t D) {
@@ -39,17 +39,17 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// A tile of dw: rows, one a warp, by vectors of columns, one a lane.
+// A tile of dw has a row for each warp and a vector of columns for each lane.
 constexpr int64_t tile_rows = block_threads / warp_threads;
 HOST_DEVICE int64_t tiles_across(int64_t parts) {
   return (parts + warp_threads - 1) / warp_threads;
 }
 HOST_DEVICE int64_t tiles_down(int64_t V) { return (V + tile_rows - 1) / tile_rows; }
 
-// A block owns tiles of dw, a grid apart, and reads all indices for each, a thread one at a time.
-// Where one of them names a row of the tile, each warp looks for its own row, 32 indices at a time,
-// and adds what it finds of dy in registers: in the order of n, without atomics. With many rows
-// most stretches of indices name none of the tile's and cost no more than their load.
+// A block owns tiles of dw, a grid apart, and reads all indices for each tile, one per thread at a
+// time. If an index names a row of the tile, each warp searches for its own row, 32 indices at a
+// time, and adds the matching rows of dy in registers: in the order of n, without atomics. If w has
+// many rows, most groups of indices name no row of the tile and cost no more than their load.
 template <int width, bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
     embedding_backward_kernel(Wide<T>* dw, const T* dy, const int32_t* index, int64_t N, int64_t V,
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(block_threads)
     for (int64_t begin = 0; begin < N; begin += block_threads) {
       const int64_t n = begin + threadIdx.x;
       const int32_t mine = n < N ? index[n] : -1;
-      // Also keeps staged until every warp has read what it held before.
+      // This barrier also keeps `staged` until every warp has read its former content.
       if (!__syncthreads_or(first_row <= mine && mine < first_row + tile_rows)) continue;
       staged[threadIdx.x] = mine;
       __syncthreads();

@@ -13,7 +13,7 @@ namespace accrue {
 namespace cpu {
 namespace {
 
-// out[k, p, :] = formula_of(p)(all[picked[k], p, :]), a sample being so many planes.
+// out[k, p, :] = formula_of(p)(all[picked[k], p, :]), where p counts the planes of a sample.
 template <class T, class S, class FormulaOf>
 void gather_rows(const FieldViews& field, const int32_t* picked, int64_t planes,
                  FormulaOf formula_of) {
@@ -21,7 +21,7 @@ void gather_rows(const FieldViews& field, const int32_t* picked, int64_t planes,
   const S* source = field.all.as<const S>();
   const auto line = int64_t(64 / sizeof(S));
   for (int64_t k = 0; k < n; ++k) {
-    // Shuffled samples are not in cache: asking for the next one early is three times as fast.
+    // Shuffled samples are not in the cache. Prefetching the next sample is three times as fast.
     if (k + 1 < n)
       for (int64_t i = 0; i < size; i += line)
         __builtin_prefetch(source + picked[k + 1] * size + i);

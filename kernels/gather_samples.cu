@@ -19,7 +19,7 @@ struct Fields {
   int count;
 };
 
-// out[i] = f(in[i]) for i < size, or `missing` where there is no such sample: a block's threads
+// out[i] = f(in[i]) for i < size, or `missing` if the sample does not exist. A block's threads lie
 // along the elements.
 template <class T, class S, class F>
 __device__ void gather_plane(T* out, const S* in, int64_t size, bool exists, F f, T missing) {
@@ -35,7 +35,7 @@ __device__ void gather_row(const Rows& rows, int64_t k, int32_t sample, bool exi
                static_cast<const S*>(rows.all) + sample * rows.size, rows.size, exists, f, missing);
 }
 
-// Gathers a sample's planes, each with a formula of its own.
+// Gathers a sample's planes, each with its own formula.
 template <class T>
 __device__ void gather_pixels(const Rows& rows, int64_t k, int32_t sample, bool exists, T missing) {
   const int64_t plane = rows.size / rows.planes.count;
@@ -45,7 +45,8 @@ __device__ void gather_pixels(const Rows& rows, int64_t k, int32_t sample, bool 
     gather_plane(out, in, plane, exists, rows.planes.formulas[p], missing);
 }
 
-// position[0] += n by the last block that is here, when all have read it; position[1] counts them.
+// The last block to call this does position[0] += n, when all blocks have read it. position[1]
+// counts the blocks.
 __device__ void advance(int32_t* position, int32_t n) {
   __threadfence();
   __syncthreads();
@@ -54,8 +55,9 @@ __device__ void advance(int32_t* position, int32_t n) {
   position[1] = 0;
 }
 
-// A block for each sample: the index is read once for the whole image, and both sides of the copy
-// are contiguous. Left alone, the compiler spills registers for a sixth block on a multiprocessor.
+// One block for each sample: it reads the index once for the whole image, and both sides of the
+// copy are contiguous. Without the bound of 5, the compiler spills registers to fit a sixth block
+// on a multiprocessor.
 template <class T>
 __global__ void __launch_bounds__(block_threads, 5)
     gather_samples_kernel(Fields fields, int32_t* samples, const int32_t* index, int32_t* position,

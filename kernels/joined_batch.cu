@@ -4,7 +4,7 @@
 namespace accrue::cuda {
 namespace {
 
-// A thread per channel, or per term of one. Parts are few.
+// One thread for each channel, or for each term of a channel. There are few parts.
 template <class W>
 __global__ void __launch_bounds__(block_threads) join_moments_kernel(JoinedMoments<W> joined) {
   for (int64_t c = first_item(); c < joined.C; c += item_stride()) joined.store(c);

@@ -5,7 +5,7 @@
 namespace accrue::cuda {
 namespace {
 
-// A block counts `elements_per_block` consecutive labels, a thread every 256th of them.
+// A block counts `elements_per_block` consecutive labels; each thread takes every 256th label.
 __global__ void __launch_bounds__(block_threads)
     count_judged_kernel(double* block_counts, const int32_t* labels, int64_t n) {
   const int64_t begin = blockIdx.x * elements_per_block;

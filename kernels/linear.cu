@@ -20,8 +20,8 @@ using MatmulDescriptor = Descriptor<cublasLtMatmulDescDestroy>;
 using Layout = Descriptor<cublasLtMatrixLayoutDestroy>;
 using Preference = Descriptor<cublasLtMatmulPreferenceDestroy>;
 
-// All that the choice of an algorithm depends on: the same product is always computed by the same
-// algorithm, hence to the same bits.
+// Everything that the choice of an algorithm depends on. The same product always uses the same
+// algorithm, and so gives the same bits.
 struct MatmulKey {
   DType dtype, result;
   int64_t M, N, K;
@@ -64,7 +64,7 @@ cudaDataType_t data_type(DType dtype) {
   }
 }
 
-// 16-bit products are summed in float.
+// Sums of 16-bit products are in float.
 cublasComputeType_t compute_type(DType dtype) {
   if (dtype == DType::f64) return CUBLAS_COMPUTE_64F;
   const bool tf32 = dtype == DType::f32 && allows_tf32();
@@ -83,14 +83,14 @@ Layout layout_of(View x, int64_t stride) {
       cublasLtMatrixLayoutCreate, data_type(x.dtype), x.shape[1], x.shape[0], stride);
 }
 
-// The bytes, up to the 16 of the widest access, that all addresses are multiples of.
+// The largest number of bytes, up to the 16 of the widest access, that divides all addresses.
 uint32_t alignment_of(std::initializer_list<const void*> addresses) {
   uintptr_t bits = 16;
   for (const void* address : addresses) bits |= reinterpret_cast<uintptr_t>(address);
   return static_cast<uint32_t>(bits & -bits);
 }
 
-// Returns the algorithm that cuBLASLt's heuristics choose, or nullopt if they know no way.
+// Returns the algorithm that cuBLASLt's heuristics choose, or nullopt if they find none.
 std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Prepared& prepared,
                                                      const MatmulKey& product) {
   const auto preference =
@@ -100,7 +100,7 @@ std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Prepared& prepared,
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(preference, attribute, product.alignment);
-  // The parts of a sum that is split over K would be rounded to 16 bits each.
+  // Otherwise a sum that is split over K would round each part to 16 bits.
   if (is_16_bit_dtype(product.result))
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
@@ -133,7 +133,7 @@ Prepared prepare(const MatmulKey& product, View c, View a, View b, const void* b
   return prepared;
 }
 
-// c += product [M, N], for rows of c that lie so far apart.
+// c += product [M, N], where the rows of c are c_stride elements apart.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     add_product_kernel(T* c, int64_t c_stride, const float* product, int64_t N, int64_t size) {
@@ -141,14 +141,14 @@ __global__ void __launch_bounds__(block_threads)
     accrue::store(c[i / N * c_stride + i % N], product[i], std::true_type{});
 }
 
-// The largest product, of float32, that is added to a 16-bit c by a kernel of ours. What cuBLASLt
-// 13.0 added to 2 rows of bfloat16 on an H200 was off as if it had been rounded to 16 bits first:
-// the sum would be rounded twice. Where c is larger, float32 beside it would take too long.
+// Up to this size, a float32 product is added to a 16-bit c by our own kernel. cuBLASLt 13.0 on an
+// H200 seemed to round the product to 16 bits before adding it to 2 rows of bfloat16, which rounds
+// the sum twice. For a larger c, the float32 product would take too long.
 constexpr int64_t most_added_bytes = 1 << 20;
 
-// c = op(a) op(b) + beta * c, plus the bias in each row if there is one, or false if cuBLASLt has
-// no way to compute it. A prepared product lasts as long as the process, because heuristics cost
-// more than a small product. It is never destroyed, for the reason that Context is not.
+// c = op(a) op(b) + beta * c, plus the bias in each row if there is one. Returns false if cuBLASLt
+// cannot compute it. A prepared product is kept as long as the process runs, because the heuristics
+// cost more than a small product. It is never destroyed, for the same reason as Context.
 bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace,
                 const void* bias = nullptr, Strides strides = {}) {
   static auto& all = *new std::map<MatmulKey, Prepared>;
@@ -197,12 +197,12 @@ bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, Vi
   return true;
 }
 
-// Columns that a block sums, and rows that it reads at a time: one warp a row.
+// The number of columns that a block sums, and of rows that it reads at a time, one for each warp.
 constexpr int tile = warp_threads;
 
-// db[o] = sum_n dz[n, o]. A block has a tile of columns; its warp y reads their elements in rows
-// y, y + 32, ..., which are contiguous. The warps' sums are then read transposed, so that each warp
-// adds up one column by shuffles; the unused column keeps that free of bank conflicts.
+// db[o] = sum_n dz[n, o]. A block sums a tile of columns; its warp y reads the contiguous elements
+// of rows y, y + 32, ... The block then reads the warps' sums transposed, so that each warp adds up
+// one column by shuffles. The unused column avoids bank conflicts.
 template <bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(tile* tile)
     column_sum_kernel(W* db, const T* dz, int64_t N, int64_t O) {
@@ -218,8 +218,8 @@ __global__ void __launch_bounds__(tile* tile)
     store(db[first + threadIdx.y], column, std::bool_constant<accumulate>{});
 }
 
-// cuBLASLt documents the relu of its epilogues as max(x, 0), and that of a GPU makes NaN 0: a
-// window that must be skipped would be kept.
+// The relu of cuBLASLt's epilogues is documented as max(x, 0). On a GPU max turns NaN into 0, which
+// would keep a window that must be skipped.
 void apply(Activation activation, View y) {
   with_formula(activation, [&](auto f) {
     dispatch_floating(y.dtype,
@@ -248,14 +248,14 @@ void check_found(bool is_found, View a, View b, View workspace) {
         format_bytes(workspace.numel()));
 }
 
-// Columns of a matrix from `first` on, whose rows stay as far apart as they are.
+// Columns of a matrix from `first` on. The distance between rows stays the same.
 View columns_of(View x, int64_t first, int64_t count) {
   void* const at = static_cast<char*>(x.data) + first * int64_t(size_of(x.dtype));
   return {at, {x.shape[0], count}, x.dtype, x.device};
 }
 
-// c = a op(w) + beta * c by slabs of a weight that is stored otherwise, which lie at the beginning
-// of the workspace.
+// c = a op(w) + beta * c for a weight of another stored type. Its widened slabs lie at the
+// beginning of the workspace.
 void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View workspace,
                       Strides strides) {
   if (c.grad.numel() == 0) return;
@@ -299,7 +299,7 @@ void linear_forward(View y, View x, View w, View b, Activation activation, Trans
     return;
   }
   const GradTarget target{y, 0};
-  // cuBLASLt lists no types of float64 for its epilogues, and may call them invalid.
+  // cuBLASLt does not list float64 for its epilogues, and may reject it.
   const bool has_epilogue = is_stored_so && x.dtype != DType::f64;
   if (b.data && has_epilogue && try_matmul(target, x, w, Transpose::no, w_op, workspace, b.data))
     b = {};

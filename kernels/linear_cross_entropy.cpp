@@ -26,12 +26,12 @@ class CountedRows {
 
   const RowChunks& chunks() const { return chunks_; }
   bool are_all() const { return chunks_.rows() == in_.rows(); }
-  // A row by its place among those that count.
+  // The row with this place among the rows that count.
   int64_t operator[](int64_t place) const {
     return are_all() ? place : in_.places.as<const int32_t>()[place];
   }
 
-  // A chunk of x: where it lies if it has all rows, else a copy.
+  // A chunk of x: a view if all rows count, else a copy.
   View x_of(int64_t chunk) const {
     const int64_t begin = chunks_.begin(chunk), size = chunks_.size(chunk), E = in_.E();
     if (are_all()) return rows_of(in_.x, begin, size);
@@ -61,7 +61,7 @@ class CountedRows {
   RowChunks chunks_;
 };
 
-// The logits of x [size, E], the rows from `begin` on among those that count.
+// Computes the logits of x [size, E], which are the counted rows from place `begin` on.
 void compute_logits(const LinearCrossEntropy& in, View x, const CountedRows& rows, int64_t begin) {
   matmul({rows_of(in.logits, 0, x.shape[0]), 0}, x, in.w, Transpose::no, Transpose::yes,
          in.workspace);
@@ -91,8 +91,8 @@ bool is_right(const W* row, int32_t label, const RowSoftmax<W>& softmax) {
          std::find(row, row + label, softmax.maximum) == row + label;
 }
 
-// The softmax of each row that counts, and its loss; `right`, where there is one, becomes 1 or 0.
-// Calls with_logits(chunk) while those of a chunk are there.
+// Computes the softmax and the loss of each row that counts. `right`, if given, becomes 1 or 0.
+// Calls with_logits(chunk) while the logits of the chunk are in the buffer.
 template <class WithLogits>
 void compute_losses(const CountedRows& rows, View losses, View right, const LinearCrossEntropy& in,
                     WithLogits&& with_logits) {
@@ -116,7 +116,7 @@ void compute_losses(const CountedRows& rows, View losses, View right, const Line
 }
 
 // out = scale * (softmax(row) - onehot(label)); out may be the row. At the label no digits cancel,
-// because the sum without its term is taken apart.
+// because the sum of the other terms is computed separately.
 template <class T, class W>
 void gradient_of_row(T* out, const W* row, int64_t V, int32_t label, const RowSoftmax<W>& softmax,
                      W scale) {
@@ -127,7 +127,7 @@ void gradient_of_row(T* out, const W* row, int64_t V, int32_t label, const RowSo
   out[label] = T(-factor * others);
 }
 
-// A chunk of dx by way of the scratch, from where its rows go to their places.
+// Computes a chunk of dx in the scratch, then stores its rows at their places.
 template <class T, class W = Wide<T>>
 void scatter_dx(const GradTarget& dx, View d, const LinearCrossEntropy& in, const CountedRows& rows,
                 int64_t begin) {
@@ -149,8 +149,8 @@ void clear_left_out(const GradTarget& dx, const LinearCrossEntropy& in) {
     if (!in.counts(label[r])) std::fill_n(dx.grad.as<T>() + r * in.E(), in.E(), T(0));
 }
 
-// What a chunk whose logits are there adds to the gradients; d [rows of a chunk, V] takes theirs. x
-// is that of the chunk where dw is wanted.
+// Adds a chunk to the gradients. The chunk's logits are in the buffer; their gradient goes to d
+// [rows of a chunk, V]. x, the chunk's rows, is needed only if dw is wanted.
 template <class T, class W = Wide<T>>
 void differentiate_chunk(const LinearCrossEntropyTargets& targets, W scale, View d,
                          const LinearCrossEntropy& in, const CountedRows& rows, int64_t chunk,
@@ -191,7 +191,7 @@ void linear_cross_entropy(View loss, View losses, std::optional<GradTarget> unit
                 [&]<class W>() { *loss.as<W>() = static_cast<W>(counted.mean_of(sum)); });
 }
 
-// dx may be x: a chunk of it is written after dw has read that of x. d may be the logits.
+// dx may be x: a chunk of dx is written after dw has read the same chunk of x. d may be the logits.
 void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, const LossSeed& from,
                                    View d, const LinearCrossEntropy& in, const Counted& counted) {
   const CountedRows rows("linear_cross_entropy", in);
@@ -235,7 +235,7 @@ void add_linear_score(View score, View losses, View right, const LinearCrossEntr
 
 namespace {
 
-// The rows whose logits are computed: on the cpu those that count.
+// The number of rows whose logits are computed. On the cpu these are the rows that count.
 int64_t computed_rows(const LinearCrossEntropy& in) {
   if (in.labels.device != Device::cpu) return in.rows();
   const int32_t* label = in.labels.as<const int32_t>();
@@ -277,8 +277,8 @@ struct detail::WorkOf<cpu::add_linear_score> {
   }
 };
 
-// The logits of all chunks but one again, d in place of each, and the products that are wanted. dw
-// is written once and added to in the other chunks.
+// Backward computes the logits of all chunks but one again, writes d over them, and computes the
+// wanted products. dw is written by one chunk and added to by the others.
 template <>
 struct detail::WorkOf<cpu::linear_cross_entropy_backward> {
   Work operator()(const LinearCrossEntropyTargets& targets, const LossSeed&, const View& d,
@@ -307,7 +307,7 @@ decltype(cpu::add_linear_score) add_linear_score;
 
 namespace {
 
-// Operands whose shapes agree; x as a matrix.
+// The checked operands, with x as a matrix.
 struct HeadOperands {
   Tensor x, w, labels;
 
@@ -328,7 +328,7 @@ struct HeadOperands {
   }
 };
 
-// The scratch of a call, in Wide<T> where nothing else is said.
+// The scratch of a call. Its type is Wide<T> except for the places.
 struct HeadScratch {
   Tensor places, gathered, workspace;
 
@@ -364,8 +364,8 @@ Tensor empty_logits(std::string_view op, const HeadOperands& of, int64_t chunk_r
   const int64_t rows = of.x.size(0), V = of.w.size(0);
   const int64_t most = chunk_rows > 0 ? std::min(chunk_rows, rows)
                                       : chunk_rows_for(rows, V, of.x.dtype(), is_frozen);
-  // On cuda rows begin at multiples of 128 bytes, also where d has 16 bits: cuBLASLt's kernels for
-  // others take several times as long.
+  // On cuda rows begin at multiples of 128 bytes, also where d has 16 bits: for other rows,
+  // cuBLASLt's kernels take several times as long.
   const int64_t row_stride = plans_for_cuda(of.x.device()) ? round_up<int64_t>(V, 64) : V;
   return Tensor::empty({most, row_stride}, wide(of.x.dtype()), of.x.device(), Category::workspace);
 }

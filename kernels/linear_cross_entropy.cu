@@ -11,10 +11,10 @@
 namespace accrue::cuda {
 namespace {
 
-// A block has a row, whose logits it reads twice; the second time they come from the cache.
+// A block handles a row. It reads the logits twice, the second time from the cache.
 constexpr int logit_threads = 512;
 
-// Some rows of logits: their labels, and what there is of each.
+// Some rows of logits, with their labels and the results for each row.
 template <class W>
 struct LogitRows {
   const int32_t* labels;
@@ -48,8 +48,8 @@ __device__ void for_each_logit(const W* row, int64_t V, const Use& use) {
   if (v < V) use(v, row[v]);
 }
 
-// The softmax and the loss of a row, 0 if it is left out; `right`, where there is one, becomes 1
-// or 0. Whole blocks return early.
+// Computes the softmax and the loss of a row, 0 if the row is left out. `right`, if given, becomes
+// 1 or 0. Only whole blocks return early.
 template <class W>
 __global__ void __launch_bounds__(logit_threads, 1)
     logit_softmax_kernel(double* losses, int32_t* right, LogitRows<W> rows) {
@@ -99,15 +99,15 @@ __device__ void write_row(T* out, const W* row, int64_t V, const F& f) {
   if (v < V) out[v] = f(v, row[v]);
 }
 
-// The seed of a gradient that backward multiplies by the loss's.
+// The seed for a gradient that backward will multiply by the gradient of the loss.
 template <class W>
 struct UnitSeed {
   __device__ W dloss() const { return W(1); }
   __device__ void add_loss() const {}
 };
 
-// d = scale * (softmax - onehot) of a row; d may be the logits. At the label no digits cancel,
-// because the sum without its term is taken apart.
+// d = scale * (softmax - onehot) for a row; d may be the logits. At the label no digits cancel,
+// because the sum of the other terms is computed separately.
 template <class T, class AnySeed, class W = Wide<T>>
 __global__ void __launch_bounds__(logit_threads, 1)
     logit_gradient_kernel(T* d, AnySeed seed, bool adds_loss, LogitRows<W> rows, Counted counted) {
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(logit_threads, 1)
   });
 }
 
-// In one block, so that the order of the sums is fixed.
+// One block does this, so that the order of the sums is fixed.
 __global__ void __launch_bounds__(logit_threads, 1)
     add_logit_scores_kernel(double* score, const double* losses, const int32_t* right,
                             const int32_t* labels, int64_t rows) {
@@ -175,7 +175,7 @@ void compute_logits(const LinearCrossEntropy& in, int64_t begin, int64_t size) {
     });
 }
 
-// Calls with_logits(begin, size) while those of a chunk are there.
+// Calls with_logits(begin, size) while the logits of a chunk are in the buffer.
 template <class WithLogits>
 void compute_losses(View losses, View right, const LinearCrossEntropy& in,
                     WithLogits&& with_logits) {
@@ -214,7 +214,7 @@ void linear_cross_entropy(View loss, View losses, std::optional<GradTarget> unit
   });
 }
 
-// dx may be x: a chunk of it is written after dw has read that of x.
+// dx may be x: a chunk of dx is written after dw has read the same chunk of x.
 void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, const LossSeed& seed,
                                    View d, const LinearCrossEntropy& in, const Counted& counted) {
   const RowChunks chunks(in.rows(), in.logits.shape[0]);

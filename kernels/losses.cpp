@@ -11,7 +11,7 @@
 namespace accrue {
 namespace cpu {
 
-// Targets is a View or nothing, for an f that knows its target.
+// Targets is a View, or empty if f knows its target.
 template <class F, class... Targets>
 void loss(View loss, View block_sums, View x, F f, Targets... target) {
   dispatch_floating(x.dtype, [&]<class T>() {
@@ -69,7 +69,7 @@ void loss_backward(GradTarget dx, View dloss, View x, F f, Targets... target);
 
 namespace {
 
-// The kernels see a View of each target.
+// The kernels get a View of each target.
 template <class>
 using TargetView = View;
 

@@ -6,12 +6,12 @@
 namespace accrue::cuda {
 namespace {
 
-// Large, so that what fits in one block is summed soon.
+// Large, so that a loss that fits in one block is summed fast.
 constexpr int sum_threads = 512;
 
-// The sum of f over a block's 16384 elements: 32 to a thread, in vectors that lie a block's width
-// apart so that a warp's accesses are contiguous. A grid of one block writes the loss itself, which
-// saves a small model a launch; else mean_kernel adds up the blocks' sums.
+// Sums f over a block's 16384 elements. A thread takes 32, in vectors that lie a block's width
+// apart, so a warp's accesses are contiguous. A grid of one block writes the loss itself, which
+// saves a small model a launch. Otherwise mean_kernel adds up the blocks' sums.
 template <int width, class W, class F, class... Inputs>
 __global__ void __launch_bounds__(sum_threads)
     loss_kernel(W* loss, double* block_sums, int64_t n, F f, const Inputs*... inputs) {
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(sum_threads)
   else block_sums[blockIdx.x] = static_cast<double>(sum);
 }
 
-// dloss / n * dl/dx. dloss is read by every thread: the host does not know it.
+// dloss / n * dl/dx. Every thread reads dloss, because the host does not know it.
 template <class T, class F>
 struct ScaledSlope {
   F f;

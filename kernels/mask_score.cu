@@ -7,9 +7,8 @@ namespace {
 
 constexpr int sum_threads = 512;
 
-// Block (k, p) has piece p of the pixels of class k. What blocks add to a sum are whole numbers, of
-// which a double holds the sum exactly, in any order. Neighbouring threads have neighbouring
-// pixels.
+// Block (k, p) counts piece p of the pixels of class k. Blocks add whole numbers to a sum, which a
+// double holds exactly, whatever the order. Neighbouring threads take neighbouring pixels.
 template <bool classes, class T, class M>
 __global__ void __launch_bounds__(sum_threads, 1)
     add_mask_score_kernel(double* score, const T* x, const M* masks, int64_t N, int64_t K,
@@ -44,7 +43,7 @@ __global__ void __launch_bounds__(sum_threads, 1)
 
 void add_mask_score(View score, View x, View masks) {
   const int64_t N = x.shape[0], K = x.shape[1], P = x.shape[2] * x.shape[3];
-  // Enough blocks to fill a large GPU, of pixels that are worth one.
+  // Enough blocks to fill a large GPU, each with enough pixels to be worth a block.
   constexpr int64_t enough = 512, least = 4096;
   const int64_t pieces = std::clamp<int64_t>(enough / K, 1, ceil_div(N * P, least));
   const Grid grid{dim3(static_cast<unsigned>(K), static_cast<unsigned>(pieces)), sum_threads};

@@ -16,7 +16,8 @@ void for_each_run(const Grouping& at, int64_t group, Body&& body) {
 }
 
 // Calls body(first element, number of elements, c, step) for pieces of a group in which element
-// j has channel c + j * step. The step is a constant, so that either loop over j vectorises.
+// j has channel c + j * step. The step is a compile-time constant, so that loops over j vectorise
+// for both steps.
 template <class Body>
 void for_each_piece(const Grouping& at, int64_t group, Body&& body) {
   const int64_t channel = group % at.per_sample() * at.K;
@@ -28,9 +29,9 @@ void for_each_piece(const Grouping& at, int64_t group, Body&& body) {
   });
 }
 
-// gamma or beta of a piece's element j. That of the only channel is read once: loops over j are
-// then free of the test whether there is any. Where channels differ, the compiler moves the test
-// out of the loop, if nothing is captured by reference.
+// Returns a function that gives gamma or beta for a piece's element j. In a piece of one channel
+// the value is read once, so loops over j do not test whether gamma exists. Where channels differ,
+// the compiler moves this test out of the loop, provided that nothing is captured by reference.
 template <class T, int64_t step>
 auto along(const PerChannel<T>& values, int64_t c, std::integral_constant<int64_t, step>) {
   if constexpr (step == 0) return [value = values[c]](int64_t) { return value; };
@@ -47,7 +48,7 @@ double group_sum(const T* x, const Grouping& at, int64_t group, Term term) {
   return sum;
 }
 
-// The moments of each group, and `running` moved towards them, with the unbiased variance.
+// Computes the moments of each group, and moves `running` towards them, with the unbiased variance.
 void group_moments(View mean, View spread, Spread kind, View x, Grouping at, double eps,
                    Running running, View) {
   dispatch_floating(
@@ -63,7 +64,7 @@ void group_moments(View mean, View spread, Spread kind, View x, Grouping at, dou
       });
 }
 
-// The moments that evaluation normalises by.
+// Computes the moments that evaluation normalises by.
 void given_moments(View mean, View rstd, View given_mean, View given_var, double eps) {
   dispatch_wide(mean.dtype, [&]<class T>() {
     for (int64_t g = 0; g < mean.numel(); ++g) {
@@ -112,7 +113,8 @@ void normalized_backward_over(View dy, View x, Normalizer by, View gamma, View b
   });
 }
 
-// sums[j] = the sum of the terms of channel c + j, j < width, which have one group in each sample.
+// sums[j] = the sum of the terms of channel c + j, j < width. Each of these channels has one group
+// in each sample.
 template <class T, class TermAt>
 void sum_side_by_side(double* sums, const Grouping& at, int64_t c, int64_t width,
                       const TermAt& term_at) {
@@ -128,8 +130,8 @@ void sum_side_by_side(double* sums, const Grouping& at, int64_t c, int64_t width
 }
 
 // out[c] = sum_{i in c} term(i) + beta * out[c]. term_at(first, g) gives the terms of elements
-// first + j, which are in group g. A thread owns a range of channels; neighbours are summed side
-// by side, because with S = 1 a single channel is a strided column.
+// first + j, which are in group g. A thread owns a range of channels and sums neighbouring channels
+// side by side, because with S = 1 a single channel is a strided column.
 template <class T, class TermAt>
 void channel_sums(GradTarget target, const Grouping& at, const TermAt& term_at) {
   constexpr int64_t most = 64;
@@ -177,7 +179,8 @@ struct NormBackward {
   const DxTerms<W>* given = nullptr;
   const Statistics<W> statistics = by.statistics<W>();
 
-  // `elements` of all parts that they are averages over.
+  // The terms of group g as averages over `elements`, which may count the elements of other parts,
+  // too.
   DxTerms<W> terms_of(int64_t g, int64_t elements) const {
     const auto standardized = statistics[g];
     double sum = 0, product = 0;
@@ -214,8 +217,8 @@ struct NormBackward {
   }
 };
 
-// The part of these elements of a group in its DxTerms, which are averages over more: the terms
-// times the number of those.
+// Computes the sums of these elements for DxTerms, which are averages over the elements of all
+// parts. The sums are not yet divided by the number of elements.
 void part_of_dx_terms(View terms, View dy, View x, Normalizer by, View gamma, View) {
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
@@ -227,7 +230,7 @@ void part_of_dx_terms(View terms, View dy, View x, Normalizer by, View gamma, Vi
 }
 
 // dx may be dy: a group's sums are complete before its first element is written. With constant
-// moments x is not read. Terms may be given.
+// moments x is not read. `terms`, if given, replace the computed ones.
 void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, View terms, View) {
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
@@ -265,7 +268,8 @@ namespace {
 
 View view_of(const Tensor& x) { return x.defined() ? x.view() : View{}; }
 
-// v stays float32 beside a 16-bit x: statistics, and parameters whose copies would save nothing.
+// v is float32 beside a 16-bit x: it holds statistics, or parameters whose 16-bit copies would save
+// nothing.
 void check_wide(std::string_view op, const Tensor& x, const Tensor& v) {
   check(!v.defined() || (v.device() == x.device() && v.dtype() == wide(x.dtype())),
         "[{}] x {} on {} with {} on {}: expected {} on the same device", op, name(x.dtype()),
@@ -283,11 +287,12 @@ void check_operands(std::string_view op, const Tensor& x, const Tensor& gamma, c
           beta.shape(), x.shape(), C);
 }
 
-// Mean and 1 / sqrt(variance + eps) of every group, measured or given. No mean counts as 0.
+// Mean and 1 / sqrt(variance + eps) of every group, measured or given. An undefined mean counts as
+// 0.
 struct Moments {
   Tensor mean, rstd;
   Source source;
-  // Where groups are parts of larger ones, whose moments these are, as join_moments() returns them.
+  // Set if the groups are parts of larger groups. Then the moments are from join_moments().
   struct Part {
     JoinedBatch* whole = nullptr;
     JoinedBatch::Run run{};
@@ -299,7 +304,7 @@ struct Moments {
   }
 };
 
-// Room for what cuda finds in the pieces of groups, two numbers each, and for two of each group.
+// Scratch of cuda's kernels: two numbers for each piece of a group, and two for each group.
 Tensor pieces_scratch(const Grouping& at, Source source, DType dtype, Device device) {
   const bool cuts = source == Source::batch && plans_for_cuda(device);
   const int64_t pieces = cuts ? group_pieces(at) : 1;
@@ -321,7 +326,7 @@ Moments measure(std::string_view op, const Tensor& x, const Grouping& at, double
   return moments;
 }
 
-// The moments of the whole batch of which x is a part.
+// Computes the moments of the whole batch that x is a part of.
 Moments measure_jointly(const Tensor& x, const Grouping& at, double eps,
                         const RunningStatistics& running, JoinedBatch& whole, const void* norm) {
   const auto own = [&] {
@@ -339,7 +344,7 @@ Moments measure_jointly(const Tensor& x, const Grouping& at, double eps,
   return {row(0), row(1), Source::batch, {&whole, run}};
 }
 
-// What dx needs to know of all parts.
+// Computes the sums over all parts that dx needs.
 Tensor dx_terms_jointly(const Tensor& dy, const Tensor& x, const Normalizer& by,
                         const Tensor& gamma, const Moments::Part& part) {
   const auto own = [&] {
@@ -409,7 +414,7 @@ int64_t channels(std::string_view op, const Tensor& x) {
   return x.size(1);
 }
 
-// `groups` of the channels of each sample.
+// Cuts the channels of each sample into `groups` groups.
 Grouping groups_of_channels(std::string_view op, const Tensor& x, int64_t groups) {
   const int64_t C = channels(op, x), S = x.shape().numel(2, x.shape().rank());
   check(groups > 0 && C % groups == 0, "[{}] {} groups of the {} channels of x {} are not equal",
@@ -478,7 +483,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, d
 
 namespace {
 
-// Each channel over all n. Throws Error unless the operands of batch_norm() agree.
+// The groups of batch_norm(): each channel over all n. Throws Error unless its operands agree.
 Grouping channels_of_batch(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                            const RunningStatistics& running) {
   const int64_t C = channels("batch_norm", x), S = x.shape().numel(2, x.shape().rank());
@@ -497,7 +502,8 @@ Tensor detail::batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& be
                           const RunningStatistics& running, NormMode mode, double eps) {
   const Grouping at = channels_of_batch(x, gamma, beta, running);
   if (mode == NormMode::eval) {
-    // Copies, because a later forward in train mode moves the running ones before backward.
+    // Copies the moments, because a later forward in train mode may change the running ones before
+    // backward.
     const Moments moments = Moments::empty(x, at, Source::constant);
     launch<cpu::given_moments, cuda::given_moments>(x.device(), moments.mean.view(),
                                                     moments.rstd.view(), running.mean.view(),

@@ -6,17 +6,17 @@
 namespace accrue::cuda {
 namespace {
 
-// All four norms are the same kernels: they differ in which elements of x share a mean, a *group*
-// (kernels/detail/norm_kernels.h). Seen as [N, G, K, S], x has in each of N samples G groups of K
-// channels of S elements. A group of layer, group or instance norm is one run of K * S elements;
-// one of batch norm (K = 1) has such a run in every sample.
+// All norms use the same kernels. They differ in the elements of x that share a mean, a *group*
+// (kernels/detail/norm_kernels.h). Seen as [N, G, K, S], each of x's N samples has G groups of K
+// channels of S elements. A group of layer, group or instance norm is one run of K * S elements. A
+// group of batch norm (K = 1) has one such run in every sample.
 //
-// Memory is read by vectors of `width` elements: neighbours in a channel, or where S = 1 (layer
-// norm) in neighbouring channels. Below, K and S count vectors.
+// The kernels read memory in vectors of `width` elements, which are neighbours in a channel or, if
+// S = 1 (layer norm), lie in neighbouring channels. Below, K and S count vectors.
 //
-// The threads that work on one group are its team: a warp for a group of up to small_group
-// elements, eight of them a block; else a whole block, or, where groups are few, several, which
-// leave what they found to the last of them.
+// The threads that work on one group are its team. A group of up to small_group elements has a
+// warp, and eight warps form a block. A larger group has a whole block. If large groups are few, a
+// group has several blocks, and the last block combines their results.
 constexpr int64_t small_group = 1024;
 constexpr int large_team = 512;
 static_assert(most_pieces <= large_team);
@@ -37,8 +37,8 @@ struct Layout {
   }
 };
 
-// How a team goes through a group: its steps have the same digits in every group, so that the host
-// divides for them.
+// The path of a team through a group. The steps have the same digits in every group, so the host
+// computes them, with its divisions.
 template <int team>
 struct Path : Layout {
   int64_t size;  // vectors of a group, in all its runs
@@ -55,11 +55,11 @@ struct Path : Layout {
         ds(static_cast<int>(team % S)) {}
 };
 
-// A thread's way through the vectors of a group: member r of a team has vectors r, r + team,
-// r + 2 team, ..., so that a warp reads contiguous memory. Vector i of the group is (n, k, s) in
-// [runs, K, S]. These digits are carried from one to the next by addition, n in the place in x,
-// because divisions for each vector would cost more than the arithmetic on its elements. For each
-// group they would, too: a thread makes one Walk and takes copies of it.
+// The walk of a thread through the vectors of a group: member r of a team takes vectors r, r +
+// team, r + 2 team, ..., so a warp reads contiguous memory. Vector i of the group is (n, k, s) in
+// [runs, K, S]. The walk updates these digits by addition with carry (n only as part of the place
+// in x), because divisions for each vector would cost more than the arithmetic on its elements.
+// Divisions for each group would cost too much as well: a thread makes one Walk and copies it.
 template <int team>
 struct Walk {
   const Path<team>& x;
@@ -67,9 +67,9 @@ struct Walk {
   int64_t vector;   // its number in x
   int64_t channel;  // the group's first, in units of x.channels
 
-  // In a group that starts at 0: all of it, or [begin, end).
+  // Walks through a group that starts at 0: all of it, or [begin, end).
   __device__ explicit Walk(const Path<team>& x) : x(x), end(x.size) {
-    // A divisor above `team` gives what `team` gives: 32 bits suffice.
+    // A divisor above `team` gives the same result as `team`, so 32 bits suffice.
     const unsigned r = threadIdx.x % team, S = at_most_team(x.S), K = at_most_team(x.K);
     i = r, k = r / S % K, s = r % S;
     vector = r + r / S / K * x.gap;
@@ -93,7 +93,7 @@ struct Walk {
     if (s >= x.S) s -= x.S, ++k;
     if (k >= x.K) k -= x.K, vector += x.gap;
   }
-  // The channel of its element w.
+  // The channel of the vector's element w.
   __device__ int64_t channel_of(int w) const {
     const int64_t c = (channel + k) * x.channels;
     return x.channels == 1 ? c : c + w;
@@ -105,15 +105,15 @@ struct Walk {
   }
 };
 
-// The sum over a team, in each of its threads; all of them must call it.
+// Returns the sum over a team to each of its threads, which must all call this.
 template <int team, class T>
 __device__ T team_sum(T value) {
   if constexpr (team == warp_threads) return warp_sum(value);
   else return block_sum<team>(value);
 }
 
-// The sum of a team's elements. A vector is copied before its elements are read: that makes one
-// load of it, not `width`.
+// The sum of a team's elements. A vector is copied before its elements are read, which makes one
+// load instead of `width` loads.
 template <int width, int team, class T, class W = Wide<T>>
 __device__ W sum_of(const T* x, Walk<team> at) {
   RunningSum<W> sum;
@@ -139,9 +139,9 @@ __device__ W deviations_of(const T* x, Walk<team> at, W center) {
   return team_sum<team>(squares.total());
 }
 
-// The moments of each group, by its team. Two passes: the squares are summed around the mean,
+// A team computes the moments of its group in two passes. The squares are summed around the mean,
 // because the difference of two large sums would lose the variance's digits. The second pass finds
-// a small group in the cache. Every thread has both sums; one stores what follows from them.
+// a small group in the cache. Every thread has both sums; one thread stores the results.
 template <int team, int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
     moments_kernel(MomentsOut<W> out, const T* x, Path<team> in, int64_t groups) {
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(large_team, 1)
   }
 }
 
-// Few and large groups are cut into pieces: block (g, p) has piece p of group g.
+// If groups are few and large, they are cut into pieces: block (g, p) has piece p of group g.
 struct Piece {
   int64_t begin, end;  // in vectors of the group
 
@@ -162,13 +162,14 @@ struct Piece {
       : begin(size * p / pieces), end(size * (p + 1) / pieces) {}
 };
 
-// Two numbers of each block, in the order of piece and group; a thread each can hold them.
+// Two numbers of each block, in the order of piece and group. One block has enough threads for one
+// piece each.
 template <class W>
 struct OfBlocks {
   W first[most_pieces], second[most_pieces];
 };
 
-// True in the last block to call it, in whose `all` every block's numbers then are.
+// Returns true in the last block that calls this; its `all` then has every block's numbers.
 template <class W>
 __device__ bool is_last_and_has_all(OfBlocks<W>& all, W* scratch, W first, W second) {
   const unsigned blocks = gridDim.x * gridDim.y, block = blockIdx.y * gridDim.x + blockIdx.x;
@@ -182,10 +183,10 @@ __device__ bool is_last_and_has_all(OfBlocks<W>& all, W* scratch, W first, W sec
   return true;
 }
 
-// The moments of groups in pieces, from those of the pieces, each by two passes as above: with the
-// mean of all, deviations = sum over the pieces of (deviations + elements * (mean - mean of
-// all)^2), which loses no digits. In order, so that the bits do not depend on which block comes
-// last.
+// Combines the moments of pieces, each computed by two passes as above, into the moments of groups.
+// With the mean of all elements, deviations = sum over the pieces of (deviations + elements * (mean
+// - mean of all)^2), which loses no digits. The pieces are added in order, so the bits do not
+// depend on which block is last.
 template <int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
     piece_moments_kernel(MomentsOut<W> out, W* scratch, const T* x, Path<large_team> in) {
@@ -214,7 +215,7 @@ __global__ void __launch_bounds__(large_team, 1)
   out.store(g, static_cast<W>(mean), static_cast<W>(sum));
 }
 
-// The moments that evaluation normalises by. A thread per group.
+// Computes the moments that evaluation normalises by. One thread per group.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     given_moments_kernel(T* mean, T* rstd, const T* given_mean, const T* given_var, int64_t groups,
@@ -225,8 +226,9 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// A thread's way through all vectors of x, a grid apart, in whatever groups they lie. Vector v is
-// (n, g, k, s) in [N, G, K, S]: divided once and then carried, as in Walk.
+// The walk of a thread through all vectors of x, a grid apart, across groups. Vector v is (n, g, k,
+// s) in [N, G, K, S]. The digits come from divisions once, then from additions with carry, as in
+// Walk.
 struct GridWalk {
   const Layout& x;
   int64_t v, n, g, k, s;
@@ -260,9 +262,9 @@ struct GridWalk {
   }
 };
 
-// With z = (x - mean) * rstd * gamma + beta, values = act(z), or backward values = values *
-// act'(z). The moments are known, so that no thread needs another one. Teams would leave
-// multiprocessors idle where groups are few and large.
+// With z = (x - mean) * rstd * gamma + beta, values = act(z), or in backward values = values *
+// act'(z). The moments are known, so threads are independent. Teams would leave multiprocessors
+// idle if groups are few and large.
 template <bool backward, int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     normalize_kernel(T* values, const T* x, Statistics<W> statistics, PerChannel<W> gamma,
@@ -284,7 +286,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// Adds up the two sums that DxTerms needs, over a team.
+// Computes the two sums over a team that DxTerms needs.
 template <int width, int team, class T, class W>
 __device__ void sum_for_dx(W& sum, W& product, const T* dy, const T* x, W mean,
                            const PerChannel<W>& gamma, Walk<team> at) {
@@ -320,7 +322,7 @@ __device__ void store_dx(T* dx, const T* dy, const T* x, int64_t v, const At& at
   store_vector(dx, v, result);
 }
 
-// dx of each group, by its team. The second pass finds a small group in the cache. dx may be dy,
+// A team computes dx of its group. The second pass finds a small group in the cache. dx may be dy,
 // because a group's averages are complete before its first element is written.
 template <int team, int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
@@ -337,7 +339,7 @@ __global__ void __launch_bounds__(large_team, 1)
   }
 }
 
-// The terms of groups in pieces, whose sums the last block adds up in order.
+// The terms of groups that are cut into pieces. The last block adds up the pieces' sums in order.
 template <int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
     piece_dx_terms_kernel(DxTerms<W>* terms, W* scratch, const T* dy, const T* x,
@@ -360,7 +362,7 @@ __global__ void __launch_bounds__(large_team, 1)
   terms[g] = statistics.dx_terms(g, static_cast<W>(sums), static_cast<W>(products), elements);
 }
 
-// The terms of each group, by its team, as averages over so many elements.
+// A team computes the terms of its group, as averages over `elements` elements.
 template <int team, int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
     dx_terms_kernel(DxTerms<W>* terms, const T* dy, const T* x, Statistics<W> statistics,
@@ -373,8 +375,8 @@ __global__ void __launch_bounds__(large_team, 1)
   }
 }
 
-// dx where each group's terms are known, by all threads. Given moments do not depend on x: without
-// terms both are 0, and x is null.
+// All threads compute dx from the known terms of each group. If the moments are constants, there
+// are no terms: both count as 0, and x is null.
 template <int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     dx_by_terms_kernel(T* dx, const T* dy, const T* x, Statistics<W> statistics,
@@ -386,8 +388,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// Consecutive elements of which vectors may be made without leaving a group, and with S > 1 a
-// channel.
+// The length of the runs that vectors must not cross: a group's run if S = 1, else a channel's.
 int64_t run_of(const Grouping& at) { return at.S == 1 ? at.K : at.S; }
 
 // Calls body with the threads that work on one group, and the grid for all.

@@ -3,7 +3,7 @@
 namespace accrue::cuda {
 namespace {
 
-// A thread writes an element of y, a grid apart.
+// A thread writes elements of y, a grid apart.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     one_hot_kernel(T* y, const int32_t* index, int64_t n, int64_t classes) {

@@ -21,19 +21,19 @@
 namespace accrue {
 namespace {
 
-// Threads wait for the next loop, and the calling one for the last chunks, by spinning this long;
-// then they sleep.
+// How long threads spin before they sleep: workers for the next loop, the calling thread for the
+// last chunks.
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 constexpr auto spin_for_loop = 100us, spin_for_chunks = 50us;
 
-// Where other programs take the processors, more threads do not get more of them, and each stops in
-// the middle of a chunk that the others then wait for. So where the calling thread runs for less
-// than three quarters of the time, it works alone for a while: for longer, if that happens again
-// soon.
+// If other programs take the processors, more threads do not get more processor time, and any
+// thread may stop in the middle of a chunk that the others wait for. So if the calling thread has
+// run for less than three quarters of the time, it works alone for a while, and longer if that
+// happens again soon.
 class Solitude {
  public:
-  // Ask this before every loop.
+  // Returns whether the calling thread works alone now. Call this before every loop.
   bool lasts() {
     const auto now = Clock::now();
     if (now - sampled_ > sample) observe(now);
@@ -47,7 +47,7 @@ class Solitude {
     timespec cpu{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
     const auto ran = std::chrono::seconds(cpu.tv_sec) + std::chrono::nanoseconds(cpu.tv_nsec);
-    // Not comparable where another thread called last, or the process has forked.
+    // The times are not comparable if another thread called last, or the process has forked.
     const bool comparable = ran >= ran_ && now - sampled_ < 1s;
     if (comparable && 4 * (ran - ran_) < 3 * (now - sampled_)) {
       while_ = now < end_ + 4 * while_ ? std::min<Clock::duration>(2 * while_, longest) : shortest;
@@ -79,9 +79,10 @@ void await_change(const std::atomic<int>& at, int value, Clock::duration spin) {
   at.wait(value, std::memory_order_acquire);
 }
 
-// A thread's share of a loop's chunks, [begin, end): it takes them from the front, so that the same
-// thread has the same data in its caches from loop to loop; threads that have none left take from
-// the back. The loop's number is part of the word, so that a thread that comes late takes nothing.
+// A thread's share of a loop's chunks, [begin, end). The thread takes chunks from the front, so
+// that it has the same data in its caches from loop to loop. Threads that have finished their own
+// share take chunks from the back. The loop's number is part of the word, so that a late thread
+// takes nothing from a newer loop.
 class alignas(64) Share {
  public:
   static constexpr int64_t most_chunks = 0xffff;
@@ -115,7 +116,7 @@ int default_count() { return std::min(available_cpus(), most_threads); }
 class Pool {
  public:
   int size() const { return size_; }
-  // Threads beyond it stay asleep.
+  // Threads beyond `count` stay asleep.
   void resize(int count) { size_ = count; }
 
   void run(int64_t begin, int64_t end, int slots, ChunkCall call, void* context) {
@@ -148,7 +149,7 @@ class Pool {
   }
 
  private:
-  // Lets the next loop in, however this one ends.
+  // Lets the next loop begin, also if this one throws.
   class Release {
    public:
     explicit Release(std::atomic<bool>& busy) : busy_(busy) {}
@@ -160,7 +161,7 @@ class Pool {
     std::atomic<bool>& busy_;
   };
 
-  // The calling thread runs chunks: loops within them are its own.
+  // Marks the thread as running chunks, so that it runs loops within them alone.
   struct WithinChunk {
     WithinChunk() { in_chunk_ = true; }
     ~WithinChunk() { in_chunk_ = false; }
@@ -173,13 +174,13 @@ class Pool {
     loop_.notify_all();
   }
 
-  // They are never joined: a process that ends need not wait for them, and in a forked one, where
-  // they do not exist, the calling thread runs what would have been theirs.
+  // The threads are never joined: a process that ends need not wait for them. In a forked process
+  // they do not exist, and the calling thread takes their chunks.
   void start_threads() try {
     for (; started_ + 1 < size_; ++started_)
       std::thread([this, t = started_ + 1, seen = loop_.load()] { serve(t, seen); }).detach();
   } catch (const std::exception&) {
-    size_ = started_ + 1;  // as many as the system has room for
+    size_ = started_ + 1;  // the number that the system allows
   }
 
   [[noreturn]] void serve(int t, int seen) {
@@ -193,7 +194,7 @@ class Pool {
   }
 
   // Takes chunks of the loop until none is left. The values that it reads before its first chunk
-  // may be another loop's; getting a chunk shows that they are not.
+  // may belong to another loop; if it gets a chunk, they do not.
   void work(int t, uint32_t loop) {
     const ChunkCall call = call_.load(std::memory_order_relaxed);
     void* const context = context_.load(std::memory_order_relaxed);
@@ -231,7 +232,7 @@ class Pool {
 
 thread_local bool Pool::in_chunk_ = false;
 
-// Never destroyed, as its threads are not.
+// The pool is never destroyed, because its threads never end.
 Pool& pool() {
   static Pool& pool = *new Pool;
   return pool;

@@ -9,8 +9,8 @@
 namespace accrue::cuda {
 namespace {
 
-// A block has `pixels_of_block` consecutive pixels; its threads are added in a tree. A grid of one
-// block writes the mean itself; else mean_of_counted_kernel adds up the blocks' sums.
+// A block handles `pixels_of_block` consecutive pixels and adds its threads' sums in a tree. A grid
+// of one block writes the mean itself; otherwise mean_of_counted_kernel adds up the blocks' sums.
 template <class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     pixel_cross_entropy_kernel(W* loss, double* block_sums, const T* x, const int32_t* labels,
@@ -34,8 +34,8 @@ __global__ void __launch_bounds__(block_threads)
   else block_sums[blockIdx.x] = static_cast<double>(total);
 }
 
-// The softmax is taken again from x, cheaper than keeping it. dx may be x: a pixel is written by
-// the thread that read it, after its sums.
+// The softmax is computed again from x, which is cheaper than keeping it. dx may be x: the thread
+// that read a pixel writes it after the pixel's sums are complete.
 template <bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     pixel_cross_entropy_backward_kernel(T* dx, Seed<W> seed, const T* x, const int32_t* labels,

@@ -6,13 +6,13 @@
 namespace accrue {
 namespace cpu {
 
-// Calls body(shuffled, apart, r) for the rows of the image with `factor` times as many rows and
-// columns: pixel w * r + j of the row that begins at `shuffled` belongs to pixel w of the row of x
-// that begins j planes of x after `apart`. r is factor, as a constant where it is 2, because the
-// compiler then interleaves whole vectors.
+// Calls body(shuffled, apart, r) for each row of the larger image. Pixel w * r + j of the row at
+// offset `shuffled` belongs to pixel w of the row of x that begins j planes of x after `apart`. r
+// is `factor`; the value 2 is a compile-time constant, so that the compiler interleaves whole
+// vectors.
 template <class Body>
 void for_each_shuffled_row(const Shape& x, int64_t factor, Body&& body) {
-  // Each group of `factor` channels of x makes every factor-th row of a plane.
+  // Each group of `factor` channels of x gives every factor-th row of a plane.
   const int64_t groups = x.numel(0, 2) / factor, H = x[2], W = x[3];
   const auto rows = [&](auto r) {
     parallel_each(groups * H, r * W, [&](int64_t row) {

@@ -3,8 +3,8 @@
 namespace accrue::cuda {
 namespace {
 
-// A thread writes whole vectors of a row of y, a grid apart, and gathers each from `factor` planes
-// of x: neighbours in a warp read neighbouring pixels of each plane.
+// A thread writes whole vectors of a row of y, a grid apart, and gathers each vector from `factor`
+// planes of x. Neighbours in a warp read neighbouring pixels of each plane.
 template <int width, class T>
 __global__ void __launch_bounds__(block_threads)
     pixel_shuffle_kernel(T* y, const T* x, int64_t rows, int64_t H, int64_t W, int64_t factor) {
@@ -25,8 +25,8 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 // A thread writes whole vectors of a row of dx, a grid apart. It reads every factor-th pixel of a
-// row of dy, whose others the rows j of dx find in the cache: so it is the writes that are
-// contiguous, which with beta 1 are reads, too.
+// row of dy; the threads for the other rows j of dx find the remaining pixels in the cache. So the
+// accesses to dx are contiguous, which with beta 1 are reads, too.
 template <int width, bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
     pixel_shuffle_backward_kernel(T* dx, const T* dy, int64_t rows, int64_t H, int64_t W,

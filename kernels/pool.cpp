@@ -28,15 +28,15 @@ void for_each_window(const Shape& x, const Shape& y, Pool2dShape s, int64_t begi
 struct Part {
   int64_t kernel, stride, top, bottom, left, right;
 };
-// For windows that lie in the image as a whole: with constants, so that loops unroll.
+// A whole window within the image. Its sizes are constants, so that loops unroll.
 template <int64_t side, int64_t step>
 struct Whole {
   static constexpr int64_t kernel = side, stride = step, top = 0, bottom = side, left = 0,
                            right = side;
 };
 
-// `count` windows side by side, of which the same part counts: the first begins at x[first], in
-// rows of W pixels.
+// Pools `count` windows side by side, of which the same part lies in the image. The first window
+// begins at x[first], in rows of W pixels.
 template <bool relu, class T, class Windows>
 void max_of_windows(T* y, uint8_t* winner, const T* x, int64_t first, int64_t count, int64_t W,
                     const Windows& s) {
@@ -67,8 +67,8 @@ void max_of_windows(T* y, uint8_t* winner, const T* x, int64_t first, int64_t co
   }
 }
 
-// A row of GW windows over the plane x [H, W], which begins at its row `top`, before the first if
-// it is below 0.
+// Pools a row of GW windows over the plane x [H, W]. The windows begin at row `top` of the plane,
+// in the padding if it is negative.
 template <bool relu, class T>
 void max_of_row(T* y, uint8_t* winner, const T* x, int64_t H, int64_t W, int64_t GW, int64_t top,
                 Pool2dShape s) {
@@ -105,8 +105,8 @@ void max_pool2d_rows(View y, View winner, View x, Pool2dShape s, int64_t begin, 
     const T* plane = x.as<T>() + row / GH * H * W;
     const int64_t top = row % GH * s.stride - s.padding;
     if (s.kernel == 2 && s.stride == 2) {
-      // The usual case with constants, so that it is vectorised, and in whole vectors: what they
-      // write past the row's end, the next row overwrites.
+      // The usual case has constants, so that it is vectorised, and uses whole vectors: the next
+      // row overwrites the elements that they write beyond the row's end.
       const int64_t count = std::min(round_up(GW, vector), (end - row) * GW);
       max_of_windows<relu>(out, at, plane, top * W, count, W, Whole<2, 2>{});
     } else {
@@ -124,14 +124,14 @@ void max_pool2d(View y, View winner, View x, Pool2dShape s, Activation activatio
   });
 }
 
-// The pixels that a beta of 0 must not read start from zero.
+// With beta 0 the pixels must not be read, so they are set to zero first.
 template <class T>
 void zero_planes(GradTarget dx, int64_t begin, int64_t end) {
   const int64_t P = dx.grad.shape.numel(2, 4);
   if (dx.beta == 0) std::fill_n(dx.grad.as<T>() + begin * P, (end - begin) * P, T(0.0f));
 }
 
-// value or 0, without a branch that would be guessed wrong half of the time.
+// Returns value or 0, without a branch that would be mispredicted half of the time.
 template <class V>
 V value_if(bool wanted, V value) {
   using Bits = std::conditional_t<sizeof(V) == 4, uint32_t, uint64_t>;
@@ -141,14 +141,14 @@ V value_if(bool wanted, V value) {
 void max_pool2d_backward(GradTarget dx, View dy, View winner, Pool2dShape s) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     const Shape& shape = dx.grad.shape;
-    std::array<int64_t, 256> offset_of{};  // of a winner from its window's first pixel
+    std::array<int64_t, 256> offset_of{};  // from a window's first pixel to its winner
     offset_of.fill(s.padding * (shape[3] + 1));
     for (int64_t i = 0; i < s.kernel * s.kernel; ++i)
       offset_of[static_cast<size_t>(i)] = i / s.kernel * shape[3] + i % s.kernel;
     T* out = dx.grad.as<T>();
     const T* in = dy.as<T>();
     const uint8_t* at = winner.as<uint8_t>();
-    // Where there is no winner, a pixel that is surely in the image gets nothing.
+    // If there is no winner, a pixel that is surely in the image gets 0.
     const int none = s.kernel * s.kernel <= no_winner ? no_winner : -1;
     parallel_for(shape.numel(0, 2), shape.numel(2, 4), [&](int64_t begin, int64_t end) {
       zero_planes<T>(dx, begin, end);

@@ -5,8 +5,8 @@
 namespace accrue::cuda {
 namespace {
 
-// Where the windows lie: x has planes of H x W pixels, y of GH x GW windows. The side, the step and
-// the padding of a window are constants in the usual case, see with_geometry.
+// The geometry of the windows: x has planes of H x W pixels, y has planes of GH x GW windows. The
+// side, the step and the padding of a window are constants in the usual case (with_geometry()).
 template <class Side, class Step, class Padding>
 struct Geometry {
   int64_t H, W, GH, GW;
@@ -18,8 +18,8 @@ struct Geometry {
 template <int64_t side>
 using Constant = std::integral_constant<int64_t, side>;
 
-// The item of a grid-stride loop, as place in planes of H x W. Divides once and then carries: a
-// division per item would take longer than the item's memory.
+// The item of a grid-stride loop, as a place in planes of H x W. It divides once and then adds with
+// carry: a division per item would take longer than the item's memory accesses.
 class Place {
  public:
   __device__ Place(int64_t H, int64_t W)
@@ -46,7 +46,7 @@ class Place {
   int64_t H_, W_, step_w_, step_h_, step_plane_;
 };
 
-// The offset in x of a window's first pixel, which is none of x's in the padding.
+// The offset in x of a window's first place. In the padding, this is not a pixel of x.
 template <class Geometry>
 __device__ int64_t first_pixel(const Geometry& s, const Place& window) {
   return (window.plane * s.H + window.h * s.stride - s.padding) * s.W + window.w * s.stride -
@@ -67,9 +67,9 @@ __device__ Range inside(const Geometry<Side, Step, Constant<0>>& s, int64_t, int
   return {0, s.kernel};
 }
 
-// A thread owns windows, a grid apart. Neighbouring windows read neighbouring pixels; what two
-// threads both read, or one reads half of, the cache holds for the other. With a constant side the
-// loops unroll, and the loads of a window are on their way together.
+// A thread owns windows, a grid apart. Neighbouring windows read neighbouring pixels, and the cache
+// serves pixels and sectors that several threads read. With a constant side the loops unroll, and
+// the loads of a window are in flight together.
 template <class T, class Geometry>
 __global__ void __launch_bounds__(block_threads)
     max_pool2d_kernel(T* y, uint8_t* winner, const T* x, int64_t n, Geometry s,
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(block_threads)
     int64_t best_at = rows.begin * s.kernel + columns.begin;
     for (int64_t i = 0; i < s.kernel; ++i)
       for (int64_t j = 0; j < s.kernel; ++j) {
-        // Not the loops' bounds, which are to be constants.
+        // This is a test within the loops, so that the loops' bounds stay constants.
         if (i < rows.begin || i >= rows.end || j < columns.begin || j >= columns.end) continue;
         const Wide<T> v = x[first + i * s.W + j];
         if (!wins(v, best)) continue;
@@ -97,7 +97,8 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// The mapping of max_pool2d_kernel. Sums by rows, so that rounding grows with the window's side.
+// Maps windows to threads as max_pool2d_kernel does. Sums row by row, so that the rounding error
+// grows with the window's side, not its area.
 template <class T, class Geometry>
 __global__ void __launch_bounds__(block_threads)
     avg_pool2d_kernel(T* y, const T* x, int64_t n, Geometry s, Wide<T> share) {
@@ -127,7 +128,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// Pixels a grid apart, in planes of P.
+// A thread writes pixels, a grid apart, in planes of P pixels.
 template <bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
     global_avg_pool2d_backward_kernel(T* dx, const T* dy, int64_t n, int64_t P, Wide<T> share) {
@@ -151,14 +152,14 @@ struct ToAll {
   __device__ Wide<T> operator()(int64_t window, int64_t) const { return share * dy[window]; }
 };
 
-// The windows [begin, end) along one dimension that hold its pixel p, counted from the padding's
-// first, of G windows.
+// The windows [begin, end), of G along one dimension, that contain place p, counted from the first
+// place of the padding.
 template <class Geometry>
 __device__ Range windows_with(int64_t p, int64_t G, const Geometry& s) {
   return {p < s.kernel ? 0 : (p - s.kernel) / s.stride + 1, min(p / s.stride + 1, G)};
 }
 
-// Returns the sum of what the windows that hold a pixel of dx give to it.
+// Returns the sum of the shares that a pixel of dx gets from the windows that contain it.
 template <class Geometry, class Share>
 __device__ auto share_of_windows(const Place& pixel, const Geometry& s, const Share& share) {
   using T = decltype(share(0, 0));
@@ -174,7 +175,7 @@ __device__ auto share_of_windows(const Place& pixel, const Geometry& s, const Sh
   }
   return sum;
 }
-// Windows whose step is their side do not overlap: one at most holds a pixel.
+// Windows whose step is their side do not overlap: at most one contains a pixel.
 template <int64_t side, class Share>
 __device__ auto share_of_windows(const Place& pixel,
                                  const Geometry<Constant<side>, Constant<side>, Constant<0>>& s,
@@ -185,9 +186,9 @@ __device__ auto share_of_windows(const Place& pixel,
   return share((pixel.plane * s.GH + i) * s.GW + j, pixel.h % side * side + pixel.w % side);
 }
 
-// A thread owns pixels of dx, a grid apart, and asks the windows that hold each one for its part.
-// Windows that overlap would otherwise have to add to one pixel by atomics, in an order that
-// differs from run to run; here each pixel is also written once, whether a window holds it or not.
+// A thread owns pixels of dx, a grid apart, and sums the shares of the windows that contain each
+// pixel. Otherwise overlapping windows would add to a pixel by atomics, in an order that differs
+// from run to run. Each pixel is also written exactly once, whether a window contains it or not.
 template <bool accumulate, class T, class Geometry, class Share>
 __global__ void __launch_bounds__(block_threads)
     pool2d_backward_kernel(T* dx, int64_t n, Geometry s, Share share) {

@@ -9,7 +9,7 @@
 namespace accrue {
 namespace {
 
-// Elements of a block.
+// The elements of a block.
 using Elements = std::span<const float, 32>;
 
 Half rounded(float x) {
@@ -25,13 +25,13 @@ float inverse(float d) {
   return std::isfinite(inverted) ? inverted : 0;
 }
 
-// z + offset, its fraction dropped, in 4 bits.
+// z + offset without its fraction, at most 15.
 uint8_t nibble(float z, float offset) {
   return static_cast<uint8_t>(std::min(static_cast<int>(z + offset), 15));
 }
 
 void quantize_block(Q4_0& block, Elements x) {
-  float largest = 0;  // in magnitude, with its sign
+  float largest = 0;  // the element of largest magnitude, with its sign
   for (const float v : x)
     if (std::abs(v) > std::abs(largest)) largest = v;
   const float d = largest / -8, inverted = inverse(d);
@@ -64,7 +64,7 @@ template <class Block>
 void quantize_rows(std::span<std::byte> blocks, std::span<const float> x) {
   for (size_t b = 0; b < x.size() / 32; ++b) {
     const Elements elements(x.data() + 32 * b, 32);
-    // Comparisons with NaN would pass it over.
+    // Checked here, because the comparisons with NaN in quantize_block() would skip it.
     check(std::ranges::all_of(elements, [](float v) { return std::isfinite(v); }),
           "a weight of the 32 from weight {} on is not finite: they cannot be quantized", 32 * b);
     Block block;

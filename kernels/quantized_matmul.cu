@@ -16,9 +16,9 @@ struct SlabBlocks {
   uint32_t half;         // as stored_row() takes it
 };
 
-// A thread writes a vector, and so a warp 512 bytes side by side. They are from few blocks, which
-// come from the cache for all but the first byte that is read of them. A slab has far fewer than
-// 2^32 vectors, and a 64-bit division would cost as much as the rest.
+// A thread writes a vector, so a warp writes 512 contiguous bytes. They come from few blocks, which
+// are in the cache after the first read. A slab has far fewer than 2^32 vectors, and a 64-bit
+// division would cost as much as the rest.
 template <int width, class Block, class T>
 __global__ void __launch_bounds__(block_threads)
     widen_kernel(T* out, SlabBlocks<Block> in, uint32_t vectors) {
@@ -55,8 +55,8 @@ void widen_slab(View out, View w, int64_t row, int64_t column) {
         enqueue(grid_over(vectors), widen_kernel<width.value, Block, T>, out.as<T>(), in,
                 static_cast<uint32_t>(vectors));
       };
-      // Slabs of blocks have whole ones, in scratch that is aligned; rows of numbers may be of any
-      // length.
+      // Slabs of a block type have whole blocks, in aligned scratch. Rows of plain numbers may have
+      // any length.
       if constexpr (elements > 1) run(std::integral_constant<int, 16 / sizeof(T)>{});
       else with_width<T>(columns | of_row | column, {out.data, w.data}, run);
     });

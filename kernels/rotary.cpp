@@ -23,7 +23,8 @@ void turn_head(W* y, const W* x, const Rotation<const W*>& by, int64_t count, St
   }
 }
 
-// Calls body(step, apart), which are constants where the compiler needs them to make vectors.
+// Calls body(step, apart). They are compile-time constants where the compiler needs them to
+// vectorise.
 template <class Body>
 void with_places(const RotaryPairs& pairs, Body&& body) {
   using One = std::integral_constant<int64_t, 1>;
@@ -34,7 +35,7 @@ void with_places(const RotaryPairs& pairs, Body&& body) {
 
 }  // namespace
 
-// y = x, turned, + beta * y; y may be x.
+// y = turned x + beta * y; y may be x.
 void rotary(GradTarget y, View x, View positions, const RotaryPairs& pairs) {
   constexpr int64_t most = 2 * RotaryPairs::most;
   const int64_t tokens = positions.numel(), C = x.shape[2], size = 2 * pairs.count;

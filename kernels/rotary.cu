@@ -5,9 +5,9 @@
 namespace accrue::cuda {
 namespace {
 
-// A thread has one pair of a token, in all heads: it computes the angle once. Neighbouring threads
-// have neighbouring pairs, so that a warp reads and writes contiguous halves of heads, or heads. A
-// pair is read before it is written, by one thread: y may be x.
+// A thread handles one pair of a token in all heads, so it computes the angle once. Neighbouring
+// threads take neighbouring pairs: a warp reads and writes contiguous heads or halves of heads. One
+// thread reads a pair before it writes it, so y may be x.
 template <bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     rotary_kernel(T* y, const T* x, const int32_t* positions, int64_t tokens, int64_t C,

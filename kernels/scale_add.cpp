@@ -15,7 +15,7 @@ void scale_add(View y, View x, View gamma, View a) {
   });
 }
 
-// dgamma = sum dy * a. Scratch: the count of the pieces.
+// dgamma = sum dy * a. The scratch has one element for each piece.
 void scale_add_factor_backward(GradTarget dgamma, View dy, View a, View scratch) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     double* sums = scratch.as<double>();
@@ -53,7 +53,7 @@ Tensor scale_add(const Tensor& x, const Tensor& gamma, const Tensor& a) {
                  device, *dgamma, dy.view(), a.view(),
                  row_products_scratch(RowPieces(1, dy.numel()).count(), device).view());
            a.reset();
-           // dx may take dy over, which da still needs.
+           // da goes over dy only if dx is not wanted: dx takes dy over later.
            const bool over = !dx_edge.wants_grad();
            if (auto da = over ? claim_grad_over(da_edge, dy) : claim_grad(da_edge))
              launch<cpu::scale_by, cuda::scale_by>(device, *da, dy.view(), gamma.view());

@@ -4,14 +4,14 @@
 namespace accrue::cuda {
 namespace {
 
-// gamma is in the device's memory: each thread reads it.
+// Each thread reads gamma, which is in the device's memory.
 template <class W>
 struct AddScaled {
   const W* gamma;
   HOST_DEVICE W operator()(W x, W a) const { return x + *gamma * a; }
 };
 
-// One block: the pieces' sums are few.
+// One block suffices for the few sums of pieces.
 template <bool accumulate, class W>
 __global__ void __launch_bounds__(block_threads)
     factor_gradient_kernel(W* dgamma, const double* partials, int64_t count) {

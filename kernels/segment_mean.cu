@@ -3,8 +3,8 @@
 namespace accrue::cuda {
 namespace {
 
-// A thread has elements of y, a grid apart, and adds up a column of its segment: a warp reads
-// stretches of rows.
+// A thread computes elements of y, a grid apart, by adding up a column of a segment. A warp reads
+// contiguous parts of rows.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     segment_mean_kernel(Wide<T>* y, const T* x, const int32_t* lengths, int64_t n, int64_t length,
@@ -15,14 +15,15 @@ __global__ void __launch_bounds__(block_threads)
     for (int64_t q = row * P; q < segment; ++q) begin += lengths[q];
     const int64_t L = lengths[segment], end = begin + L < length ? begin + L : length;
     double sum = 0;
-    // A bad length may also have made the beginning negative.
+    // An invalid length may have made the beginning negative.
     for (int64_t t = begin < 0 ? 0 : begin; t < end; ++t)
       sum += double(widen(x[(row * length + t) * E + i % E]));
     y[i] = static_cast<Wide<T>>(L > 0 ? sum / double(L) : nan(""));
   }
 }
 
-// A thread has elements of dx, a grid apart, whose segment it looks up: a row has few.
+// A thread writes elements of dx, a grid apart, and searches for the segment of each: a row has few
+// segments.
 template <bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
     segment_mean_backward_kernel(T* dx, const Wide<T>* dy, const int32_t* lengths, int64_t n,

@@ -15,14 +15,14 @@ namespace accrue {
 namespace cpu {
 namespace {
 
-// Rows of a [P, P] matrix that are computed at once: as many as the second-level cache has room
-// for, and enough for the products to be fast.
+// The number of rows of a [P, P] matrix that are computed at once. They fit the second-level cache,
+// but are at least 16, which makes the products fast.
 int64_t rows_of_block(int64_t P) {
   constexpr int64_t cache_elements = 1 << 17, least = 16;
   return std::min(P, std::max(least, cache_elements / P));
 }
 
-// Rows are queries: scores[i, j].
+// The rows of a block are queries: scores[i, j].
 template <class T, class W = Wide<T>>
 struct ForwardScratch {
   W *scores, *q_rows, *y_rows, *inverse_sums, *k, *v;
@@ -41,8 +41,8 @@ struct ForwardScratch {
   }
 };
 
-// Rows are keys: a[j, i] and ds[j, i]. So dk and dv are complete at the end of a block, and dq,
-// which is small beside dv, is what all blocks add to.
+// The rows of a block are keys: a[j, i] and ds[j, i]. So dk and dv are complete at the end of a
+// block. All blocks add to dq, which is small beside dv.
 template <class T, class W = Wide<T>>
 struct BackwardScratch {
   W *a, *ds, *k_rows, *v_rows, *sums, *dq, *t, *q, *dy;
@@ -64,7 +64,7 @@ struct BackwardScratch {
   }
 };
 
-// x itself, or a copy in the type of the sums.
+// Returns x itself, or a copy in the type of the sums.
 template <class T, class W = Wide<T>>
 const W* widened(W* copy, const T* x, int64_t n) {
   if constexpr (std::is_same_v<T, W>) return x;
@@ -72,7 +72,7 @@ const W* widened(W* copy, const T* x, int64_t n) {
   return copy;
 }
 
-// The first `columns` of x [rows, stride], side by side.
+// Copies the first `columns` of x [rows, stride], without gaps.
 template <class W, class T>
 void take_columns(W* out, const T* x, int64_t rows, int64_t columns, int64_t stride) {
   parallel_each(rows, columns, [&](int64_t r) {
@@ -80,7 +80,7 @@ void take_columns(W* out, const T* x, int64_t rows, int64_t columns, int64_t str
   });
 }
 
-// The way back: out = x + beta * out.
+// The inverse of take_columns(), with out = x + beta * out.
 template <class T, class W>
 void store_columns(T* out, float beta, const W* x, int64_t rows, int64_t columns, int64_t stride) {
   with_beta(beta, [&](auto accumulate) {
@@ -91,7 +91,8 @@ void store_columns(T* out, float beta, const W* x, int64_t rows, int64_t columns
   });
 }
 
-// A row of products becomes exp(scale * (x - its largest)). Returns L, and 1 / the sum.
+// Replaces a row of products x by exp(scale * (x - largest x)). Returns L, and 1 / the row's new
+// sum.
 template <class W>
 std::pair<W, W> exponentiate(W* row, int64_t P, W scale) {
   W largest = row[0];
@@ -145,7 +146,7 @@ void self_attention(View y, View L, AttentionInputs in, View scratch) {
       });
 }
 
-// Where the targets are one buffer, dv is stored before dk is added, and dk before dq.
+// If the targets are one buffer, dv is stored before dk is added, and dk before dq.
 void self_attention_backward(AttentionTargets targets, View dy, View y, View L, AttentionInputs in,
                              View scratch) {
   dispatch_floating(
@@ -197,7 +198,7 @@ void self_attention_backward(AttentionTargets targets, View dy, View y, View L, 
 
 }  // namespace cpu
 
-// Two products in the forward; five in backward, of which two are those of the forward again.
+// Two products in the forward. Backward has five, including the two of the forward again.
 template <>
 struct detail::WorkOf<cpu::self_attention> {
   Work operator()(const View& y, const View& L, const AttentionInputs& in, const View&) const {

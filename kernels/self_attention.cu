@@ -6,14 +6,14 @@
 namespace accrue::cuda {
 namespace {
 
-// A matrix [P, P] exists only as tiles of 32 by 32, one at a time in each block, that are computed
-// where they are used: of its columns, 32 at a time, the block adds up what its 32 rows get. In a
-// block of eight warps lane l has row l, so that accesses to memory, whose rows are positions, are
-// contiguous, and what depends on the column is the same for the whole warp: a broadcast from
-// shared memory. Warp w has columns w, w + 8, w + 16 and w + 24 of a tile.
+// A matrix [P, P] exists only as tiles of 32 by 32, one at a time in each block. A block has 32
+// rows, and walks along the columns, 32 at a time. It computes a tile, and adds the tile's part to
+// the results of its rows. In a block of eight warps lane l has row l: accesses to memory, where
+// positions are contiguous, are contiguous too, and values that depend on the column are broadcast
+// from shared memory to the whole warp. Warp w has columns w, w + 8, w + 16 and w + 24 of a tile.
 constexpr int tile = warp_threads, warps = block_threads / warp_threads, per_thread = tile / warps;
-// Channels that a block sums: eight in each warp. More blocks, which compute the same tiles, have
-// the others: scores take few products beside values.
+// The number of channels that a block sums, eight in each warp. Other blocks compute the same tiles
+// again for other channels: scores need few products compared with values.
 constexpr int block_channels = 64, thread_channels = block_channels / warps;
 
 template <class W>
@@ -21,7 +21,7 @@ struct Staged {
   W left[tile][tile], right[tile][tile];
 };
 
-// The values at the positions of a tile's rows, or of its columns: q and dy of queries, k and v of
+// The operands at the positions of a tile's rows or columns: q and dy for queries, k and v for
 // keys.
 template <class T>
 struct Positions {
@@ -32,15 +32,16 @@ struct Positions {
   }
 };
 
-// sums[m] = sum_k left[k, row] * right[k, column m of the thread], of [K, P] each, for a tile that
-// begins at (row, column); zero where it reaches beyond P. All threads of the block must call it.
+// sums[m] = sum_k left[k, row] * right[k, column m of the thread], with left and right [K, P], for
+// a tile that begins at (row, column). The sums are zero beyond P. All threads of the block must
+// call this.
 template <class T, class W = Wide<T>>
 __device__ void multiply_tile(W (&sums)[per_thread], const T* left, const T* right, int64_t K,
                               int64_t P, int64_t row, int64_t column, Staged<W>& staged) {
   const int lane = threadIdx.x % tile, warp = threadIdx.x / tile;
   for (W& sum : sums) sum = 0;
   for (int64_t k0 = 0; k0 < K; k0 += tile) {
-    __syncthreads();  // what was staged before may still be being read
+    __syncthreads();  // other threads may still read the previous stage
     for (int m = 0; m < per_thread; ++m) {
       const int i = warp + m * warps;
       const int64_t k = k0 + i;
@@ -58,7 +59,7 @@ __device__ void multiply_tile(W (&sums)[per_thread], const T* left, const T* rig
 struct Place {
   int64_t n, row;
 
-  // The place of the block's tile of rows among those of all samples.
+  // The place of the block's tile of rows among the tiles of all samples.
   __device__ explicit Place(int64_t P) {
     const int64_t tiles = ceil_div<int64_t>(P, tile);
     n = blockIdx.x / tiles;
@@ -66,9 +67,9 @@ struct Place {
   }
 };
 
-// L of 32 queries: each thread keeps the largest of the scores that it has computed of its row, and
-// the sum of their exponentials relative to it; then the first warp puts those of all warps
-// together, in order.
+// Computes L of 32 queries. Each thread keeps the largest of its scores of a row, and the sum of
+// their exponentials relative to it. Then the first warp combines the results of all warps, in
+// order.
 template <class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     log_sums_kernel(W* L, const T* q, const T* k, AttentionSizes s, W scale) {
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(block_threads)
   L[n * s.P + row + lane] = largest + std::log(sum);
 }
 
-// t[n, i] = sum_c dy[n, c, i] * y[n, c, i]. A thread has a query.
+// t[n, i] = sum_c dy[n, c, i] * y[n, c, i]. One thread for each query.
 template <class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     channel_products_kernel(W* t, const T* dy, const T* y, AttentionSizes s) {
@@ -110,9 +111,9 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// The elements of the matrix: a, or ds.
+// Selects the elements of the matrix: a or ds.
 enum class Weight { probability, gradient };
-// Its rows; its columns are the other.
+// Selects the rows of the matrix; its columns are the other kind.
 enum class Rows { queries, keys };
 
 // out[n, c, row] = sum_column x[row, column] * z[n, c, column] with z and out [N, K, P] and x the
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(block_threads)
       }
       x[warp + m * warps][lane] = value;
     }
-    // 2. The columns of z that it is multiplied by.
+    // 2. The columns of z that the tile multiplies.
     for (int k = 0; k < thread_channels; ++k) {
       const bool inside = channel + k < K && column + lane < s.P;
       z_tile[warp * thread_channels + k][lane] =
@@ -197,7 +198,8 @@ void self_attention(View y, View L, AttentionInputs in, View) {
       });
 }
 
-// A kernel for each gradient, which computes its tiles again: no sum is over several blocks.
+// Each gradient has its own kernel, which computes the tiles again, so that no sum spans several
+// blocks.
 void self_attention_backward(AttentionTargets targets, View dy, View y, View L, AttentionInputs in,
                              View scratch) {
   dispatch_floating(

@@ -31,7 +31,7 @@ void normalize_sums(T* x, const double* partials, int64_t n, int64_t pieces, dou
 
 }  // namespace
 
-// y = w / sigma; partials [count] of the pieces' sums.
+// y = w / sigma. partials [count] hold the pieces' sums.
 void spectral_normalize(View y, View sigma, View partials, View w, View u, View v) {
   dispatch_floating(
       y.dtype, [&]<class T, class W = Wide<T>>() {
@@ -76,7 +76,7 @@ void power_iteration(View u, View v, View partials, View w, double eps) {
     const T* in = w.as<T>();
     T *left = u.as<T>(), *right = v.as<T>();
     double* sums = partials.as<double>();
-    // Each column's sum goes down the rows, wherever the columns are cut.
+    // Each column is summed in the order of rows, wherever the columns are cut.
     parallel_for(cut.K, cut.O, [&](int64_t begin, int64_t end) {
       std::fill(sums + begin, sums + end, 0.0);
       for (int64_t o = 0; o < cut.O; ++o)
@@ -153,7 +153,7 @@ Tensor detail::spectral_normalize(const Tensor& w, const Tensor& u, const Tensor
                  device, *dw, partials.view(), dy.view(), w.view(), sigma.view(), u.view(),
                  v.view());
          });
-  // The gradient is not rounded as y is.
+  // Unlike y, its gradient is not rounded to 16 bits.
   if (y.variable()) y.variable()->dtype = w.dtype();
   return y;
 }

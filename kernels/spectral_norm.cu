@@ -4,7 +4,7 @@
 namespace accrue::cuda {
 namespace {
 
-// sums[k] = sum_o w[o, k] * u[o]: a thread has a column, so that a warp reads contiguous parts of
+// sums[k] = sum_o w[o, k] * u[o]. One thread for each column, so a warp reads contiguous parts of
 // the rows.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
@@ -23,7 +23,7 @@ __device__ double sum_of_pieces(const double* partials, int64_t i, int64_t piece
 }
 
 // x[i] = the sum of its pieces, then x = x / max(|x|, eps). One block, because all elements share
-// the norm, and a layer has few rows or columns beside its elements.
+// the norm, and a layer has few rows or columns compared with its elements.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
     normalize_sums_kernel(T* x, const double* partials, int64_t n, int64_t pieces, double eps) {
@@ -37,8 +37,8 @@ __global__ void __launch_bounds__(block_threads)
   for (int64_t i = threadIdx.x; i < n; i += block_threads) x[i] = static_cast<T>(x[i] / norm);
 }
 
-// y = w / sigma. Every block adds up the partials for itself, in the same order: they are few, and
-// a kernel of its own would cost more.
+// y = w / sigma. Every block adds up the few partials itself, in the same order; a separate kernel
+// would cost more.
 template <class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     spectral_divide_kernel(T* y, W* sigma, const double* partials, const W* w, const W* u,
@@ -51,8 +51,8 @@ __global__ void __launch_bounds__(block_threads)
   for (int64_t i = first_item(); i < cut.O * cut.K; i += item_stride()) y[i] = T(w[i] / divisor);
 }
 
-// dw, which may be dy: a thread reads an element before it writes it, and the sums over dy are
-// complete. Every block adds up the partials, as above.
+// dw may be dy: a thread reads an element before it writes it, and the sums over dy are complete.
+// Every block adds up the partials, as above.
 template <bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
     spectral_backward_kernel(T* dw, const double* partials, const T* dy, const T* sigma, const T* u,

@@ -30,7 +30,7 @@ void store_each(const std::optional<GradTarget>& target, int64_t first, const Wi
 
 }  // namespace
 
-// dgate may be gate, and dup up. Both are computed for a tile before either is stored.
+// dgate may be gate, and dup may be up: both are computed for a tile before either is stored.
 void swiglu_backward(std::optional<GradTarget> dgate, std::optional<GradTarget> dup, View dy,
                      View gate, View up) {
   constexpr int64_t tile = 256;

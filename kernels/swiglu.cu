@@ -13,7 +13,7 @@ struct GatedSilu {
   }
 };
 
-// Where a gradient goes, or nowhere.
+// The target of a gradient, or null.
 template <class T>
 struct Out {
   T* values;
@@ -36,10 +36,10 @@ struct Out {
   }
 };
 
-// A thread has whole vectors, a grid apart, so that a warp's accesses are contiguous; the first
-// threads take the elements after the last whole vector. A vector's operands are read before either
-// gradient is written, by one thread: dgate may be gate, and dup up. If both gradients are one
-// buffer, the second adds to what the first has stored.
+// A thread handles whole vectors, a grid apart, so a warp's accesses are contiguous. The first
+// threads take the elements after the last whole vector. One thread reads a vector's operands
+// before it writes either gradient, so dgate may be gate, and dup may be up. If both gradients are
+// one buffer, the second adds to the values that the first has stored.
 template <int width, class T, class W = Wide<T>>
 __device__ void store_gradients(int64_t v, const Out<T>& dgate, const Out<T>& dup, const T* dy,
                                 const T* gate, const T* up) {

@@ -8,8 +8,8 @@
 namespace accrue {
 namespace cpu {
 
-// Calls body with axis.first as a function of its own for each kind, so that a loop over pixels
-// does not choose and one that doubles them is vectorised.
+// Calls body with a version of axis.first for the kind of axis, so that loops over pixels need not
+// choose, and a loop that doubles pixels is vectorised.
 template <class Body>
 void with_first(const ResizedAxis& axis, Body&& body) {
   if (axis.whole == 2) body([](int64_t i) { return 2 * i; });
@@ -17,7 +17,7 @@ void with_first(const ResizedAxis& axis, Body&& body) {
   else body([&](int64_t i) { return axis.first(i); });
 }
 
-// Each row of x makes the rows of y that read it.
+// For each row of x, writes the rows of y that read it.
 void resize_nearest(View y, View x) {
   const ResizedAxis rows(x.shape[2], y.shape[2]), columns(x.shape[3], y.shape[3]);
   const int64_t W = columns.in, work = y.shape.numel(2, 4) / rows.in + 1;
@@ -37,7 +37,7 @@ void resize_nearest(View y, View x) {
   });
 }
 
-// Adds up a stretch of a row of dx at a time, by the rows of dy that read it.
+// Adds up a part of a row of dx at a time, from the rows of dy that read it.
 void resize_nearest_backward(GradTarget dx, View dy) {
   const ResizedAxis rows(dx.grad.shape[2], dy.shape[2]), columns(dx.grad.shape[3], dy.shape[3]);
   const int64_t W = columns.in, work = dy.shape.numel(2, 4) / rows.in + W;

@@ -4,10 +4,9 @@
 namespace accrue::cuda {
 namespace {
 
-// A thread writes whole vectors of a row of y, a grid apart: y is mostly the larger one, so its
-// accesses are the ones to be wide. Neighbours that read one pixel of x share its cache line. The
-// columns are divided for once a vector; from one pixel to the next, quotient and remainder are
-// carried.
+// A thread writes whole vectors of a row of y, a grid apart. y is usually larger than x, so its
+// accesses should be wide. Neighbours that read one pixel of x share its cache line. A thread
+// divides once for the columns of a vector, and then updates quotient and remainder by additions.
 template <int width, class T>
 __global__ void __launch_bounds__(block_threads)
     resize_kernel(T* y, const T* x, int64_t vectors, ResizedAxis rows, ResizedAxis columns) {
@@ -27,9 +26,9 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// A thread owns pixels of dx, a grid apart, and sums the part of dy that read each one: no atomics,
-// and a warp reads whole stretches of dy's rows. Sums by rows, so that rounding grows with the
-// sides of that part.
+// A thread owns pixels of dx, a grid apart, and sums the pixels of dy that read each one. So it
+// needs no atomics, and a warp reads contiguous parts of dy's rows. It sums row by row, so that the
+// rounding error grows with the sides of that part, not its area.
 template <bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
     resize_backward_kernel(T* dx, const T* dy, int64_t pixels, ResizedAxis rows,

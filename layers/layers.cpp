@@ -7,7 +7,7 @@
 namespace accrue {
 namespace {
 
-// The words between channels and kernel in a line about a convolution.
+// Describes a convolution by its kernel, channels, stride and padding.
 std::string describe_filter(std::string_view kind, const Shape& w, int64_t in, int64_t out,
                             int64_t stride, const Padding& padding) {
   return fmt::format("{} {}x{} {} -> {}, stride {}, padding {}", kind, w[2], w[3], in, out, stride,

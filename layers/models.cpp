@@ -31,8 +31,8 @@ std::optional<TorchvisionResnet> torchvision_resnet(ModelKind kind) {
   }
 }
 
-// Pooling comes before relu, which gives the same result (both are monotone) and keeps a quarter
-// of the activations.
+// Pooling comes before relu. The result is the same (both are monotone), with a quarter of the
+// activations to keep.
 std::unique_ptr<Sequential> make_cnn(const ModelOptions& options, NormKind norm) {
   auto model = std::make_unique<Sequential>();
   const Shape& image = options.image;

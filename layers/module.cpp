@@ -14,7 +14,7 @@
 namespace accrue {
 namespace {
 
-// Far from the parameters' streams, which are numbered from 0.
+// Far from the parameters' streams, whose numbers begin at 0.
 constexpr uint64_t first_buffer_stream = uint64_t{0x6275} << 48;
 
 bool is_within(const std::string& parameter, const std::string& name) {
@@ -22,7 +22,7 @@ bool is_within(const std::string& parameter, const std::string& name) {
          (parameter.size() == name.size() || parameter[name.size()] == '.');
 }
 
-// Marks as fixed what `freeze` names.
+// Marks the parameters that `freeze` names as fixed.
 void fix(std::vector<Declaration>& declared, const std::vector<std::string>& freeze) {
   const std::string head = declared.empty() ? "" : layer_of(declared.back().name);
   for (const std::string& name : freeze) {
@@ -60,7 +60,7 @@ void Module::check_new(const std::string& name, const void* member) const {
 
 namespace {
 
-// One that names a layer.
+// An Error whose text names a layer.
 class LayerError : public Error {
  public:
   using Error::Error;
@@ -68,7 +68,7 @@ class LayerError : public Error {
 
 }  // namespace
 
-// Others than plain errors, such as OutOfMemory, mean more than their text.
+// Changes only plain Errors, because derived ones, such as OutOfMemory, carry more than a text.
 void Module::name_in(const Error& error) const {
   if (typeid(error) == typeid(Error) && !label_.empty())
     throw LayerError(fmt::format("in layer '{}': {}", label_.text(), error.what()));
@@ -117,7 +117,7 @@ void Module::label_memory(const std::string& place) {
 
 namespace {
 
-// The names of a model's parameters and buffers, each of which it has once.
+// Collects the names of a model's parameters and buffers, and checks that each is unique.
 class Names {
  public:
   void add(const std::string& name, const void* member) {
@@ -208,7 +208,7 @@ void Sequential::append(std::string name, std::unique_ptr<Layer> layer) {
 
 namespace {
 
-// Into how many segments n blocks are cut.
+// The number of segments for n blocks.
 size_t segments_of(size_t n, Recompute recompute) {
   switch (recompute) {
     case Recompute::none: return 1;
@@ -230,7 +230,8 @@ Tensor detail::run_blocks(Tensor x, const Pass& pass, size_t n, const RunBlock& 
     return y;
   };
   size_t begin = 0;
-  // Not the last segment: its backward would begin with what has just been dropped.
+  // The last segment is not recomputed: backward begins there and would need at once what was
+  // dropped.
   for (size_t s = 1; s < segments; ++s) {
     const size_t end = s * n / segments;
     x = accrue::recompute(

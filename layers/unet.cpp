@@ -64,8 +64,8 @@ Tensor UNet::level(size_t i, Tensor x, const Pass& pass, Position position) cons
   const auto norm_of = [=](const DoubleConv& block, size_t half) -> LastOp {
     return [=, &block](Tensor h) { return block.normalize(half, std::move(h), inner); };
   };
-  // All of a block up to its last norm, from what its first convolution makes of the inputs. Its
-  // first half is a segment by itself, so that backward has only one of the halves at a time.
+  // A block without its last norm, given a function for its first convolution. The first half is a
+  // separate segment, so that backward holds the activations of only one half at a time.
   const auto body_of = [=](const DoubleConv& block, const Segment& first_convolution) -> Segment {
     return [=, &block](const Tensors& in) {
       return block.convolve(1, run(first_convolution, in, norm_of(block, 0)), inner);

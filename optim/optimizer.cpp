@@ -18,7 +18,7 @@ void check_in(std::string_view what, double value, double low, double below) {
   check(value >= low && value < below, "{} is {}, expected in [{}, {})", what, value, low, below);
 }
 
-// The parameters of a range, with their copy where there is one.
+// The parameters of a range, with their 16-bit copy if there is one.
 Weights weights_of(const Parameters& parameters, Parameters::Range range) {
   const Tensor& copies = parameters.copies();
   return {range_of(parameters.values(), range),
@@ -35,7 +35,7 @@ class Adam : public Optimizer {
     check_in("beta1", options.beta1, 0, 1);
     check_in("beta2", options.beta2, 0, 1);
     const double least = dispatch_wide(parameters.values().dtype(), []<class T>() {
-      return double(std::numeric_limits<T>::min());  // what is less may be 0 in the step
+      return double(std::numeric_limits<T>::min());  // smaller values may become 0 in the step
     });
     check_in("eps", options.eps, least, 1);
     check_in("weight decay", options.weight_decay, 0, 1e9);
@@ -137,7 +137,7 @@ Optimizer::Optimizer(const Parameters& parameters, Owned owned)
 
 void Optimizer::begin_step(const View& outcome) { count_step(steps_.view(), outcome); }
 
-// body(part, decays) for the parts of a range that decay and those that do not.
+// Calls body(part, decays) for each part of a range, which decays as a whole or not at all.
 template <class Body>
 void Optimizer::for_each_part(Parameters::Range range, const Body& body) const {
   int64_t begin = range.begin;

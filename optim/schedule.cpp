@@ -14,7 +14,7 @@ using Kind = ScheduleOptions::Kind;
 
 namespace {
 
-// From `begin` to `end` along half a cosine, `done` in [0, 1].
+// Goes from `begin` to `end` along half a cosine as `done` goes from 0 to 1.
 double anneal(double begin, double end, double done) {
   return end + (begin - end) * (1 + std::cos(std::numbers::pi * done)) / 2;
 }
@@ -30,7 +30,7 @@ double one_cycle(const ScheduleOptions& o, double step) {
 
 Schedule::Schedule(ScheduleOptions options) : options_(options) {
   const auto& o = options_;
-  // Steps are made in float32.
+  // The optimizer steps in float32, so the learning rate must be a normal float32.
   using Float = std::numeric_limits<float>;
   check(o.base == 0 || (o.base >= Float::min() && o.base <= Float::max()),
         "learning rate {}: expected 0, or {:.2g} to {:.2g}", o.base, Float::min(), Float::max());
