@@ -103,7 +103,7 @@ Variables graph_of(const std::shared_ptr<Variable>& root, uint64_t oldest) {
   for (size_t i = 0; i < found.size(); ++i) {
     const std::shared_ptr<Node> node = found[i]->producer;
     check(node->backward != nullptr,
-          "backward() came a second time to '{}', whose saved tensors are released; "
+          "backward() reached '{}' a second time, after its saved tensors were released; "
           "run the forward again",
           node->op);
     for (const auto& input : node->inputs) {
@@ -246,7 +246,8 @@ const std::shared_ptr<Variable>& root_of(const Tensor& loss) {
 }
 
 void begin_with(const Tensor& loss, const LossSeed& seed) {
-  check(takes_seed(loss), "backward() of a loss that does not begin with an unwritten seed");
+  check(takes_seed(loss),
+        "backward() with a LossSeed: expected the output of a loss op that wants a gradient");
   Node& op = *loss.variable()->producer;
   op.backward = [begin = std::move(op.begin), seed](Tensor&) { begin(seed); };
 }
@@ -334,7 +335,7 @@ void backward(const Tensor& loss, Tensor seed, const GradHook& hook) {
   check_scalar(loss);
   check(seed.shape() == loss.shape() && seed.dtype() == loss.dtype() &&
             seed.device() == loss.device(),
-        "backward() begins with {} {} on {}: expected what the loss is, {} {} on {}",
+        "the seed of backward() is {} {} on {}: expected {} {} on {}, as the loss is",
         name(seed.dtype()), seed.shape(), name(seed.device()), name(loss.dtype()), loss.shape(),
         name(loss.device()));
   BackwardPass pass(loss, hook);

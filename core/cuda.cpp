@@ -89,7 +89,7 @@ void unlock_segment(void* segment) {
 bool reads_pageable_memory() {
   int yes = 0;
   check_call(cudaDeviceGetAttribute(&yes, cudaDevAttrPageableMemoryAccess, chosen_device),
-             "ask what a device can read");
+             "ask whether a device reads pageable memory");
   return yes != 0;
 }
 
@@ -252,7 +252,7 @@ PinnedBlock::PinnedBlock(size_t bytes, Category category)
     cudaGetLastError();
     throw OutOfMemory(
         ledger(Device::cpu)
-            .shortage(allocation_, fmt::format("the machine cannot lock so much for the device: {}",
+            .shortage(allocation_, fmt::format("the machine cannot page-lock that much memory: {}",
                                                cudaGetErrorString(status))));
   }
   data_ = static_cast<std::byte*>(block);
@@ -343,9 +343,10 @@ Graph::Graph(const std::function<void()>& work) : recorded_(new RecordedGraph{})
     work();
     recording_goes_on = false;
     check_call(cudaStreamEndCapture(stream, &graph), "end recording");
-    check_call(cudaGraphGetNodes(graph, nullptr, &recorded_->nodes), "count what was recorded");
+    check_call(cudaGraphGetNodes(graph, nullptr, &recorded_->nodes),
+               "count the nodes of a recorded graph");
     check_call(cudaGraphInstantiate(&recorded_->executable, graph, 0),
-               "make what was recorded executable");
+               "instantiate a recorded graph");
   } catch (...) {
     if (recording_goes_on) cudaStreamEndCapture(stream, &graph);
     if (graph) cudaGraphDestroy(graph);

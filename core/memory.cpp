@@ -63,7 +63,7 @@ void Storage::move_to_host() {
     moved->block = cuda::allocate_on_host(bytes);
     if (!moved->block)
       throw OutOfMemory(
-          ledger(host).shortage(moved->allocation, "the machine cannot lock more for the device"));
+          ledger(host).shortage(moved->allocation, "the machine cannot page-lock more memory"));
     cuda::enqueue_copy_to_host(moved->block, data_, bytes);
     give_block();
   }

@@ -10,7 +10,7 @@ std::set<std::string> untold;
 }  // namespace
 
 void add_refused_graph(const std::string& reason) {
-  untold.insert(reason + ": what should have been one launch is launched in parts");
+  untold.insert(reason + ": the work is launched in parts instead of at once");
 }
 
 std::set<std::string> refused_graphs() { return std::exchange(untold, {}); }

@@ -165,7 +165,7 @@ Tensor dice_loss(const Tensor& x, const Tensor& masks, std::span<const double> c
         name(x.device()));
   const int64_t N = x.size(0), K = x.size(1);
   check(classes || !judged.defined(),
-        "[dice_loss] masks of planes, of which judged is to be a part: expected i32 [N, 1, H, W]");
+        "[dice_loss] judged with masks of planes: expected masks i32 [N, 1, H, W]");
   const ClassWeights weights = class_weights_of("dice_loss", class_weights, K);
   const Counted counted = counted_pixels("dice_loss", x, judged);
   Tensor loss = Tensor::empty({}, wide(x.dtype()), x.device());

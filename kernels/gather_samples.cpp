@@ -129,7 +129,7 @@ void detail::check_normalization(const Normalization& normalization, const Shape
   };
   check(fits(mean) && fits(std),
         "{} {}, standard deviation {} of samples {}: expected one number each, or one for each of "
-        "the channels, here {}, of which there may be {}",
+        "the {} channels, at most {}",
         what, fmt::join(mean, ","), fmt::join(std, ","), samples, C, most_channels);
   check(std::ranges::all_of(mean, [](double x) { return std::isfinite(x); }) &&
             std::ranges::all_of(std, [](double x) { return std::isfinite(x) && x > 0; }),

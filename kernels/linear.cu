@@ -52,7 +52,7 @@ void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attr
          Value value) {
   check_call(
       cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)),
-      "say what a matrix product may use");
+      "limit the choice of a matrix product's algorithm");
 }
 
 cudaDataType_t data_type(DType dtype) {

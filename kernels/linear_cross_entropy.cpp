@@ -399,13 +399,13 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labe
         "[{}] w {} {} that wants a gradient: expected a parameter in float32", op, name(w.dtype()),
         w.shape());
   check(own == OwnLogit::counts || of.x.size(0) == of.w.size(0),
-        "[{}] {} rows and w {} without their own logits: expected as many rows", op, of.x.size(0),
-        w.shape());
+        "[{}] {} rows without their own logits and w {}: expected equal numbers of rows", op,
+        of.x.size(0), w.shape());
   const Device device = x.device();
   const int64_t samples = labels.size(0), own_labels = labels.numel() / samples;
   check(row_labels == 0 || row_labels >= own_labels,
-        "[{}] labels {} of rows of {}: expected no more than these", op, labels.shape(),
-        row_labels);
+        "[{}] labels {} as pieces of rows of {} labels: expected no longer pieces", op,
+        labels.shape(), row_labels);
   const Counted counted =
       counted_places(op, samples, row_labels > 0 ? row_labels : own_labels, device, judged);
   const bool leaves_out = judged.defined();

@@ -104,7 +104,7 @@ Tensor detail::resize_nearest(const Tensor& x, int64_t H, int64_t W) {
 Tensor upsample_nearest(const Tensor& x, int64_t factor) {
   check_same("upsample_nearest", {&x});
   check(has_pixels(x) && factor >= 1,
-        "[upsample_nearest] x {} and factor {}: expected x [N, C, H, W] with pixels and at least 1",
+        "[upsample_nearest] x {} and factor {}: expected x [N, C, H, W] with pixels, factor >= 1",
         x.shape(), factor);
   return resize("upsample_nearest", x, x.size(2) * factor, x.size(3) * factor);
 }

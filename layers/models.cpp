@@ -37,7 +37,7 @@ std::unique_ptr<Sequential> make_cnn(const ModelOptions& options, NormKind norm)
   auto model = std::make_unique<Sequential>();
   const Shape& image = options.image;
   check(image[1] >= 4 && image[2] >= 4,
-        "model {} on images {}: expected a height and width of at least 4, which is pooled twice",
+        "model {} on images {}: expected a height and width of at least 4, for two pools",
         name(options.kind), image);
   int64_t in = image[0];
   for (const int64_t out : {scaled(16, options.width), scaled(32, options.width)}) {
@@ -182,7 +182,7 @@ std::unique_ptr<Layer> make_model(const ModelOptions& options) {
   check(options.dropout >= 0 && options.dropout < 1, "dropout {}: expected in [0, 1)",
         options.dropout);
   check(options.image.rank() == 3 && options.image.numel() > 0 && options.classes > 0,
-        "a model of images {} and {} classes: expected [C, H, W] and at least 1", options.image,
+        "a model of images {} and {} classes: expected [C, H, W] and a class", options.image,
         options.classes);
   const int64_t pixels = options.image.numel(), classes = options.classes;
   const auto wide = [&](int64_t size) { return scaled(size, options.width); };

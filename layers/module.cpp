@@ -35,8 +35,8 @@ void fix(std::vector<Declaration>& declared, const std::vector<std::string>& fre
           std::ranges::find(known, top) == known.end())
         known.push_back(top);
     check(std::ranges::any_of(declared, is_meant),
-          "no parameters to freeze are called '{}': expected {}, one of what these consist of, or "
-          "{} (all but {})",
+          "no parameters to freeze are called '{}': expected {}, a name "
+          "within one of these, or {} (all but {})",
           name, fmt::join(known, ", "), backbone, head);
     for (Declaration& d : declared) d.fixed = d.fixed || is_meant(d);
   }

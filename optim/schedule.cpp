@@ -49,7 +49,7 @@ Schedule::Schedule(ScheduleOptions options) : options_(options) {
         "one-cycle div_factor {} and final_div_factor {}: expected 1 or more", o.div_factor,
         o.final_div_factor);
   check(o.warmup_steps == 0,
-        "a one-cycle schedule rises by itself, for the first {} of its steps: expected no warm-up "
+        "a one-cycle schedule has its own warm-up, the first {} of its steps: expected no warm-up "
         "of {} steps beside it",
         o.pct_start, o.warmup_steps);
 }

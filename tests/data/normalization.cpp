@@ -72,7 +72,7 @@ TEST_CASE("pixels are normalized channel by channel", "[data]") {
                                   {{1}, {1, 2, 3, 4}},
                                   {{}, {1}}})
     REQUIRE_ERROR(require_normalized(test_device(), mean, std),
-                  "expected one number each, or one for each of the channels, here 3");
+                  "expected one number each, or one for each of the 3 channels");
   REQUIRE_ERROR(require_normalized(test_device(), {0}, {1, 0, 1}), "expected finite ones, above 0");
 }
 
