@@ -46,7 +46,7 @@ class Restored {
 
 // The rehearsal of a graph's backward, which leaves out everything older than the graph.
 struct Rehearsal {
-  uint64_t first;  // of the segment's nodes
+  uint64_t first;  // of the graph's nodes: its sequence number
   bool has_ended = false;
 
   bool leaves_out(const Variable& variable) const {

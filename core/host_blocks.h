@@ -40,7 +40,7 @@ class HostBlocks {
 
   mutable std::mutex mutex_;
   std::map<size_t, std::vector<void*>, std::greater<>> free_;  // by size, the largest first
-  Reserve held_;                                               // but for largest_free
+  Reserve held_;                                               // without largest_free
   size_t most_in_use_ = 0;
 };
 

@@ -62,7 +62,7 @@ class KernelTrace {
 
   // The trace of this thread; null if there is none.
   static KernelTrace* current() { return of_this_thread; }
-  // Tensor calls this for what it allocates.
+  // Tensor calls this for each storage that it allocates.
   static void keep(const std::shared_ptr<detail::Storage>& storage) {
     if (of_this_thread) [[unlikely]]
       of_this_thread->kept_.push_back(storage);

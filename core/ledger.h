@@ -23,9 +23,9 @@ struct AllocationInfo {
   Category category{};
   Shape shape;
   DType dtype{};
-  Phase phase{};        // in which it was made
+  Phase phase{};        // of the scope it was made in
   Label label;          // of the scope it was made in
-  uint64_t number = 0;  // of the ledger's allocations, in their order
+  uint64_t number = 0;  // counts the ledger's allocations
 
   // The label, or the category's name if there is no label.
   std::string_view name() const {
@@ -39,14 +39,14 @@ struct AllocationInfo {
 struct AllocationGroup {
   AllocationInfo each;
   int64_t count;
-  size_t bytes;  // of all
+  size_t bytes;  // of all allocations of the group together
 };
 
 // The reason why an allocation was refused, and the allocations that hold the memory.
 struct MemoryShortage {
   Device device;
   AllocationInfo requested;
-  std::string cause;  // what the allocator said; empty if the limit refused
+  std::string cause;  // the allocator's reason; empty if the limit refused
   Usage in_use, peak;
   std::optional<size_t> limit;
   Reserve reserve;                       // all zero on a meta device
@@ -126,7 +126,7 @@ class Ledger {
   Usage current_, peak_;
   size_t current_total_ = 0, peak_total_ = 0;
   std::optional<size_t> limit_;
-  detail::Allocation* newest_ = nullptr;  // of the live ones, a list
+  detail::Allocation* newest_ = nullptr;  // head of the list of live allocations
   uint64_t allocations_ = 0;
   detail::LedgerObserver* observer_ = nullptr;
 };

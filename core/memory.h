@@ -41,7 +41,7 @@ class Storage {
 
  private:
   struct OnHost {
-    AllocationInfo info;  // that it had on the device
+    AllocationInfo info;  // of the allocation on the device
     Allocation allocation;
     void* block;
   };
@@ -55,7 +55,7 @@ class Storage {
   // on the host.
   std::optional<Allocation> allocation_;
   void* data_ = nullptr;
-  std::shared_ptr<const void> owner_;  // of the elements, if they are not this one's
+  std::shared_ptr<const void> owner_;  // of borrowed elements; else null
   std::unique_ptr<OnHost> on_host_;
   std::atomic<uint32_t> version_ = 0;
 };

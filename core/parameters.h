@@ -64,7 +64,7 @@ class Parameters {
   Parameters(const std::vector<detail::Declaration>& parameters,
              const std::vector<detail::Declaration>& buffers, DType dtype, DType compute,
              Device device, detail::GradientStorage storage);
-  Parameters(const Parameters&) = default;  // what is moved from stays whole, too
+  Parameters(const Parameters&) = default;  // also for moves, which leave the source usable
   Parameters& operator=(const Parameters&) = delete;
 
   // The parameters that are trained.
@@ -78,7 +78,7 @@ class Parameters {
   const Tensor& gradients() const { return gradients_; }        // [P]; undefined if on demand
   const Tensor& copies() const { return copies_; }              // [P] in 16 bits; undefined if none
   const Tensor& fixed_values() const { return fixed_values_; }  // [F]; undefined without any
-  const Tensor& fixed_copies() const { return fixed_copies_; }  // [F] in 16 bits; likewise
+  const Tensor& fixed_copies() const { return fixed_copies_; }  // [F] in 16 bits; undefined if none
   // The dtype that the model computes in.
   DType compute_dtype() const { return (copies_.defined() ? copies_ : values_).dtype(); }
   const Tensor& buffers() const { return buffers_; }  // all buffers, flat

@@ -23,8 +23,8 @@ struct Work {
 
 // The highest rates that a machine reaches.
 struct MachineRates {
-  double flops_per_s = 0;  // of a square product of gemm_size(), of gemm_dtype
-  double bytes_per_s = 0;  // read and written by a copy of copy_bytes, which no cache holds
+  double flops_per_s = 0;  // reached by a square product of gemm_size() in gemm_dtype
+  double bytes_per_s = 0;  // read and written by a copy of copy_bytes, too large for caches
   DType gemm_dtype = DType::f32;
   static constexpr int64_t copy_bytes = 64 << 20;
   // Large enough to reach the highest rate. Smaller on the cpu, where rows a power of two apart
@@ -52,7 +52,7 @@ class Profile {
   };
   struct PhaseTime {
     Phase phase;
-    double us;          // in this phase, less what lies in a phase within it
+    double us;          // in this phase, without the phases within it
     double kernels_us;  // in kernels
   };
   // A kernel or, with no kernel's name, a phase. Times are since construction.
@@ -164,7 +164,7 @@ class Profile {
     Phase phase;
     int64_t step, micro_batch;
     size_t begin;                         // mark
-    std::optional<double> begin_us = {};  // of a mark whose time has been taken
+    std::optional<double> begin_us = {};  // set once the mark's time has been read
   };
   struct PhasePart {
     OpenPhase of;
@@ -186,8 +186,8 @@ class Profile {
   const Device device_;
   const int64_t traced_steps_;
   Marks marks_;
-  std::vector<Kernel> kernels_;   // whose times are not taken yet
-  std::vector<PhasePart> parts_;  // likewise
+  std::vector<Kernel> kernels_;   // whose times have not been read yet
+  std::vector<PhasePart> parts_;  // also not read yet
   std::vector<OpenPhase> open_;   // the innermost last
   size_t part_begin_ = 0;         // mark
   size_t unnamed_ = 0;            // the first of kernels_ that the next end_forward() names

@@ -73,7 +73,7 @@ class Replays {
   // False if work is never replayed.
   bool records() const { return on_; }
 
-  // Forgets what was recorded under keys for which stale(key) holds.
+  // Forgets the recordings of keys for which stale(key) is true.
   template <class Stale>
   void forget_if(Stale&& stale) {
     std::erase_if(known_, [&](const auto& entry) { return stale(entry.first); });

@@ -19,7 +19,7 @@ class Tensor;
 // The central rule: a backward does not return a gradient. It claims a target, and its kernel
 // writes
 //
-//   grad = value + beta * grad        beta 0 for the first that writes since zero_grad(), else 1
+//   grad = value + beta * grad        beta is 0 for the first write since zero_grad(), else 1
 //
 // With beta 0 it does not read grad. The kernels themselves then add up the gradients of fan-out,
 // of shared weights and of the micro-batches of a window. No other code zeroes or adds gradients,
@@ -40,7 +40,7 @@ struct GradTarget {
 std::optional<GradTarget> claim_grad(const Edge& x);
 
 // claim_grad() for a kernel that writes two gradients at once. If both edges are of one variable,
-// the second target adds to what the first has written: the kernel must store each element to the
+// the second target adds to the values of the first: the kernel must store each element to the
 // first target before the second.
 std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(const Edge& a,
                                                                             const Edge& b);

@@ -99,7 +99,7 @@ class Tensor {
 
   const std::shared_ptr<detail::Variable>& variable() const { return variable_; }
   void set_variable(std::shared_ptr<detail::Variable> variable) { variable_ = std::move(variable); }
-  // Gives up the elements, and the storage if nobody else shares it.
+  // Releases the elements, and the storage if no other tensor shares it.
   void reset() { *this = {}; }
 
  private:
@@ -116,7 +116,7 @@ class Tensor {
   size_t offset_bytes_ = 0;
   Shape shape_;
   DType dtype_ = DType::f32;
-  std::optional<uint32_t> saved_version_;  // of the storage, if it must still be that
+  std::optional<uint32_t> saved_version_;  // the storage's version that saved() expects
   std::shared_ptr<detail::Variable> variable_;
 };
 

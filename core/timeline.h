@@ -62,7 +62,7 @@ class Timeline : private LedgerObserver {
   const int64_t steps_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   Usage initial_;
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards the members below
   int64_t step_ = 0, micro_batch_ = 0;
   std::vector<Change> changes_;
   std::vector<Span> spans_;

@@ -13,7 +13,7 @@ enum class Category {
   parameters,   // weights and module buffers
   gradients,    // parameter gradients (the accumulators)
   optimizer,    // moments
-  activations,  // what one micro-batch's forward keeps, and the gradients flowing through it
+  activations,  // tensors that one micro-batch's forward keeps, and their gradients
   workspace,    // scratch inside one kernel call
   data          // samples and labels
 };

@@ -8,7 +8,7 @@ namespace {
 constexpr int sum_threads = 512;
 
 // Block (k, p) counts piece p of the pixels of class k. Blocks add whole numbers to a sum, which a
-// double holds exactly, whatever the order. Neighbouring threads take neighbouring pixels.
+// double holds exactly in any order. Neighbouring threads take neighbouring pixels.
 template <bool classes, class T, class M>
 __global__ void __launch_bounds__(sum_threads, 1)
     add_mask_score_kernel(double* score, const T* x, const M* masks, int64_t N, int64_t K,

@@ -9,7 +9,7 @@ namespace accrue {
 struct Pool2dShape {
   int64_t kernel;
   int64_t stride = kernel;
-  int64_t padding = 0;  // of max_pool2d alone
+  int64_t padding = 0;  // only for max_pool2d
 };
 
 // y[n, c, h, w] = max (or mean) over 0 <= i, j < kernel of

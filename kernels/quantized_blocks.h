@@ -220,7 +220,7 @@ HOST_DEVICE void widen(const Q4_K& block, T* __restrict__ out) {
 template <class T>
 HOST_DEVICE void widen(const Q6_K& block, T* __restrict__ out) {
   const float d = block.d;
-  for (int j = 0; j < 16; ++j) {  // of 16 elements with a scale
+  for (int j = 0; j < 16; ++j) {  // 16 elements share a scale
     const int h = j / 8, k = j / 2 % 4, first = j % 2 * 16;
     const uint8_t* const low = block.low.data() + 64 * h + 32 * (k % 2) + first;
     const uint8_t* const high = block.high.data() + 32 * h + first;

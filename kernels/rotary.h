@@ -13,7 +13,7 @@ enum class RotaryLayout { halves, interleaved };
 
 // The rotation of the pairs of each head.
 struct Rotary {
-  int64_t size;                     // of a head: even
+  int64_t size;                     // of a head, an even number
   std::vector<double> frequencies;  // of its size / 2 pairs, in radians a position
   RotaryLayout layout = RotaryLayout::halves;
 };

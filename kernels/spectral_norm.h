@@ -14,9 +14,10 @@ namespace accrue::detail {
 // is computed from the float32 w and rounded once to the dtype of the copy. Its gradient still has
 // w's dtype, so no gradient on the way to w is rounded to 16 bits. Hence only ops that give their
 // weight a float32 gradient beside 16-bit operands can read such a y: linear, conv2d and
-// conv_transpose2d. Keeps w, u, v and sigma, which must not change before backward. dw goes over dy
-// where it can. A w that u and v map to 0 gives infinities and NaN, as it does in PyTorch. Throws
-// Error unless the shapes and dtypes agree.
+// conv_transpose2d.
+// Keeps w, u, v and sigma, which must not change before backward. dw goes over dy where it can. A w
+// that u and v map to 0 gives infinities and NaN, as it does in PyTorch. Throws Error unless the
+// shapes and dtypes agree.
 Tensor spectral_normalize(const Tensor& w, const Tensor& u, const Tensor& v);
 
 // v = normalize(W^T u), then u = normalize(W v), with normalize(x) = x / max(|x|, eps). This step

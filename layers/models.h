@@ -60,7 +60,7 @@ struct ModelOptions {
   double dropout = 0;  // before the last layer
   InitScheme init = InitScheme::kaiming;
   double width = 1;   // factor on hidden sizes and channels, which are rounded to multiples of 8
-  int64_t depth = 3;  // of unet: levels
+  int64_t depth = 3;  // levels of unet
   Shape image{1, 28, 28};  // [C, H, W]
   int64_t classes = 10;
 };
