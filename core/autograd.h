@@ -24,9 +24,8 @@ enum class Recording : char;
 
 }  // namespace detail
 
-// A convolution packs its weights into the form that it multiplies by. This chooses the
-// convolutions that keep the packed form for all micro-batches of a window: the ones whose packing
-// takes a good part of their time, all, or none.
+// The convolutions that keep their packed weights, the form that they multiply by, for all
+// micro-batches of a window: the ones whose packing takes a good part of their time, all, or none.
 enum class Pack { where_it_pays, on, off };
 
 namespace detail {

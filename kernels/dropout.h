@@ -6,7 +6,7 @@
 
 namespace accrue {
 
-// A dropout mask depends only on these values, not on the micro-batch or the row.
+// The values that determine a dropout mask. It does not depend on the micro-batch or the row.
 struct DropoutKey {
   uint64_t seed = 0;
   uint32_t layer = 0;  // tells the dropout layers of one model apart

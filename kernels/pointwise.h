@@ -155,7 +155,7 @@ Tensor pointwise(Tensor x, const formula::AnyPointwise& f);
 
 }  // namespace detail
 
-// Each op computes y = f(x) for each element. Here f(x) = max(x, 0).
+// y = max(x, 0), element by element, as with every op here.
 inline Tensor relu(Tensor x) { return detail::pointwise(std::move(x), detail::formula::Relu{}); }
 // y = x Phi(x), with the normal distribution function Phi.
 inline Tensor gelu(Tensor x) { return detail::pointwise(std::move(x), detail::formula::Gelu{}); }

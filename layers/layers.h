@@ -152,16 +152,17 @@ class GroupNorm : public detail::Norm {
   Activation activation_;
 };
 
-// It has no scale and shift, like PyTorch's InstanceNorm2d by default.
+// instance_norm without scale and shift, the default of PyTorch's InstanceNorm2d.
 class InstanceNorm : public Layer {
  public:
   Tensor forward(Tensor x, const Pass&) const override { return instance_norm(x); }
   std::string describe() const override { return "instance norm"; }
 };
 
-// The statistics come from the micro-batch, so training depends on the split, unless the pass names
-// the whole batch (Pass::batch). A fixed BatchNorm (place()) always behaves as in evaluation: it
-// uses the running statistics and does not change them.
+// batch_norm with weight and bias [channels]. The statistics come from the micro-batch, so training
+// depends on the split, unless the pass names the whole batch (Pass::batch). A fixed BatchNorm
+// (place()) always behaves as in evaluation: it uses the running statistics and does not change
+// them.
 class BatchNorm : public detail::Norm {
  public:
   explicit BatchNorm(int64_t channels);

@@ -108,7 +108,7 @@ double beta2_of_half_life(double half_life_samples, int64_t effective_batch_size
 
 }  // namespace detail
 
-// These factories throw Error for hyper-parameters out of range, and OutOfMemory.
+// The Adam optimizer. All factories throw Error for hyper-parameters out of range, and OutOfMemory.
 std::unique_ptr<Optimizer> adam(const Parameters& parameters, const AdamOptions& options = {},
                                 detail::Owned owned = {});
 // Adam with weight decay decoupled from the gradient; PyTorch's default for the decay is 0.01.
@@ -117,8 +117,8 @@ std::unique_ptr<Optimizer> adamw(const Parameters& parameters,
                                  detail::Owned owned = {});
 std::unique_ptr<Optimizer> sgd(const Parameters& parameters, const SgdOptions& options = {},
                                detail::Owned owned = {});
-// Lion's updates are larger than Adam's. It needs about a third to a tenth of Adam's lr (1e-4 is
-// usual) and three to ten times as much weight decay.
+// The Lion optimizer. Its updates are larger than Adam's, so it needs about a third to a tenth of
+// Adam's lr (1e-4 is usual) and three to ten times as much weight decay.
 std::unique_ptr<Optimizer> lion(const Parameters& parameters, const LionOptions& options = {},
                                 detail::Owned owned = {});
 
