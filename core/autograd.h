@@ -61,8 +61,8 @@ class PackedForms {
   std::map<int64_t, Tensor> forms_;
 };
 
-// The gradient side of a tensor. Its one flag, `fresh`, is per tensor and never global: fan-out,
-// shared weights and accumulation over micro-batches are then one mechanism (see claim_grad).
+// The gradient side of a tensor. The flag `fresh` is per tensor and never global, so one mechanism,
+// claim_grad(), serves fan-out, shared weights and accumulation over micro-batches.
 class Variable {
  public:
   Shape shape;
@@ -78,7 +78,7 @@ class Variable {
   bool frozen = false;
   // A copy of the value in 16 bits, which ops read (core/parameters.h); undefined if there is none.
   Tensor copy;
-  // Null: no packed form is kept.
+  // The packed forms of the value; null if none are kept.
   std::unique_ptr<PackedForms> packed;
   // The op this tensor came from; null for a leaf.
   std::shared_ptr<Node> producer;
@@ -167,7 +167,7 @@ struct GradHook {
 void backward(const Tensor& loss, double seed = 1.0, const detail::GradHook& hook = {});
 // Takes the seed as a tensor on the loss's device. Backward may write over that tensor.
 void backward(const Tensor& loss, Tensor seed, const detail::GradHook& hook = {});
-// Takes the seed as a description of it; takes_seed(loss) must be true.
+// Takes a description of the seed; takes_seed(loss) must be true.
 void backward(const Tensor& loss, const detail::LossSeed& seed, const detail::GradHook& hook = {});
 
 namespace detail {

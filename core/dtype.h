@@ -11,8 +11,8 @@
 
 namespace accrue {
 
-// The last seven are blocks of neighbours in a row of a frozen weight (kernels/quantized_blocks.h).
-// The type of a tensor's elements.
+// The type of a tensor's elements. The last seven types are blocks of neighbours in a row of a
+// frozen weight (kernels/quantized_blocks.h).
 enum class DType { f32, f64, f16, bf16, i32, u8, q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q6_k };
 
 namespace detail {

@@ -34,8 +34,8 @@ class GraphQueue {
   // Queues a graph; flush() launches it at the latest.
   void add(const RecordedGraph& recorded);
   // Launches the waiting graphs. Call this before anything else goes into the stream, and before
-  // memory goes back to the driver. Throws Error if CUDA refuses a launch; an error that was kept
-  // is thrown first.
+  // memory goes back to the driver. Throws Error if CUDA refuses a launch; an error from
+  // flush_and_keep_error() is thrown first.
   void flush();
   // The same for destructors and other callers that must not throw. The next flush() throws the
   // error.

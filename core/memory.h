@@ -15,7 +15,7 @@ class Storage {
  public:
   // Throws OutOfMemory.
   Storage(const Shape& shape, DType dtype, Device device, Category category);
-  // For elements on the host that `owner` keeps.
+  // A storage of elements on the host that `owner` keeps alive.
   Storage(const void* data, std::shared_ptr<const void> owner, const Shape& shape, DType dtype,
           Category category);
   ~Storage();

@@ -11,8 +11,8 @@ namespace accrue {
 
 namespace detail {
 
-// The name (as PyTorch's state_dict() has it) and shape of a parameter or buffer. A fixed parameter
-// is never trained.
+// The name (as in PyTorch's state_dict()) and shape of a parameter or buffer. A fixed parameter is
+// never trained.
 struct Declaration {
   std::string name;
   Shape shape;
@@ -95,8 +95,8 @@ class Parameters {
   // Call drop_packed() after changing values.
   void keep_packed(Pack keep) const;
   void drop_packed() const;
-  // Frozen parameters refuse gradients, and steps leave their values alone. `prefix` selects by the
-  // start of the name; empty selects all that are not fixed.
+  // Frozen parameters refuse gradients, and steps do not change their values. `prefix` selects
+  // parameters whose names begin with it; an empty prefix selects all that are not fixed.
   void freeze(std::string_view prefix = "") const { set_frozen(prefix, true); }
   void unfreeze(std::string_view prefix = "") const { set_frozen(prefix, false); }
 

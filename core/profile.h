@@ -55,7 +55,7 @@ class Profile {
     double us;          // in this phase, without the phases within it
     double kernels_us;  // in kernels
   };
-  // A kernel or, with no kernel's name, a phase. Times are since construction.
+  // A kernel or, if `kernel` is empty, a phase. Times are since construction.
   struct Span {
     Phase phase;
     Label op, layer;

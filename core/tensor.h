@@ -25,7 +25,7 @@ class Tensor {
  public:
   Tensor() = default;
 
-  // Uninitialised elements. Throws OutOfMemory.
+  // A tensor with uninitialised elements. Throws OutOfMemory.
   static Tensor empty(const Shape& shape, DType dtype, Device device,
                       Category category = Category::activations);
   static Tensor full(const Shape& shape, double value, DType dtype, Device device,
@@ -64,7 +64,7 @@ class Tensor {
   // elements.
   template <class T>
   std::span<T> span() const;
-  // The same as bytes, for any type.
+  // The elements as bytes, for any type.
   std::span<std::byte> host_bytes() const;
   // The element of a floating-point tensor with one element. On cuda this waits for the device.
   // Throws Error for any other tensor.

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// A thread widens a block of a row of w.
+// A thread widens one block of a row of w.
 template <class Block, class T>
 __global__ void __launch_bounds__(block_threads)
     widened_embedding_kernel(T* y, const Block* w, const int32_t* index, int64_t N, int64_t V,

@@ -74,7 +74,7 @@ void gather_samples(std::span<const FieldViews> fields, View samples, View index
 
 }  // namespace cpu
 
-// It reads as many rows of the data set as there are indices.
+// The kernel reads one row of the data set for each index.
 template <>
 struct detail::WorkOf<cpu::gather_samples> {
   Work operator()(std::span<const FieldViews> fields, const View& samples, const View&,

@@ -18,7 +18,7 @@ namespace accrue {
 namespace cpu {
 namespace {
 
-// The rows that count, side by side in chunks. Throws Error for a label out of range.
+// The rows that count, gathered into chunks. Throws Error for a label out of range.
 class CountedRows {
  public:
   CountedRows(std::string_view op, const LinearCrossEntropy& in)
@@ -242,7 +242,7 @@ int64_t computed_rows(const LinearCrossEntropy& in) {
   return std::count_if(label, label + in.rows(), [&](int32_t l) { return in.counts(l); });
 }
 
-// Each chunk reads w and writes its logits, which its rows then read.
+// Each chunk reads w and writes its logits, which the softmax of its rows then reads.
 Work forward_work(const LinearCrossEntropy& in) {
   const int64_t rows = computed_rows(in);
   const RowChunks chunks(rows, in.logits.shape[0]);

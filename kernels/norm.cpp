@@ -149,7 +149,7 @@ void channel_sums(GradTarget target, const Grouping& at, const TermAt& term_at) 
   });
 }
 
-// The gradients of gamma and beta, where wanted.
+// Computes the gradients of gamma and beta that are wanted.
 void affine_backward(std::optional<GradTarget> dgamma, std::optional<GradTarget> dbeta, View dy,
                      View x, Normalizer by, View) {
   dispatch_floating(
@@ -399,7 +399,7 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
   return y;
 }
 
-// The rows of x [..., C].
+// The groups of layer_norm and rms_norm: the rows of x [..., C].
 Grouping rows(std::string_view op, const Tensor& x) {
   check(x.defined() && x.shape().rank() >= 1 && x.size(-1) > 0,
         "[{}] x {}: expected [..., C] with C above 0", op, x.shape());

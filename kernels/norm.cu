@@ -126,7 +126,7 @@ __device__ W sum_of(const T* x, Walk<team> at) {
   return team_sum<team>(sum.total());
 }
 
-// The sum of their squared distances from `center`.
+// The sum of the elements' squared distances from `center`.
 template <int width, int team, class T, class W = Wide<T>>
 __device__ W deviations_of(const T* x, Walk<team> at, W center) {
   RunningSum<W> squares;

@@ -53,7 +53,8 @@ __device__ int64_t first_pixel(const Geometry& s, const Place& window) {
          s.padding;
 }
 
-// The pixels [begin, end) along one dimension of a window that lie in the image, of size pixels.
+// The pixels [begin, end) along one dimension of a window that lie within the image, which has
+// `size` pixels there.
 struct Range {
   int64_t begin, end;
 };
@@ -136,7 +137,7 @@ __global__ void __launch_bounds__(block_threads)
     store(dx[pixel.item], share * dy[pixel.plane], std::bool_constant<accumulate>{});
 }
 
-// Returns a window's share for its pixel number `at`.
+// Returns the share of its gradient that a window gives to its pixel number `at`.
 template <class T>
 struct ToWinner {
   const T* dy;

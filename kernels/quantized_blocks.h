@@ -23,7 +23,7 @@ constexpr bool is_blocks_of(DType dtype) {
          alignof(Block) == alignof(Half);
 }
 
-// y[i] = d * (q[i] - 8), q in [0, 16); the low 4 bits of quants[i] are q[i], the high ones q[i +
+// y[i] = d * (q[i] - 8), q in [0, 16). The low 4 bits of quants[i] are q[i], the high 4 bits q[i +
 // 16].
 struct Q4_0 {
   static constexpr int elements = 32;
@@ -40,8 +40,8 @@ struct Q4_1 {
 };
 static_assert(is_blocks_of<Q4_1>(DType::q4_1));
 
-// y[i] = d * (q[i] - 16), q in [0, 32): the low 4 bits as in Q4_0, and above them bit i % 8 of
-// high[i / 8].
+// y[i] = d * (q[i] - 16), q in [0, 32). The low 4 bits of q[i] are as in Q4_0; its highest bit is
+// bit i of `high`, which is bit i % 8 of high[i / 8].
 struct Q5_0 {
   static constexpr int elements = 32;
   Half d;

@@ -6,7 +6,7 @@
 namespace accrue::cuda {
 namespace {
 
-// The blocks of a weight from a slab's first column on.
+// The blocks of a weight, beginning at a slab's first column.
 template <class Block>
 struct SlabBlocks {
   const Block* first;

@@ -32,8 +32,8 @@ struct Llama3Scaling {
   double original_max_position_embeddings = 8192;
 };
 
-// With w = original_max_position_embeddings * f / (2 pi), the turns of a pair within the original
-// context: f stays where w > high_freq_factor, and becomes f / factor where w < low_freq_factor.
+// w = original_max_position_embeddings * f / (2 pi) is the number of turns of a pair within the
+// original context. f stays if w > high_freq_factor, and becomes f / factor if w < low_freq_factor.
 // Between, it becomes (1 - s) * f / factor + s * f with
 //   s = (w - low_freq_factor) / (high_freq_factor - low_freq_factor).
 // Throws Error unless all four are above 0 and high_freq_factor > low_freq_factor.

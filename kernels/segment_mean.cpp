@@ -15,7 +15,7 @@ constexpr int64_t sums_at_a_time = 64;
 
 }  // namespace
 
-// A thread owns segments. A few sums at a time stay in its cache.
+// A thread owns segments, and adds up a few columns at a time, whose sums stay in its cache.
 void segment_mean(View y, View x, View lengths) {
   const int64_t length = x.shape[1], E = x.shape[2], P = y.shape[1];
   const int32_t* of_segment = lengths.as<const int32_t>();
