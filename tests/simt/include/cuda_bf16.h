@@ -9,7 +9,7 @@
 
 namespace simt {
 
-// To nearest, ties to even. NaN becomes CUDA's canonical one.
+// Rounds to nearest, ties to even. NaN becomes CUDA's canonical one.
 inline uint16_t bfloat16_bits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;

@@ -11,12 +11,12 @@
 
 namespace simt {
 
-// To nearest, ties to even. NaN becomes CUDA's canonical one.
+// Rounds to nearest, ties to even. NaN becomes CUDA's canonical one.
 inline uint16_t half_bits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffff;
   const uint16_t sign = bits >> 16 & 0x8000;
   if (magnitude > 0x7f800000) return 0x7fff;
-  if (magnitude >= 0x477ff000) return sign | 0x7c00;  // from the middle of 65504 and 65536 on
+  if (magnitude >= 0x477ff000) return sign | 0x7c00;  // at least halfway from 65504 to 65536
   if (magnitude < 0x38800000) {                       // below 2^-14: subnormal, a multiple of 2^-24
     return sign | uint16_t(std::nearbyint(std::bit_cast<float>(magnitude) * 0x1p24f));
   }

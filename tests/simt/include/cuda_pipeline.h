@@ -9,10 +9,10 @@
 
 namespace simt {
 
-// The last `zeros` bytes are zero and not read.
+// Writes zeros to the last `zeros` bytes of the target, without reading their source.
 void begin_copy(void* to, const void* from, size_t bytes, size_t zeros, Place place);
 void commit_copies();
-// Until all but the last `groups` that were committed have happened.
+// Waits until all committed groups but the last `groups` have happened.
 void wait_for_copies(size_t groups);
 
 }  // namespace simt

@@ -23,11 +23,11 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
-// As many no-ops before the kernel's entry as a block may have threads: nothing runs them, and a
-// launch, which has only the kernel's address, counts them (bounds.cpp). GCC 12 lists them for all
-// kernels of an object in one section, which links only if none of these kernels can be dropped as
-// another object's double: hence internal linkage, and "used", which keeps GCC from moving a kernel
-// into the section of the only function that launches it.
+// GCC puts `threads` no-ops before the kernel's entry. Nothing runs them. A launch, which has only
+// the kernel's address, counts them (bounds.cpp). GCC 12 lists the no-ops of all kernels of an
+// object in one section. Such an object links only if the linker drops none of its kernels as a
+// duplicate of another object's: hence internal linkage. "used" keeps GCC from moving a kernel into
+// the section of the only function that launches it.
 #define __global__ static
 #define __launch_bounds__(threads, ...) \
   __attribute__((used, patchable_function_entry((threads), (threads))))
@@ -43,7 +43,7 @@ namespace simt {
 using Place = std::source_location;
 
 enum class Barrier { plain, count, all, any };
-// Waits for all threads of the block; the number of them whose predicate held.
+// Waits for all threads of the block. Returns for how many of them the predicate held.
 int sync_block(Barrier barrier, bool predicate, Place place);
 
 enum class WarpOp { sync, vote, shuffle, matrix };
@@ -102,7 +102,7 @@ inline void __threadfence_block() {}
 
 // Bits -------------------------------------------------------------------------------------------
 
-// The place of the lowest bit that is set, counted from 1; 0 if none is.
+// The position of the lowest bit that is set, counted from 1; 0 if none is set.
 inline int __ffs(int x) { return __builtin_ffs(x); }
 
 // Votes and shuffles -----------------------------------------------------------------------------

@@ -25,22 +25,23 @@ void set_pageable_copies(PageableCopies copies);
 // when the stream comes to it, without staging.
 void set_pageable_access(bool direct);
 
-// Captures fail from their piece of work number `works` on, counted from 0, as if that were not
-// allowed in one: the call that gives it says so, or only cudaStreamEndCapture() does.
+// Captures fail at their piece of work number `works`, counted from 0, and at all later ones, as if
+// it were not allowed in a capture. Either the call that submits it returns the error, or only
+// cudaStreamEndCapture() does.
 enum class RefusedBy { call, end };
 void refuse_captures_from(size_t works, RefusedBy by);
 
-// How long NCCL's work waits for other processes before it is reported as what would wait for ever;
-// two minutes at first.
+// How long NCCL's work waits for other processes before the device fails and reports what is
+// missing; two minutes at first.
 void set_nccl_patience(double seconds);
 
 // Bytes (and blocks) that cudaMalloc has handed out and cudaFree has not taken back.
 size_t live_device_bytes();
 size_t live_device_blocks();
 
-// The work given to streams, graphs under capture included, since reset_launches(): the program's
-// own kernels, and calls of cuBLASLt and cuDNN that compute, each at least one kernel on a GPU. A
-// graph that is launched counts as one, whatever is in it.
+// The work given to streams, graphs under capture included, since reset_launches(). Library calls
+// are the calls of cuBLASLt and cuDNN that compute; each is at least one kernel on a GPU. A graph
+// that is launched counts as one, whatever is in it.
 struct Launches {
   int64_t kernels = 0, library_calls = 0, graphs = 0;
 };
@@ -51,8 +52,8 @@ void reset_launches();
 std::string last_report();
 
 // Drops all work that has not run, captures under way, the sticky error and the report, and
-// restores the defaults of what is set here. Device memory, streams, events and graphs stay as they
-// are.
+// restores the defaults of the settings above. Device memory, streams, events and graphs stay as
+// they are.
 void reset();
 
 }  // namespace simt

@@ -2,8 +2,9 @@
 
 #include <cstdint>
 
-// Operations of tensor cores that CUDA's headers have no functions for, only PTX's instructions.
-// accrue's kernels/detail/tensor_cores.cuh says what they are; a kernel's host code links to these.
+// Operations of tensor cores for which there are PTX instructions, but no functions in CUDA's
+// headers. kernels/detail/tensor_cores.cuh documents them; a kernel's host code links to the
+// functions here.
 
 namespace accrue::cuda {
 

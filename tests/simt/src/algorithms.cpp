@@ -9,13 +9,13 @@ int output_size(int input, int filter, int pad, int stride, int dilation) {
   return (input + 2 * pad - (dilation * (filter - 1) + 1)) / stride + 1;
 }
 
-// One by way of a transform, one whose sums have no fixed order, and those that multiply and add:
-// on tensor cores, with workspace for a sample's columns, and with little.
+// One algorithm uses a transform, and one adds up in no fixed order. The other three multiply and
+// add: on tensor cores, with workspace for a sample's columns, and with little workspace.
 template <class Algo>
 struct Kinds {
   Algo transformed, unordered, tensor, roomy, modest;
   size_t modest_bytes;
-  bool splits_sums = false;  // those of the tensor cores
+  bool splits_sums = false;  // on tensor cores
 };
 
 constexpr Kinds<cudnnConvolutionFwdAlgo_t> forward_kinds{
@@ -44,16 +44,16 @@ constexpr const auto& kinds(cudnnConvolutionBwdFilterAlgo_t) { return filter_kin
 
 size_t in_eights(int channels) { return size_t(channels + 7) / 8 * 8; }
 
-// Tensor cores want NHWC and channels in eights: images, grid and weights are transposed in the
-// workspace, and so is what becomes of one of them.
+// Tensor cores want NHWC and multiples of eight channels. So the workspace holds the images, the
+// grid and the weights transposed, and the weights' gradient, too.
 size_t transposed_bytes(const Problem& p) {
   const size_t C = in_eights(p.x.C), K = in_eights(p.w.N);
   const size_t x = C * p.x.N * p.x.H * p.x.W, y = K * p.y.N * p.y.H * p.y.W;
   return (x + y + 2 * K * C * p.w.H * p.w.W) * (p.x.type == CUDNN_DATA_FLOAT ? 4 : 2);
 }
 
-// The parts of a weight gradient's sum, in float: enough for 132 multiprocessors to have a tile of
-// 128 x 128 sums each, if there are 32 products for each part.
+// Bytes for the parts of a weight gradient's sum, in float. There are enough parts to give each of
+// 132 multiprocessors a tile of 128 x 128 sums, if each part has 32 products.
 size_t split_bytes(const Problem& p) {
   const size_t rows = in_eights(p.w.N), columns = in_eights(p.x.C) * p.w.H * p.w.W;
   const size_t tiles = ((rows + 127) / 128) * ((columns + 127) / 128);
@@ -101,7 +101,7 @@ std::vector<Pair<Algo>> pairs_of(const Problem& p) {
     pairs.push_back({k.tensor, CUDNN_TENSOR_OP_MATH,
                      transposed_bytes(p) + (k.splits_sums ? split_bytes(p) : 0),
                      CUDNN_DETERMINISTIC, tensor});
-    if (!is_float) return pairs;  // who has tensor cores has no other kernels for 16 bits
+    if (!is_float) return pairs;  // with tensor cores cuDNN has no other kernels for 16 bits
   }
   pairs.push_back({k.roomy, math, columns});
   pairs.push_back({k.modest, math, k.modest_bytes});

@@ -9,10 +9,10 @@ namespace simt {
 // The shape that a convolution of x by w gives.
 Tensor output_of(const Tensor& x, const Tensor& w, const Conv& conv);
 
-// Judges a problem as far as that needs no algorithm.
+// Checks a problem as far as this needs no algorithm.
 cudnnStatus_t judge(const Problem& p);
 
-// An algorithm and a math type; under another the algorithm fails.
+// An algorithm and the math type that it needs: under another type it fails.
 template <class Algo>
 struct Pair {
   Algo algo;
@@ -28,7 +28,7 @@ struct Pair {
 template <class Algo>
 std::vector<Pair<Algo>> pairs_of(const Problem& p);
 
-// No algorithm can do with padding all around a window.
+// False if a window can lie in the padding alone: no algorithm handles that.
 bool has_algorithms(const Problem& p);
 
 }  // namespace simt

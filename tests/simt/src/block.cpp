@@ -62,8 +62,8 @@ class Block {
   const Launch* launch_ = nullptr;
   Random* random_ = nullptr;
   std::vector<Thread> threads_;
-  std::vector<unsigned> order_;  // in which threads start
-  std::vector<unsigned> ready_;  // released ones, resumed before others start, the last one first
+  std::vector<unsigned> order_;  // the order in which threads start
+  std::vector<unsigned> ready_;  // released threads, resumed before others start, the last one first
   std::vector<unsigned> present_, meeting_;  // lanes of each warp that have not exited; that wait
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
@@ -74,8 +74,8 @@ class Block {
   std::exception_ptr exception_;
 };
 
-// One for the process, as work runs on one host thread at a time; its fibers are used again and
-// again. Never destroyed: a fiber's frames end with the process.
+// The process has one, because work runs on one host thread at a time, and uses its fibers again
+// and again. It is never destroyed: a fiber's frames end with the process.
 Block& the_block() {
   static Block& block = *new Block;
   return block;
@@ -107,8 +107,8 @@ void Block::start_block(uint3 index) {
   started_ = exited_ = at_barrier_ = 0;
   votes_ = 0;
 
-  // Warps in random order, and the lanes of each: any two threads may come in either order, while
-  // warps that shuffle need no more than 32 fibers.
+  // The warps come in random order, and so do the lanes of each warp: any two threads may come in
+  // either order, while warps that shuffle need no more than 32 fibers.
   std::vector<unsigned> warp_order(warps);
   std::iota(warp_order.begin(), warp_order.end(), 0u);
   random_->shuffle(std::span(warp_order));
@@ -184,7 +184,7 @@ void Block::exit_thread(Thread& thread) {
   const unsigned warp = thread.warp();
   present_[warp] &= ~(1u << thread.lane());
   thread.state = Thread::State::exited;
-  // Whom the others waited for last may just have left.
+  // This thread may have been the last one that the others waited for.
   for (unsigned lanes = meeting_[warp]; lanes != 0; lanes &= meeting_[warp]) {
     const unsigned lane = std::countr_zero(lanes);
     const Thread& other = threads_[warp * warp_lanes + lane];
@@ -218,7 +218,7 @@ void Block::wait(Thread& self) {
   throw Abandoned{};
 }
 
-// The threads from ready_[first] on have just become able to run: in any order.
+// Puts the threads from ready_[first] on, which have just become able to run, into random order.
 void Block::release(size_t first) { random_->shuffle(std::span(ready_).subspan(first)); }
 
 int Block::sync_block(Barrier barrier, bool predicate, Place place) {

@@ -22,7 +22,7 @@ struct Launch {
   std::function<void()> thread;  // what one thread runs
 };
 
-// The threads that a block of the kernel has at most by its __launch_bounds__; 0 if it states none.
+// The most threads that a block may have by the kernel's __launch_bounds__; 0 if it states none.
 unsigned launch_bounds(const void* kernel);
 
 // Runs all blocks of the grid in random order. Throws Failure if the kernel breaks a rule of CUDA,

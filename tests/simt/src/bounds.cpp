@@ -20,7 +20,7 @@ unsigned launch_bounds(const void* kernel) {
   const auto entry = reinterpret_cast<uintptr_t>(kernel);
   for (const uintptr_t begin :
        std::span(__start___patchable_function_entries, __stop___patchable_function_entries)) {
-    // An entry shortly before the kernel is its own only if no other code comes between.
+    // A list entry shortly before the kernel belongs to it only if no other code lies between.
     if (begin >= entry || entry - begin > 1024) continue;
     const std::span between(reinterpret_cast<const uint8_t*>(begin), entry - begin);
     if (std::ranges::count(between, no_op) == std::ssize(between)) return between.size();

@@ -13,7 +13,8 @@
 namespace simt {
 namespace {
 
-// Calls visit(element of the matrix of columns, offset in the sample) for each that is not padding.
+// Calls visit(element of the matrix of columns, offset in the sample) for each element that is not
+// padding.
 template <class Visit>
 void visit_columns(const Problem& p, Visit visit) {
   const Conv& conv = p.conv;
@@ -38,7 +39,7 @@ std::vector<T> im2col(const Problem& p, const T* x) {
   return columns;
 }
 
-// Unscaled, into a zeroed `out` of the result's size.
+// Adds the unscaled result to `out`, which is zeroed and has the result's size.
 template <class T>
 void accumulate(Direction direction, const Problem& p, const Buffers<T>& in, std::vector<T>& out) {
   const int taps = p.taps(), pixels = p.pixels(), K = p.w.N;
@@ -58,13 +59,13 @@ void accumulate(Direction direction, const Problem& p, const Buffers<T>& in, std
   }
 }
 
-// With the 10 fraction bits of TF32.
+// Rounds to the 10 fraction bits of TF32.
 float round_to_tf32(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   return std::isfinite(x) ? std::bit_cast<float>((bits + 0x1000) & ~0x1fffu) : x;
 }
 
-// The operands in float, as tensor cores may see them.
+// The operands in float, rounded as tensor cores may round them.
 template <class T>
 std::vector<float> widened(Arithmetic arithmetic, const T* values, size_t n) {
   std::vector<float> result(values, values + n);

@@ -41,8 +41,8 @@ struct Problem {
 
 enum class Direction { forward, data, filter };
 
-// How an algorithm adds up: in the type of Sum; with float operands rounded to TF32; or by way of a
-// transform, whose error is larger than that of the sum.
+// How an algorithm adds up: in the type Sum; with float operands rounded to TF32; or through a
+// transform, whose error is larger than the error of a sum.
 enum class Arithmetic { plain, tf32, transformed };
 
 template <class T>
@@ -53,9 +53,9 @@ struct Buffers {
   T* y_of(const Problem& p, int n) const { return y + p.y.size() / p.y.N * n; }
 };
 
-// result = alpha * convolution + beta * result, where the result is y, x or w by direction; with
-// beta 0 it is not read. Runs on the device. T is float or double, or 16-bit, of which sums are
-// taken in float.
+// result = alpha * convolution + beta * result, where the result is y, x or w, depending on the
+// direction. If beta is 0, the result is not read. Runs on the device. T is float, double or a
+// 16-bit type; sums of 16-bit types are taken in float.
 template <class T>
 using Sum = std::conditional_t<sizeof(T) == 2, float, T>;
 template <class T>

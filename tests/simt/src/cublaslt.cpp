@@ -6,7 +6,7 @@
 
 #include "matmul.h"
 
-// Opaque to users, so that every handle can be an ordinary object here.
+// Opaque to users: every handle can be an ordinary object here.
 struct cublasLtContext {};
 
 struct cublasLtMatmulPreferenceOpaque_t {
@@ -22,7 +22,7 @@ namespace {
 enum AlgoWord { mark_word, workspace_word, alignment_word, split_word = alignment_word + 4 };
 constexpr uint64_t algo_mark = 0x73696d7461636372;
 
-// As much as the library may ask for; real ones ask for as much as they get.
+// The most workspace that this library asks for; real ones ask for as much as they are allowed.
 constexpr uint64_t most_workspace = 1 << 20;
 
 bool valid_layout(const Layout& layout) {
@@ -39,7 +39,7 @@ bool valid_types(const Operands& o) {
   return o.desc.scale == CUDA_R_32F && a != CUDA_R_64F && (c == a || c == CUDA_R_32F);
 }
 
-// Judges a product as far as that needs no pointers.
+// Checks a product as far as this needs no pointers.
 cublasStatus_t judge(const Operands& o) {
   const auto rows = [](const Layout& l, cublasOperation_t op) {
     return op == CUBLAS_OP_N ? l.rows : l.cols;
@@ -70,8 +70,8 @@ bool aligned(const void* pointer, uint64_t bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
-// Pointers must be aligned to their elements, and as the heuristic that chose the algorithm was
-// told.
+// Pointers must be aligned to their elements, and also as the heuristic that chose the algorithm
+// was told.
 bool valid_pointers(const Operands& o, const cublasLtMatmulAlgo_t* algo) {
   if (has_bias(o.desc) &&
       (o.desc.bias == nullptr || !aligned(o.desc.bias, type_bytes(bias_type(o))))) {
@@ -219,9 +219,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-// The best first: one that wants workspace, where some is allowed, and one that does without. Where
-// K is odd, the first says by its state that it is none: "Other fields are valid only if ... this
-// member is set to CUBLAS_STATUS_SUCCESS" (cublasLt.h).
+// Lists the best algorithm first: one that wants workspace, if some is allowed, then one that needs
+// none. If K is odd, the state of the first result says that it is no algorithm: "Other fields are
+// valid only if ... this member is set to CUBLAS_STATUS_SUCCESS" (cublasLt.h).
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t layout_a,
     cublasLtMatrixLayout_t layout_b, cublasLtMatrixLayout_t layout_c,

@@ -24,7 +24,7 @@ cudnnStatus_t list_algorithms(const Problem& p, int requested, int* returned,
   if (requested < 1 || returned == nullptr || results == nullptr) return CUDNN_STATUS_BAD_PARAM;
   *returned = 0;
   if (const cudnnStatus_t status = judge(p)) return status;
-  // The heuristic knows less than the library can do: it lists nothing, or says that it cannot.
+  // The heuristic knows less than the library can do: it lists nothing, or returns an error.
   if (p.x.type == CUDNN_DATA_DOUBLE || !has_algorithms(p)) return CUDNN_STATUS_SUCCESS;
   if (p.conv.dilation_h > 1 || p.conv.dilation_w > 1) return CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
   for (const Pair<Algo>& pair : pairs_of<Algo>(p)) {
@@ -40,7 +40,7 @@ cudnnStatus_t list_algorithms(const Problem& p, int requested, int* returned,
   return CUDNN_STATUS_SUCCESS;
 }
 
-// This holds for a pair that does not run, too, if the algorithm does under another math type.
+// Also answers for a pair that does not run, if the algorithm runs under another math type.
 template <class Algo>
 cudnnStatus_t tell_workspace(const Problem& p, Algo algo, size_t* bytes) {
   if (bytes == nullptr) return CUDNN_STATUS_BAD_PARAM;
@@ -55,7 +55,7 @@ cudnnStatus_t tell_workspace(const Problem& p, Algo algo, size_t* bytes) {
   return status;
 }
 
-// alpha and beta are read now; all else happens when the stream comes to it.
+// Reads alpha and beta now. Everything else happens when the stream comes to the work.
 template <class T>
 cudnnStatus_t submit_run(cudaStream_t stream, Direction direction, Arithmetic arithmetic,
                          const Problem& p, const Buffers<T>& buffers, const void* alpha,
@@ -101,8 +101,8 @@ cudnnStatus_t start(cudnnHandle_t handle, Direction direction, const Problem& p,
   if (pair == pairs.end() || !has_algorithms(p)) return CUDNN_STATUS_NOT_SUPPORTED;
   if (workspace.bytes < pair->bytes || (pair->bytes > 0 && workspace.data == nullptr))
     return CUDNN_STATUS_BAD_PARAM;
-  // Which pointers cuDNN 9 calls misaligned is not written down. Its graphs take operands for
-  // aligned to 16 bytes, and cudaMalloc gives workspaces at 256.
+  // cuDNN 9 does not document which pointers it calls misaligned. Its graphs assume operands
+  // aligned to 16 bytes, and cudaMalloc aligns workspaces to 256.
   if (!aligned(pointers.x, 16) || !aligned(pointers.w, 16) || !aligned(pointers.y, 16) ||
       (pair->bytes > 0 && !aligned(workspace.data, 256))) {
     return CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER;
@@ -120,7 +120,7 @@ cudnnStatus_t start(cudnnHandle_t handle, Direction direction, const Problem& p,
   return submit(float{});
 }
 
-// Runs `body` on the problem that the descriptors describe, if all are there.
+// Runs `body` on the problem that the descriptors describe, if none is null.
 template <class Body>
 cudnnStatus_t with_problem(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
                            cudnnTensorDescriptor_t y, cudnnConvolutionDescriptor_t conv,

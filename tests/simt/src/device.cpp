@@ -157,7 +157,7 @@ const char* cudaGetErrorName(cudaError_t error) {
   return text != nullptr ? text->name : "unrecognized error code";
 }
 
-// With the report where there is one: a program that prints CUDA's text then says what went wrong.
+// Adds the report, if there is one: a program that prints CUDA's text then says what went wrong.
 const char* cudaGetErrorString(cudaError_t error) {
   thread_local std::string message;
   const ErrorText* text = find_text(error);

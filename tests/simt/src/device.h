@@ -20,7 +20,8 @@ namespace simt {
 
 using Work = std::function<void()>;
 
-// One recording of an event: what waits for an event waits for its recording of that moment.
+// One recording of an event. Work that waits for an event waits for the recording that was the last
+// one when the wait was submitted.
 struct Record {
   bool done = false;
   std::chrono::steady_clock::time_point time;
@@ -29,9 +30,10 @@ struct Record {
 struct Queued {
   uint64_t number = 0;  // in the order of submission, over all streams
   Work work;
-  std::shared_ptr<const Record> after = nullptr;  // must be done before
-  std::shared_ptr<Record> completes = nullptr;    // is done after
-  // For work with other processes: whether these have come so far; false is asked again.
+  std::shared_ptr<const Record> after = nullptr;  // must be done before this work runs
+  std::shared_ptr<Record> completes = nullptr;    // is done after this work
+  // For work with other processes: true when they have come so far. While it is false, it is called
+  // again.
   std::function<bool()> met = nullptr;
 };
 
@@ -45,7 +47,7 @@ struct Capture {
 }  // namespace simt
 
 struct CUstream_st {
-  bool blocking = true;  // ordered with the legacy stream
+  bool blocking = true;  // its work is ordered with the legacy stream's
   bool destroyed = false;
   std::deque<simt::Queued> queue;
   std::unique_ptr<simt::Capture> capture;
@@ -54,7 +56,7 @@ struct CUstream_st {
 struct CUevent_st {
   bool timing = true;
   std::shared_ptr<simt::Record> record;     // the last one, if any
-  const simt::Capture* captured = nullptr;  // last recorded in this capture
+  const simt::Capture* captured = nullptr;  // the capture in which it was last recorded
 };
 
 struct CUgraphNode_st {
@@ -82,11 +84,11 @@ struct Device {
   std::mutex mutex;
   Random random{default_seed};
   cudaError_t sticky = cudaSuccess;
-  cudaError_t reported = cudaSuccess;  // what the report is about
+  cudaError_t reported = cudaSuccess;  // the error that the report describes
   std::string report;
 
   std::map<uintptr_t, size_t> memory, pinned;  // address -> bytes
-  std::deque<std::pair<void*, size_t>> idle;   // freed, to be used again, the oldest first
+  std::deque<std::pair<void*, size_t>> idle;   // freed blocks, to be used again, the oldest first
   size_t memory_total = default_memory, memory_live = 0;
   PageableCopies pageable_copies = PageableCopies::either;
   bool pageable_access = false;
@@ -111,11 +113,11 @@ void for_each_stream(Visit visit) {
 // Remembers an error for cudaGetLastError and returns it.
 cudaError_t remember(cudaError_t error);
 
-// Sets what last_report() says of the error, which it returns.
+// Sets last_report() for the error, and returns the error.
 cudaError_t report(cudaError_t error, const std::string& what);
 
-// The answer of an API call: that of `body`, run under the lock, unless an earlier failure of the
-// device has ended everything.
+// Runs `body`, an API call, under the lock and returns its result. After a failure of the device it
+// returns that failure instead.
 template <class Body>
 cudaError_t call(Body body) {
   const std::scoped_lock lock(device().mutex);
@@ -129,7 +131,7 @@ bool touches_device(const void* pointer, size_t bytes);
 // For work that runs on the device: throws Failure(cudaErrorIllegalAddress) unless device_block().
 void require_device(const void* pointer, size_t bytes, const char* what);
 
-// While one exists, device memory may be touched; otherwise AddressSanitizer reports who does.
+// While one exists, device memory may be touched. Otherwise AddressSanitizer reports the access.
 struct DeviceAccess {
   DeviceAccess();
   ~DeviceAccess();
@@ -137,28 +139,28 @@ struct DeviceAccess {
   DeviceAccess& operator=(const DeviceAccess&) = delete;
 };
 
-// Streams. A null handle and cudaStreamLegacy are the legacy stream; null is returned for no
+// A null handle and cudaStreamLegacy mean the legacy stream. Returns null if there is no such
 // stream.
 CUstream_st* find_stream(cudaStream_t handle);
 // Queues the work, or adds it to the graph that the stream captures.
 cudaError_t submit(cudaStream_t stream, Work work);
-// Queues work that is over only when other processes have come to theirs: `begin` runs in its turn,
-// and `end` once met() holds. Refused in a capture.
+// Queues work that needs other processes: `begin` runs in its turn, and `end` once met() is true,
+// when the other processes have come to their part. Refused in a capture.
 cudaError_t submit_meeting(cudaStream_t stream, Work begin, std::function<bool()> met, Work end);
-// A device computes while its host waits for something else, and work with other processes depends
-// on it: runs what can be run, if such work is queued.
+// Runs all work that can run, if work with other processes is queued. Such work depends on it that
+// a device computes while its host waits for something else.
 void progress();
-// Forgets all queued work. The records in it count as done, so that nothing waits for them for
-// ever.
+// Forgets all queued work. Its records count as done: nothing waits for them for ever.
 void drop_everything();
 // Runs queued work, the streams in random turns, until the stream (or every stream) has none left.
 cudaError_t finish_stream(CUstream_st& stream);
 cudaError_t finish_all();
 // CUDA: "When an invalid operation is attempted during stream capture, any associated capture
-// graphs are invalidated." Each of these does that to the captures that stand against a call, and
-// returns cudaErrorStreamCaptureUnsupported if there is one: calls on a stream that captures; calls
-// that wait for the whole device, whoever captures in whatever mode; calls that may be unsafe,
-// which the relaxed mode allows.
+// graphs are invalidated." The three functions below invalidate the captures that forbid a call,
+// and return cudaErrorStreamCaptureUnsupported if there is one. The first is for calls on one
+// stream, if it captures. The second is for calls that wait for the whole device: a capture of any
+// stream in any mode forbids them. The third is for calls that may be unsafe, which only the
+// relaxed mode allows.
 cudaError_t refuse_in_capture(CUstream_st& stream);
 cudaError_t refuse_while_any_captures();
 cudaError_t refuse_unsafe_in_capture();

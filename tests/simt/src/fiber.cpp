@@ -11,7 +11,7 @@
 namespace simt {
 namespace {
 
-// Room for a kernel's locals; sanitizers give every variable a red zone and every call a larger
+// Room for a kernel's locals. Sanitizers give every variable a red zone and every call a larger
 // frame.
 constexpr size_t stack_bytes = sanitized ? 256 << 10 : 64 << 10;
 

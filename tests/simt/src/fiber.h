@@ -5,8 +5,8 @@
 
 namespace simt {
 
-// A stack of its own on which `body` runs, in turns with the caller of resume(). The bare fcontext
-// is used because boost::context::fiber makes switches that AddressSanitizer is not told of.
+// Runs `body` on its own stack, in turns with the caller of resume(). It uses the bare fcontext
+// because boost::context::fiber does not tell AddressSanitizer of all its switches.
 class Fiber {
  public:
   // `body` never returns: it calls pause() where it has nothing to do.
@@ -17,9 +17,9 @@ class Fiber {
   void resume();  // from outside: runs the fiber until it pauses
   void pause();   // from inside: back to the caller of resume()
 
-  // Around an exception, from inside. AddressSanitizer has to know the stack whose red zones an
-  // exception clears. Of other switches it is told only where locals are on the heap, because that
-  // takes as long as the switch itself.
+  // To call from inside, around an exception: AddressSanitizer must know the stack whose red zones
+  // the exception clears. It is told of other switches only if locals are on the heap, because
+  // telling it takes as long as the switch itself.
   void before_throwing();
   void after_catching();
 

@@ -16,7 +16,8 @@ bool forbids_unsafe_calls(const Capture& capture) {
                    thread_mode == cudaStreamCaptureModeGlobal;
 }
 
-// Each node's work after that of the nodes it depends on; what nothing orders comes as it happens.
+// Each node's work comes after the work of the nodes that it depends on. Nodes without an order
+// between them come in random order.
 std::vector<Work> in_some_order(const CUgraph_st& graph) {
   std::vector<Work> works;
   std::set<const CUgraphNode_st*> done;

@@ -4,9 +4,9 @@
 
 namespace simt {
 
-// Memory that a library's algorithm was given to work in. Its content is nobody's business but the
-// library's: as much as the algorithm asked for is filled with garbage before and after, so that an
-// overlap with anything else shows.
+// Memory in which a library's algorithm may work. Only the library may rely on its content: the
+// bytes that the algorithm asked for are filled with garbage before and after it runs, which
+// reveals an overlap with other memory.
 struct Workspace {
   void* data;
   size_t bytes;
@@ -18,9 +18,9 @@ struct Workspace {
 // submit() for a library: takes the lock, and refuses after a failure of the device.
 cudaError_t submit_library_work(cudaStream_t stream, Work work);
 
-// The libraries are loaded when their handles are made, after whatever the program had made by
-// then, and at exit they are gone before that is destroyed. unload_at_exit() is for the making of a
-// handle; a call that comes when they are gone ends the process with a report.
+// A program loads a library when it makes the library's handle. At exit the library is gone before
+// the objects that the program made earlier are destroyed. Functions that make a handle call
+// unload_at_exit(). require_loaded() ends the process with a report if the library is gone.
 void unload_at_exit();
 void require_loaded(const char* call);
 

@@ -81,7 +81,7 @@ void store(void* data, const Layout& layout, const Dense<T>& matrix) {
   });
 }
 
-// op(A) op(B): of the elements [begin, end) of the sum over K.
+// op(A) op(B), with the terms [begin, end) of the sum over K alone.
 template <class T>
 Dense<T> part_of_product(const Dense<T>& a, const Dense<T>& b, size_t begin, size_t end) {
   const size_t K = end - begin;
@@ -93,7 +93,7 @@ Dense<T> part_of_product(const Dense<T>& a, const Dense<T>& b, size_t begin, siz
   return result;
 }
 
-// In two parts where the sum over K is split and a part goes through D's type.
+// The product, in two parts if the sum over K is split and a part is rounded to D's type.
 template <class T>
 Dense<T> product_of(const Operands& o) {
   const Dense<T> a = load<T>(o.a, o.layout_a, o.desc.op_a),
@@ -118,7 +118,7 @@ void multiply(const Operands& o, T alpha, T beta) {
   store<T>(o.d, o.layout_d, make_dense<T>(rows, cols, [](size_t, size_t) { return T(NAN); }));
   const Dense<T> product = product_of<T>(o);
   if (has_bias(o.desc)) bias = load<T>(o.desc.bias, Layout{bias_type(o), rows, 1, int64_t(rows)});
-  // "x := max(x, 0)" is all that cuBLASLt documents; max of a GPU is fmax, which makes NaN 0.
+  // "x := max(x, 0)" is all that cuBLASLt documents; a GPU's max is fmax, which turns NaN into 0.
   const bool relu = (o.desc.epilogue & CUBLASLT_EPILOGUE_RELU) != 0;
   store<T>(o.d, o.layout_d, make_dense<T>(rows, cols, [&](size_t row, size_t col) {
              const T value = beta * before(row, col) + alpha * product(row, col) + bias(row, 0);

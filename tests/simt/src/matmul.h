@@ -17,7 +17,7 @@ struct cublasLtMatmulDescOpaque_t {
   cublasOperation_t op_a = CUBLAS_OP_N, op_b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
-  int32_t bias_type = -1;  // that of D
+  int32_t bias_type = -1;  // D's type
 };
 
 namespace simt {
@@ -39,8 +39,8 @@ inline bool has_bias(const Desc& desc) { return (desc.epilogue & CUBLASLT_EPILOG
 cudaDataType_t bias_type(const Operands& o);
 size_t type_bytes(cudaDataType_t type);
 
-// D = alpha op(A) op(B) + beta C and the epilogue, to run on the device. D is overwritten before A
-// and B are read: a D that shares elements with them gives wrong results, as it may on a GPU. Host
+// Work for the device: D = alpha op(A) op(B) + beta C, and the epilogue. It overwrites D before it
+// reads A and B: a D that shares elements with them gives wrong results, as it may on a GPU. Host
 // scalars are read now, device scalars when the work runs.
 Work matmul_work(const Operands& o, const void* alpha, const void* beta, Workspace workspace);
 

@@ -41,9 +41,9 @@ bool valid(const void* pointer, size_t bytes, bool on_device) {
          (on_device ? device_block(pointer, bytes) : !touches_device(pointer, bytes));
 }
 
-// Blocks from this size on, which the heap would map and unmap each time, are kept when they are
-// freed. Only a block that has seen some others freed is used again, so that what still uses it
-// meets forbidden memory for a while.
+// Blocks of at least this size are kept when they are freed, because the heap would map and unmap
+// them each time. A block is used again only after several others have been freed: until then
+// AddressSanitizer reports any use of it.
 constexpr size_t least_kept = 256 << 10, most_kept = 64 << 20, resting_blocks = 4;
 
 void* take_idle(size_t bytes) {
@@ -63,7 +63,7 @@ void release(void* pointer, size_t bytes) {
   std::free(pointer);
 }
 
-// Takes a block that is forbidden.
+// Takes back a block whose memory is already forbidden.
 void give_back(void* pointer, size_t bytes) {
   if (bytes < least_kept) return release(pointer, bytes);
   auto& idle = device().idle;
@@ -76,8 +76,8 @@ void give_back(void* pointer, size_t bytes) {
   }
 }
 
-// Every block is a heap block of its own and exactly as large as asked for, so that a sanitizer
-// sees an access one byte beyond. NaN bytes: what reads before it writes, shows.
+// Every block is its own heap block of exactly the size asked for: a sanitizer sees an access one
+// byte beyond it. It is filled with NaN, which reveals reads before the first write.
 cudaError_t allocate(Blocks& blocks, void** pointer, size_t bytes) {
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
@@ -89,7 +89,7 @@ cudaError_t allocate(Blocks& blocks, void** pointer, size_t bytes) {
   return cudaSuccess;
 }
 
-// The copy as it is to run. Pageable memory is read now, as CUDA stages it, unless the device reads
+// The work of a copy. Pageable memory is read now, because CUDA stages it, unless the device reads
 // it itself.
 Work copy_work(void* dst, const void* src, size_t bytes, cudaMemcpyKind kind) {
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
@@ -199,8 +199,8 @@ cudaError_t cudaMalloc(void** pointer, size_t size) {
   });
 }
 
-// Waits for all work, as CUDA does: what is queued may still use the block. So no mode of a capture
-// allows it.
+// Waits for all work, as CUDA does, because queued work may still use the block. So no mode of a
+// capture allows it.
 cudaError_t cudaFree(void* pointer) {
   return call([&] {
     Device& d = device();

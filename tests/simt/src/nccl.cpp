@@ -14,8 +14,8 @@
 
 namespace fs = std::filesystem;
 
-// A message is a file in a folder that the ranks of a communicator share. Its receiver takes it
-// away, by which the sender knows that it has come.
+// A message is a file in a folder that the ranks of a communicator share. Its receiver removes it:
+// then the sender knows that it has arrived.
 struct ncclComm {
   int rank, count;
   fs::path folder;
@@ -57,7 +57,7 @@ ncclResult_t refuse(ncclResult_t result, std::string why) {
   return result;
 }
 
-// Complete as soon as it is there.
+// The file is complete as soon as it exists under its name.
 void write_file(const fs::path& path, const std::string& content) {
   const fs::path unfinished = path.string() + ".unfinished";
   std::ofstream(unfinished, std::ios::binary) << content;
@@ -69,7 +69,8 @@ std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What one group of one rank sends and receives: over when each message has been taken.
+// The messages that one group of one rank sends and receives. It is over when each of them has been
+// taken.
 class Exchange {
  public:
   explicit Exchange(std::vector<Transfer> transfers) : transfers_(std::move(transfers)) {
@@ -83,7 +84,8 @@ class Exchange {
     rank_ = comm.rank;
   }
 
-  // What is received is garbage from the beginning: if it overlaps what is sent, it shows.
+  // Fills the memory to receive into with garbage: if it overlaps memory that is sent, the results
+  // are wrong.
   void begin() {
     for (const Transfer& t : transfers_) {
       if (t.way != Transfer::Way::receive) continue;
@@ -200,7 +202,7 @@ ncclResult_t transfer(const Transfer& t) {
   return ncclSuccess;
 }
 
-// Whether all ranks have written their files of this kind, within the time that is allowed.
+// True if all ranks have written their files of this kind within the time allowed.
 bool all_there(const ncclComm& comm, const char* kind) {
   for (int r = 0; r < comm.count; ++r)
     if (!fs::exists(comm.folder / fmt::format("{}-{}", kind, r))) return false;
@@ -282,7 +284,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 
-// Waits for nobody.
+// Does not wait for the lock.
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* error) {
   const std::unique_lock lock(device().mutex, std::try_to_lock);
   const bool failed = lock.owns_lock() && device().sticky != cudaSuccess;

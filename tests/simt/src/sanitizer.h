@@ -2,12 +2,12 @@
 
 #include <cstddef>
 
-// AddressSanitizer where it is compiled in, nothing elsewhere.
+// Calls AddressSanitizer where it is compiled in, and does nothing elsewhere.
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 
-// What compiled code asks before it takes its locals from the heap.
+// Compiled code reads this variable before it takes its locals from the heap.
 extern "C" int __asan_option_detect_stack_use_after_return;
 
 namespace simt {

@@ -11,7 +11,7 @@ namespace {
 
 bool done(const CUevent_st& event) { return event.record == nullptr || event.record->done; }
 
-// The host can neither ask about nor wait for an event of a capture: it is not going to happen.
+// The host can neither ask about nor wait for an event of a capture, because it never happens.
 cudaError_t refuse_captured(const CUevent_st& event) {
   if (event.captured == nullptr) return cudaSuccess;
   for (const auto& stream : device().streams) {
@@ -22,8 +22,8 @@ cudaError_t refuse_captured(const CUevent_st& event) {
 
 bool capturing(const CUstream_st& stream) { return stream.capture != nullptr; }
 
-// The legacy stream runs what it was given after everything that blocking streams were given
-// before, and they wait for it in the same way.
+// A piece of work in the legacy stream runs after all earlier work in blocking streams, and the
+// other way round.
 bool in_turn(const CUstream_st& stream) {
   Device& d = device();
   const uint64_t number = stream.queue.front().number;
@@ -42,8 +42,8 @@ bool runnable(const CUstream_st& stream) {
          (next.met == nullptr || next.met());
 }
 
-// One piece of work of one stream, both by lot among what may run. False if there is none: what is
-// older than all the rest waits for nothing but other processes.
+// Runs the next piece of work of a stream drawn at random from the streams that can run one.
+// Returns false if there is none: then the oldest piece of work waits for other processes.
 bool run_one() {
   Device& d = device();
   std::vector<CUstream_st*> streams;
@@ -70,7 +70,7 @@ void fail_for_good(cudaError_t error, const std::string& what) {
   drop_everything();
 }
 
-// run() is what calls run_one().
+// Calls run(), which calls run_one().
 template <class Run>
 cudaError_t on_device(Run run) {
   const DeviceAccess access;
@@ -102,13 +102,14 @@ size_t backlog() {
   return n;
 }
 
-// The device may have got some of its work done by now.
+// Runs a random number of the queued pieces: the device may have done some of its work by now.
 cudaError_t run_some() {
   const size_t n = backlog(), left = n - device().random.below(n + 1);
   return run_until([&] { return backlog() <= left; });
 }
 
-// The legacy stream would have to wait for a blocking stream that captures.
+// Refuses work in the legacy stream while a blocking stream, for which it would have to wait,
+// captures.
 cudaError_t refuse_legacy_while_capturing() {
   cudaError_t error = cudaSuccess;
   for (const auto& stream : device().streams) {

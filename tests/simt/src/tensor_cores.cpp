@@ -1,6 +1,6 @@
 // The tensor cores' products of 16 by 16 and 16 by 8 matrices, of 16-bit elements added up in
-// float. A lane reads its row of a matrix when it arrives, so that it misses what others have yet
-// to write.
+// float. A lane reads its row of a matrix when it arrives, and so misses what other lanes write
+// later.
 
 #include "tensor_cores.h"
 
@@ -14,7 +14,7 @@
 namespace simt {
 namespace {
 
-// What the lanes of a warp give to an operation.
+// The operands that the lanes of a warp give to an operation.
 struct Given {
   uint16_t rows[warpSize][8];
   float a[16][16], b[16][8];
@@ -30,7 +30,8 @@ Given& given() {
   std::abort();
 }
 
-// Calls use() between two meetings of the warp: after all have given, before any gives again.
+// Calls use() between two meetings of the warp: after all lanes have given their operands, and
+// before any of them gives the next.
 template <class Use>
 void meet(Place place, Use&& use) {
   if (meet_warp(WarpOp::matrix, ~0u, true, 0, place) != ~0u)

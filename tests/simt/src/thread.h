@@ -9,7 +9,8 @@ namespace simt {
 
 class Fiber;
 
-// From global to shared memory; the last `zeros` bytes are zero and not read.
+// A copy from global to shared memory. The last `zeros` bytes of the target become zero, without
+// reading their source.
 struct Copy {
   void* to;
   const void* from;
@@ -27,14 +28,15 @@ struct Thread {
   State state = State::not_started;
   Fiber* fiber = nullptr;
 
-  // While it waits: where, and for which barrier or warp operation.
+  // While the thread waits: where it waits, and for which barrier or warp operation.
   Place place;
   Barrier barrier{};
   WarpOp op{};
   unsigned mask = 0, source = 0;
   uint64_t value = 0;  // given to the meeting, then received from it
 
-  // That it has begun and not waited for, in the groups that it has committed and one more.
+  // The copies that it has begun and not waited for: the groups that it has committed, and the
+  // group that it has not committed yet.
   std::vector<std::vector<Copy>> copies;
 
   unsigned lane() const { return linear % warp_lanes; }

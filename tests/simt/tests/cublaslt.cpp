@@ -68,7 +68,7 @@ class Call {
             CUBLAS_STATUS_SUCCESS);
   }
 
-  // Takes the first that says that it can be used.
+  // Takes the first result whose state is a success.
   cublasStatus_t choose() {
     int found = 0;
     std::vector<cublasLtMatmulHeuristicResult_t> results(4);

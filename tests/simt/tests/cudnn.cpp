@@ -82,8 +82,8 @@ std::vector<T> numbers(size_t n, int salt) {
 
 enum class Direction { forward, data, filter };
 
-// Runs every algorithm that the library lists for the direction: run(algorithm, workspace, bytes),
-// which says whether the result is exact. Where it lists none, the last resort.
+// Calls run(algorithm, workspace, bytes) for every algorithm that the library lists for the
+// direction, or for the last resort if it lists none. run() returns whether the result is exact.
 template <class Perf, class List, class Run>
 void with_each_algorithm(const Library& lib, Perf last_resort, List list, Run run) {
   Perf results[8];
@@ -118,7 +118,7 @@ void with_each_algorithm(const Library& lib, Perf last_resort, List list, Run ru
   }
 }
 
-// An algorithm with a math type, to try where nothing is listed.
+// An algorithm with a math type, to try if the library lists nothing.
 template <class T, class Perf, class Algo>
 Perf last_resort(Algo algo, size_t bytes) {
   Perf perf{};
@@ -306,7 +306,8 @@ TEST_CASE("cuDNN's tensor cores transpose 16-bit operands in the workspace", "[s
     return result.mathType == CUDNN_TENSOR_OP_MATH;
   });
   REQUIRE(at != results + found);
-  // Channels in eights: 8 of 5, 16 of 9. A sum of 3 images of 42 pixels is split in 3.
+  // Channels are rounded up to multiples of 8: from 5 to 8, and from 9 to 16. A sum over 3 images
+  // of 42 pixels is split in 3.
   CHECK(at->memory ==
         2 * (3 * 8 * 42 + 3 * 16 * 42 + 2 * 8 * 16 * 9) + 3 * sizeof(float) * 8 * 16 * 9);
 }

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(64) not_in_own_mask(int* out) {
   out[threadIdx.x] = __ballot_sync(0xfffe, 1);
 }
 
-// Both halves name lane 15, which comes with the lower one.
+// Both halves name lane 15, which comes with the lower half.
 __global__ void __launch_bounds__(64) disagrees_on_the_mask(int* out) {
   out[threadIdx.x] = __ballot_sync(threadIdx.x % 32 < 16 ? ~0u : 0xffff8000, 1);
 }
@@ -213,8 +213,8 @@ TEST_CASE("AddressSanitizer sees a kernel write one float too far", "[simt]") {
   CHECK_THAT(report, ContainsSubstring("heap-buffer-overflow") && ContainsSubstring("fill"));
 }
 
-// Where the array's bound is in sight UndefinedBehaviorSanitizer, if it is on as well, is the first
-// to see it.
+// If UndefinedBehaviorSanitizer is on, too, it reports the overrun first wherever the compiler
+// knows the array's size.
 TEST_CASE("The sanitizers see a kernel leave its shared memory", "[simt]") {
   if (!address_sanitizer) return;
   const FreshDevice fresh;
@@ -250,7 +250,7 @@ TEST_CASE("AddressSanitizer sees a kernel use what was freed", "[simt]") {
   CHECK_THAT(report, ContainsSubstring("heap-use-after-free"));
 }
 
-// They are used again, but only after four others have been freed.
+// Large blocks are used again, but only after four others have been freed.
 TEST_CASE("AddressSanitizer sees a kernel use a large block that was freed", "[simt]") {
   if (!address_sanitizer) return;
   const FreshDevice fresh;

@@ -58,7 +58,8 @@ TEMPLATE_TEST_CASE("Floats between two patterns go to the nearer, ties to the ev
   for (const unsigned sign : {0u, 0x8000u}) {
     for (unsigned bits = 0; bits <= largest; ++bits) {
       const unsigned low = sign | bits, high = low + 1;
-      // Beyond the largest pattern lies infinity, where one more of the same steps would be.
+      // Above the largest finite number infinity takes the place of the next number at the same
+      // distance.
       const double below = meaning<TestType>(low);
       const double above =
           bits < largest ? meaning<TestType>(high) : 2 * below - meaning<TestType>(low - 1);

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(100) block_votes(int* out) {
   out[threadIdx.x * 5 + 4] = __syncthreads_or(threadIdx.x > 1000);
 }
 
-// Threads beyond n have returned before the others meet: a vote does without them.
+// Threads from n on have returned before the others meet: a vote does not wait for them.
 __global__ void __launch_bounds__(40) early_exit(unsigned* out, int n) {
   if (int(threadIdx.x) >= n) return;
   out[threadIdx.x] = __ballot_sync(all, 1);
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(96) many_barriers(int* out, int rounds) {
   out[blockIdx.x * 96 + threadIdx.x] = ring[threadIdx.x];
 }
 
-// Bounds of 96 in templates, also beside another bound, and a kernel with none.
+// Templates with a bound of 96, also beside another bound, and a kernel without a bound.
 constexpr int bound = 96;
 template <class T>
 __global__ void __launch_bounds__(bound) bounded(T* out) {

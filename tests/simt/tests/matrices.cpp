@@ -13,8 +13,8 @@ namespace {
 
 using namespace accrue::cuda;
 
-// Each warp has a product of its own: c [16, 8] += a [16, 16] b, with b [16, 8] row by row, or
-// [8, 16], which is b column by column. Rows of shared memory are 24 elements long.
+// Each warp computes its own product: c [16, 8] += a [16, 16] b. b is stored as [16, 8], row by
+// row, or as [8, 16], column by column. Rows of shared memory are 24 elements long.
 template <class T, bool by_columns>
 __global__ void __launch_bounds__(64) multiply(float* c, const T* a, const T* b) {
   struct alignas(16) Row {
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(64) multiply(float* c, const T* a, const T* b)
   __syncwarp();
   uint32_t left[4], of_b[4];
   load_matrices(left, &rows[warp][lane % 16].of[lane / 16 * 8]);
-  // Two of the four matrices are asked for twice.
+  // Asks twice for each of two matrices, as load_matrices() loads four.
   if constexpr (by_columns) load_matrices(of_b, &right[warp][lane % 8].of[lane / 8 % 2 * 8]);
   else load_transposed_matrices(of_b, &right[warp][lane % 16].of[0]);
   float sums[4];
@@ -105,8 +105,8 @@ std::string failure_of(void (*kernel)(float*)) {
   return simt::last_report();
 }
 
-// Doubles x, of which each thread copies four, but for the last thread, which copies one and three
-// zeros. What has not been waited for is NaN.
+// Doubles x. Each thread copies four elements, except the last one, which copies one element and
+// three zeros. A copy that nobody waited for is NaN.
 __global__ void __launch_bounds__(32) copy_and_double(float* y, const float* x, bool waits) {
   __shared__ float4 copies[2][32];
   const unsigned thread = threadIdx.x;

@@ -1,4 +1,4 @@
-// Device memory: what it holds, where it ends, and what is refused.
+// Device memory: its contents, its ends, and the calls that are refused.
 
 #include <algorithm>
 #include <cmath>

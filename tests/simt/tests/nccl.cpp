@@ -17,7 +17,8 @@ struct Rank {
   cudaStream_t stream;
 };
 
-// Runs body(rank) in `count` processes, in each of which it returns true if all is as expected.
+// Runs body(rank) in `count` processes. body() returns true if everything is as expected;
+// all_ranks() returns true if it did in every process.
 bool all_ranks(int count, const std::function<bool(const Rank&)>& body) {
   ncclUniqueId id;
   REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
@@ -92,7 +93,7 @@ TEST_CASE("A group of NCCL exchanges when every rank's stream has come to it", "
   }));
 }
 
-// Rank 1 comes to the exchange only when rank 0, which does not wait for it, has seen the garbage.
+// Rank 0 does not wait for rank 1, which starts the exchange only when rank 0 has seen the garbage.
 TEST_CASE("What NCCL receives is garbage until it has come", "[simt]") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
@@ -109,7 +110,7 @@ TEST_CASE("What NCCL receives is garbage until it has come", "[simt]") {
       };
       for (int tries = 0; !is_garbage(); ++tries) {
         if (tries == 30000) return false;
-        usleep(1000);  // until the stream has begun; it is another one that reads
+        usleep(1000);  // until the stream has begun; another stream reads
       }
       if (write(ends[1], &byte, 1) != 1) return false;
     }

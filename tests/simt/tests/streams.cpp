@@ -1,4 +1,4 @@
-// Asynchrony: what is promised when, and what happens without a wait.
+// Asynchrony: when work is promised to be done, and what happens without a wait.
 
 #include <set>
 
@@ -158,7 +158,7 @@ TEST_CASE("A blocking copy does not wait for a non-blocking stream, but for the 
 
 TEST_CASE("Streams run in either order, unless an event orders them", "[simt]") {
   const FreshDevice fresh;
-  // Returns the value that the second stream reads where the first one replaces 1 by 10.
+  // The first stream replaces 1 by 10. Returns the value that the second stream reads there.
   const auto seen = [](int seed, bool ordered) {
     simt::set_seed(seed);
     const Stream first, second;
@@ -340,8 +340,7 @@ TEST_CASE("What would wait or allocate ends a capture with CUDA's error", "[simt
   int host = 0;
   int* pointer = nullptr;
   cudaGraph_t graph = nullptr;
-  // `call` fails on the capturing stream with `error`, after which the capture cannot be ended
-  // well.
+  // `call` fails on the capturing stream with `error`; then the capture cannot end well.
   const auto refused = [&](auto call, cudaStreamCaptureMode mode, unsigned flags) {
     const Stream stream(flags);
     REQUIRE(cudaStreamBeginCapture(stream, mode) == cudaSuccess);
