@@ -1,4 +1,4 @@
-// Sums in bfloat16: their rounding, their kernel, and the norm of one.
+// Sums in bfloat16: their rounding, their kernel, and their norm.
 
 #include "accumulate/accumulate_bf16.h"
 
@@ -17,11 +17,13 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// The largest error of one rounding: the distance of bfloat16's numbers is at most 2^-7 of them. In
-// the mean over the random bits its square is at most a quarter of that distance squared.
+// The largest relative error of one rounding: the distance between two neighbors in bfloat16 is at
+// most 2^-7 of their size. On average over the random bits, the squared error is at most a quarter
+// of the squared distance.
 constexpr double relative_distance = 0x1p-7;
-// The mean for evenly spread fractions f between two neighbours, E f (1 - f) = 1/6, and numbers x
-// in [1, 2) with an evenly spread logarithm, E 1/x^2 = 3 / (8 ln 2).
+// The mean squared error, relative to x^2. It assumes evenly spread fractions f between two
+// neighbors, E f (1 - f) = 1/6, and numbers x in [1, 2) with an evenly spread logarithm, E 1/x^2 =
+// 3 / (8 ln 2).
 const double typical_variance = relative_distance * relative_distance / 16 / std::log(2.0);
 
 Tensor window_at(int64_t steps, double weight, Device device = test_device()) {
@@ -67,7 +69,8 @@ double mean(const std::vector<double>& values) {
 
 TEST_CASE("the mean of a number's stochastic roundings is the number, exactly", "[strategies]") {
   constexpr uint32_t all = 0x10000;
-  // Ordinary numbers, zeros, the largest denormal ones, and those below the largest.
+  // Ordinary numbers, zeros, the largest denormal number, and numbers just below the largest finite
+  // one.
   for (const uint32_t upper : {0x3f80u, 0x4049u, 0xbf81u, 0u, 0x8000u, 0x7fu, 0x80u, 0x7f7eu})
     for (const uint32_t lower : {0u, 1u, 0x7fffu, 0x8000u, 0xffffu}) {
       const auto x = std::bit_cast<float>(upper << 16 | lower);
@@ -89,7 +92,7 @@ TEST_CASE("stochastic rounding keeps what bfloat16 has, and makes nothing infini
       changed += std::isnan(float(x)) ? !std::isnan(float(y)) : x.bits != y.bits;
     }
     REQUIRE(changed == 0);
-    // From the largest finite number to infinity it is the nearest.
+    // Above the largest finite number it rounds to nearest, whatever the random bits.
     for (const uint32_t bits : {0x7f7f0001u, 0x7f7f7fffu, 0x7f7f8000u, 0x7f7fffffu, 0x7f800001u,
                                 0x7fffffffu, 0xff7f7fffu, 0xff7f8000u, 0xff800001u}) {
       const auto x = std::bit_cast<float>(bits);
@@ -107,7 +110,7 @@ TEST_CASE("a sum in bfloat16 is rounded without bias, by bits of each micro-batc
   const Tensor g = Tensor::full({n}, x, DType::f32, test_device());
   const std::vector<double> first = rounded(g);
   REQUIRE(rounded(g) == first);
-  // Six standard deviations of a mean, and of the share of two roundings that differ.
+  // Six standard deviations of the mean, and of the share of elements whose two roundings differ.
   const double of_mean = 6 * std::sqrt(up * (1 - up) / double(n)), differ = 2 * up * (1 - up),
                of_share = 6 * std::sqrt(differ * (1 - differ) / double(n));
   const auto share = [&](const std::vector<double>& other, size_t shift) {
@@ -123,12 +126,12 @@ TEST_CASE("a sum in bfloat16 is rounded without bias, by bits of each micro-batc
     REQUIRE(std::abs(mean(second) - double(x)) <= of_mean * relative_distance);
     REQUIRE(std::abs(share(second, 0) - differ) <= of_share);
   }
-  // An element has its bits wherever the slice begins.
+  // An element gets the same random bits wherever the slice begins.
   const std::vector<double> rest = rounded(g.slice(64, n), {.first = 64});
   REQUIRE(std::equal(rest.begin(), rest.end(), first.begin() + 64));
 }
 
-TEST_CASE("sums in bfloat16 are those of a reference, with the same bits on every device",
+TEST_CASE("sums in bfloat16 equal a reference's, with the same bits on every device",
           "[strategies]") {
   constexpr int64_t n = 1005, K = 16;  // the last vector is not whole
   const Tensor sum = empty_sum(n), on_cpu = empty_sum(n, Device::cpu);
@@ -143,7 +146,7 @@ TEST_CASE("sums in bfloat16 are those of a reference, with the same bits on ever
     const std::vector<double> now = to_doubles(sum), added = to_doubles(g);
     for (size_t i = 0; i < n; ++i) {
       reference[i] += added[i];
-      // What is rounded, up to float32's own rounding.
+      // The size of the number that is rounded, up to float32's own rounding.
       const double x = std::abs(before[i] + added[i]) * (1 + 0x1p-23);
       bound[i] += x * (relative_distance + 0x1p-23);
       variance += x * x * relative_distance * relative_distance / 4;
@@ -157,13 +160,15 @@ TEST_CASE("sums in bfloat16 are those of a reference, with the same bits on ever
     error += before[i] - reference[i];
     squares += (before[i] - reference[i]) * (before[i] - reference[i]);
   }
-  // Each rounding has the mean 0 whatever came before, so that variances add up. Six deviations.
+  // The error of each rounding has mean 0, whatever came before. So variances add up, and six
+  // standard deviations are allowed.
   REQUIRE(std::abs(error) <= 6 * std::sqrt(variance));
-  // Six deviations of a mean of n squares, each of which deviates by about itself and a half.
+  // Six standard deviations of a mean of n squares; the standard deviation of each is about 1.5
+  // times its mean.
   REQUIRE(squares == Approx(typical).epsilon(9 / std::sqrt(double(n))));
 }
 
-// Rounded to nearest, a sum of ones stays at 256.
+// With rounding to nearest, a sum of ones would stay at 256.
 TEST_CASE("a sum in bfloat16 of equal gradients grows past 256", "[strategies]") {
   constexpr int64_t n = 64, K = 1024;
   const Tensor sum = empty_sum(n), one = Tensor::full({n}, 1, DType::f32, test_device());
@@ -193,7 +198,7 @@ TEST_CASE("a sum in bfloat16 keeps what is not finite where it is", "[strategies
 
 TEST_CASE("the norm of a sum in bfloat16 is that of its elements", "[strategies]") {
   const Tensor partials = Tensor::full({norm_partials}, NAN, DType::f64, test_device());
-  for (const double scale : {1.0, 1e38}) {  // whose squares float32 does not have
+  for (const double scale : {1.0, 1e38}) {  // the squares of 1e38 overflow in float32
     const int64_t n = 3001;
     std::vector<BFloat16> values;
     double expected = 0;
@@ -204,7 +209,7 @@ TEST_CASE("the norm of a sum in bfloat16 is that of its elements", "[strategies]
     squared_norm({partials.view(), 0}, Tensor::from(values, {n}, test_device()).view());
     double squares = 0;
     for (const double part : to_doubles(partials)) squares += part;
-    // At most n additions in float32 of numbers that are not negative.
+    // At most n additions of nonnegative numbers in float32.
     REQUIRE(squares == Approx(expected).epsilon(double(n) * 0x1p-24));
   }
 }

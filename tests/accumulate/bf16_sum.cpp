@@ -1,5 +1,5 @@
-// Strategy bf16-sum beside fused, and as a transaction. The arithmetic of its sum is tested in
-// accumulate_bf16.cpp.
+// Strategy bf16-sum compared with fused, and as a transaction. accumulate_bf16.cpp tests the
+// arithmetic of its sum.
 
 #include <cmath>
 #include <cstring>
@@ -28,8 +28,8 @@ TEST_CASE("a window of bf16-sum is that of fused, up to the roundings of its sum
     narrow.window.backward(narrow.loss(batch, begin, begin + n), n);
     begin += n;
     sum = to_doubles(fused.parameters.gradients());
-    // A rounding errs by less than 2^-7 of what is rounded, which the errors before have shifted.
-    // 2^-20: float32's sums in another order.
+    // A rounding errs by less than 2^-7 of the rounded number, which contains the earlier errors.
+    // 2^-20 allows for float32 sums in another order.
     for (size_t i = 0; i < sum.size(); ++i)
       error[i] += (std::abs(sum[i]) + error[i]) * 0x1p-7 + 0x1p-20;
   }

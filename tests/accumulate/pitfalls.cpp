@@ -25,7 +25,7 @@ using Split = std::vector<int64_t>;
 
 constexpr int64_t N = 40, classes = 5;
 
-// With the indices of the samples.
+// A batch with the indices of its samples.
 struct NumberedBatch : Batch {
   Tensor samples;
 };
@@ -76,7 +76,7 @@ struct Learner {
   }
 };
 
-// The mean gradient of the batch's N samples, split so, in double.
+// The mean gradient of the batch's N samples, in micro-batches by `split`, in double.
 std::vector<double> gradient_of(std::unique_ptr<Sequential> model, const Split& split,
                                 int64_t epoch = 0) {
   Learner learner(std::move(model), DType::f64, {.effective_batch_size = N});
@@ -123,7 +123,7 @@ TEST_CASE("the peak is parameters, moments, gradients and one micro-batch, to th
     // Gradients that outlive their window would show in the second one.
     for (int windows = 0; windows < 2; ++windows) {
       for (int64_t i = 0; i < K; ++i) {
-        // On a line of its own: the logits then do not live through backward.
+        // A separate statement: the logits must not live until the end of backward.
         const Tensor loss = cross_entropy((*model)(x), labels);
         window.backward(loss, m);
       }
@@ -132,7 +132,7 @@ TEST_CASE("the peak is parameters, moments, gradients and one micro-batch, to th
     return ledger(device).peak();
   };
   constexpr size_t P = 4 * 567'440;  // 567,434 parameters; the last bias of 10 fills a cache line
-  // The window's: its state, and partial sums of the norm.
+  // The window's own memory: its state, and partial sums of the norm.
   const size_t counters =
       (sizeof(WindowState) + Ledger::alignment - 1) / Ledger::alignment * Ledger::alignment +
       norm_partials * sizeof(double);
@@ -146,8 +146,8 @@ TEST_CASE("the peak is parameters, moments, gradients and one micro-batch, to th
           REQUIRE(peak[Category::parameters] == P);
           REQUIRE(peak[Category::optimizer] == 2 * P + Ledger::alignment);  // moments, step count
           REQUIRE(peak[Category::gradients] == (strategy == Strategy::fused ? P : 2 * P));
-          // In the second layer's backward: its input of 512, the gradient of that, and the
-          // gradient of its output of 256. Beside them the loss.
+          // The peak is in the second layer's backward: its input of 512 elements, the input's
+          // gradient, and the gradient of its output of 256 elements. The loss comes on top.
           const size_t kept = static_cast<size_t>(m) * 4 * (512 + 512 + 256);
           REQUIRE(peak[Category::activations] == kept + Ledger::alignment);
           REQUIRE(peak[Category::workspace] == counters + matmul_scratch);
@@ -198,7 +198,7 @@ TEST_CASE("a window that ran out of memory leaves no trace", "[pitfalls][memory]
     if (disturbed) {
       learner.accumulate(batch, {16});
       Ledger& account = ledger(test_device());
-      // Enough for the forward pass of 8 samples, not for its backward.
+      // Enough for the forward of 8 samples, but not for its backward.
       account.set_limit(account.current().total() + 2 * 8 * 4 * 36 * sizeof(float) + 4096);
       REQUIRE_THROWS_AS(learner.accumulate(batch, {8}), OutOfMemory);
       account.set_limit(std::nullopt);
@@ -229,13 +229,13 @@ TEST_CASE("a finite gradient too large to be squared is clipped, not skipped", "
 
 TEST_CASE("a gradient too large for what the step computes with it is not stepped by",
           "[pitfalls]") {
-  // One sample came where 1000 were expected: the sum is finite, the mean 1000 times as large.
-  // Float32 has no 1e39, and no square of 1e20, which would stay in Adam's moment for good.
+  // One sample came instead of 1000: the sum is finite, but its mean is 1000 times as large. 1e39
+  // overflows in float32. So does the square of 1e20, which would stay in Adam's moment for good.
   for (const double slope : {1e39, 1e20}) {
     Sequential model;
     model.add<Linear>(1, 1);
     Parameters parameters = place(model, DType::f32, test_device(), 1);
-    parameters.values().fill(0);  // the loss is finite
+    parameters.values().fill(0);  // so the loss is finite
     const auto optimizer = adam(parameters);
     Window window(*optimizer, ScheduleOptions{}, {.effective_batch_size = 1000});
     const Tensor x = Tensor::full({1, 1}, slope / 10, DType::f32, test_device());

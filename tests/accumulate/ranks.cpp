@@ -1,4 +1,5 @@
-// Ranks are nothing but more micro-batches: threads stand for the processes here.
+// Several ranks give the same result as one rank with all their micro-batches. Threads stand in for
+// the processes here.
 
 #include "accumulate/ranks.h"
 
@@ -33,7 +34,7 @@ struct RankOutcome {
 };
 
 constexpr int windows = 6;
-// The last window is short: fewer micro-batches than ranks, for some.
+// The last window is short. In some cases it has fewer micro-batches than there are ranks.
 int64_t samples_of(int window) { return window == windows - 1 ? 17 : N; }
 
 Tensor scratch_of(const Ranks& ranks) {
@@ -41,8 +42,8 @@ Tensor scratch_of(const Ranks& ranks) {
                        Category::workspace);
 }
 
-// A run in micro-batches of m, of which rank r takes the r-th, (r + R)-th, ... `infinite`: the
-// window that has an infinite sample, in its last micro-batch.
+// A run in micro-batches of m samples. Rank r takes the r-th, (r + R)-th, ... of them. Window
+// number `infinite` has an infinite sample in its last micro-batch.
 RankOutcome run_rank(Ranks* ranks, DType dtype, int64_t m, WindowOptions options, int infinite = -1,
                      bool sharded = false) {
   options.effective_batch_size = N;
@@ -73,7 +74,7 @@ RankOutcome run_rank(Ranks* ranks, DType dtype, int64_t m, WindowOptions options
   return outcome;
 }
 
-// The results of all ranks, found to be the same bits.
+// Requires that the results of all ranks have the same bits, and returns them.
 RankOutcome run_all(int R, DType dtype, int64_t m, const WindowOptions& options,
                     int infinite = -1) {
   std::vector<RankOutcome> outcomes(static_cast<size_t>(R));
@@ -84,8 +85,8 @@ RankOutcome run_all(int R, DType dtype, int64_t m, const WindowOptions& options,
   return outcomes.front();
 }
 
-// A run in which each rank has the moments and averages of its own shard, found to have the bits of
-// one in which all have all.
+// Requires that a run in which each rank has the moments and averages of its own shard alone gives
+// the same bits as a run in which every rank has all of them.
 void require_same_bits_sharded(int R, DType dtype, int64_t m, const WindowOptions& options,
                                int infinite = -1) {
   const RankOutcome whole = run_all(R, dtype, m, options, infinite);
@@ -111,10 +112,10 @@ void require_same_bits_sharded(int R, DType dtype, int64_t m, const WindowOption
   REQUIRE(v_of_all == whole.v);
 }
 
-// N terms and the chains of sums over the widths round by u times the running value each, as in
-// tests/accumulate/window.cpp, whose sums of absolute gradients stay below 1 here; a step moves a
-// weight by at most lr / eps = 1 times the gradient's error, and moved weights move later
-// gradients, for which a factor of 2 is allowed.
+// The bound is derived as in tests/accumulate/window.cpp. Each of the N terms, and of the sums over
+// the widths, rounds by u times the running value, which stays below 1 here. A step moves a weight
+// by at most lr / eps = 1 times the gradient's error. The factor of 2 allows for moved weights,
+// which move later gradients.
 double bound(DType dtype) {
   const double u = dtype == DType::f32 ? 0x1p-24 : 0x1p-53;
   double terms = double(N);
@@ -137,7 +138,7 @@ void require_close(const RankOutcome& one, const RankOutcome& all, DType dtype) 
 }  // namespace
 
 TEST_CASE("ranks add up their values in order, in pieces, and all have the same bits", "[ranks]") {
-  // 40 ranks have a larger scratch.
+  // 40 ranks need a larger scratch.
   for (const int R : {1, 2, 3, 4, 40})
     for (const int64_t n : {int64_t{1}, int64_t{7}, int64_t{70001}, int64_t{300007}}) {
       INFO(R << " ranks, " << n << " values");
@@ -179,7 +180,7 @@ TEST_CASE("ranks add up their values in order, in pieces, and all have the same 
     }
 }
 
-// A plan is of what a run takes.
+// A plan must count the scratch that a run takes.
 TEST_CASE("the scratch of ranks is as large as the arena on a GPU, up to 32 MiB", "[ranks]") {
   constexpr size_t MiB = size_t{1} << 20;
   for (const Way way : {Way::through_host, Way::in_place})
@@ -237,7 +238,7 @@ TEST_CASE("ranks add up their own shards, and share them, as they add up the who
     }
 }
 
-// On the device under test, in pieces of a few thousand values.
+// Runs on the device under test, in pieces of a few thousand values.
 TEST_CASE("ranks add up in place what they add up through the host, to the bit", "[device-ranks]") {
   struct Combined {
     std::vector<double> sum, shard, shared, mean;
@@ -333,7 +334,7 @@ TEST_CASE("a gradual sum has the bits of a sum, whenever each rank completes wha
           sums[size_t(r)] = own;
           for (const auto [begin, end] : ranges)
             for (int64_t i = begin; i < end; ++i) sums[size_t(r)][size_t(i)] = values[size_t(i)];
-          // What is not complete yet is no number.
+          // Values that are not complete yet are NaN.
           x.fill(std::numeric_limits<double>::quiet_NaN());
           GradualSum sum(ranks, x.view(), ranges, room.view());
           int64_t begin = n;
@@ -354,14 +355,14 @@ TEST_CASE("a gradual sum has the bits of a sum, whenever each rank completes wha
   }
 }
 
-// Large enough for several pieces, the first of which has a layer and a half. The last window's
-// micro-batches do not reach the first layer.
+// The model is large enough for several pieces; the first piece has one and a half layers. The last
+// window's micro-batches do not reach the first layer.
 TEST_CASE("windows whose ranks exchange in the last backward take the same steps, to the bit",
           "[ranks]") {
   static constexpr int64_t width = 160;
   struct Case {
     std::string_view what;
-    std::vector<std::vector<int>> shares;  // of four micro-batches
+    std::vector<std::vector<int>> shares;  // numbers of four micro-batches, by rank
     bool freezes = false;
     NoiseScale noise_scale = NoiseScale::off;
   };
@@ -416,7 +417,8 @@ TEST_CASE("windows whose ranks exchange in the last backward take the same steps
       INFO("rank " << r);
       REQUIRE(with[r].first == without[0].first);
       REQUIRE(without[r].second == 0);
-      // Whose first micro-batch is its last compares that before it adds.
+      // With the noise scale, a rank compares its first micro-batch before it adds it, so a rank
+      // with a single micro-batch does not overlap.
       const size_t first_to_be_compared = c.noise_scale == NoiseScale::estimate ? 2 : 1;
       REQUIRE((with[r].second > 0) == (c.shares[r].size() >= first_to_be_compared));
     }
@@ -454,7 +456,7 @@ TEST_CASE("windows of several ranks take the steps of one", "[ranks]") {
               REQUIRE(all.samples == samples_of(int(i)));
               REQUIRE(all.micro_batches == (samples_of(int(i)) + m - 1) / m);
               REQUIRE(std::abs(all.loss - one.loss) <= most);
-              // The norm of P elements, each off by `most`.
+              // The norm of P elements that are each off by at most `most`.
               REQUIRE(std::abs(all.grad_norm - one.grad_norm) <=
                       most * std::sqrt(double(whole.weights.size())));
             }
@@ -462,7 +464,7 @@ TEST_CASE("windows of several ranks take the steps of one", "[ranks]") {
       }
 }
 
-// AdamA's result depends on the micro-batches, not on the ranks that have them.
+// AdamA's result depends on the micro-batches, but not on which ranks have them.
 TEST_CASE("ranks that fold gradients into moments are one that folds all of them", "[ranks]") {
   for (const DType dtype : {DType::f64, DType::f32})
     for (const int64_t m : {64, 24, 16, 5}) {
@@ -480,14 +482,14 @@ TEST_CASE("ranks that step in backward, one micro-batch each, take the steps of 
   for (const DType dtype : {DType::f64, DType::f32}) {
     const WindowOptions options{.strategy = Strategy::step_in_backward, .ema_decay = 0.9};
     const RankOutcome whole = run_rank(nullptr, dtype, N, options);
-    // The last window has one micro-batch or two.
+    // The last window has one or two micro-batches.
     for (const int R : {1, 2, 3, 4}) {
       INFO(name(dtype) << ", " << R << " ranks");
       const int64_t m = (N + R - 1) / R;
       const RankOutcome parts = run_all(R, dtype, m, options);
       require_close(whole, parts, dtype);
       require_same_bits_sharded(R, dtype, m, options);
-      // A loss that is not finite on one rank: none has stepped.
+      // If the loss is not finite on one rank, no rank steps.
       const RankOutcome skipped = run_all(R, dtype, m, options, 2);
       REQUIRE(skipped.reports[2].skipped);
       REQUIRE(skipped.reports.back().step == windows - 1);
@@ -555,8 +557,8 @@ TEST_CASE("ranks estimate the noise scale by the first micro-batch, as one does"
   }
 }
 
-// A branch that rank 1's micro-batches alone reach: rank 0's gradient of it is of another window,
-// and its moments of the window before.
+// From the second window on, only rank 1's micro-batches reach one branch of the model. On rank 0
+// the branch's gradient is an earlier window's, and its moments are the last window's.
 TEST_CASE("a parameter that one rank reaches is stepped on all by that rank's gradient",
           "[ranks]") {
   const auto run = [](Ranks* ranks, Strategy strategy, bool decoupled) {
@@ -571,7 +573,7 @@ TEST_CASE("a parameter that one rank reaches is stepped on all by that rank's gr
     const Batch batch = test::random_batch({4, 3}, 2, 9);
     for (int w = 0; w < 3; ++w)
       for (int half = 0; half < 2; ++half) {
-        // In the first window both micro-batches reach both.
+        // In the first window both micro-batches reach both branches.
         const bool mine = !ranks || ranks->rank() == half;
         const Tensor x = batch.x.slice(2 * half, 2 * half + 2);
         const Tensor labels = batch.labels.slice(2 * half, 2 * half + 2);
@@ -598,16 +600,17 @@ TEST_CASE("a parameter that one rank reaches is stepped on all by that rank's gr
       run_ranks(
           2, [&](Ranks& ranks) { all[size_t(ranks.rank())] = run(&ranks, strategy, decoupled); });
       REQUIRE(all[0] == all[1]);
-      // AdamA squares the first gradient with l2's share of it: here the first rank's, which is 0.
+      // AdamA squares the first gradient together with the weight decay's share. Here the first
+      // rank's gradient comes first, which is 0.
       if (strategy != Strategy::moments || decoupled)
         REQUIRE(largest_difference(one, all[0]) <= 1e-12);
     }
-  // Each would step by a gradient that the other does not complete.
+  // Each rank would step by a gradient that the other one does not complete.
   REQUIRE_ERROR(run_ranks(2, [&](Ranks& ranks) { run(&ranks, Strategy::step_in_backward, true); }),
                 "complete different ones");
 }
 
-// Rank 0 has two of 3 micro-batches and rank 1 one: its statistics count a third.
+// Rank 0 has two of three micro-batches and rank 1 has one, so rank 1's statistics count a third.
 TEST_CASE("running statistics are the ranks' mean, weighted by their samples", "[ranks]") {
   const auto run = [](Ranks* ranks, const std::vector<int>& own) {
     Sequential model;
@@ -644,7 +647,7 @@ TEST_CASE("what several ranks cannot do is refused", "[ranks]") {
   Meeting meeting(2);
   ThreadRank ranks(meeting, 0);
   Learner learner(DType::f32);
-  // A shard of three, though there are two ranks.
+  // A third of the parameters, although there are two ranks.
   const auto third =
       adam(learner.parameters, {}, Shards{learner.parameters.values().numel(), 3}.of(0));
   REQUIRE_ERROR(Window(*third, ScheduleOptions{}, {.effective_batch_size = N, .ranks = &ranks}),
@@ -664,7 +667,7 @@ TEST_CASE("what several ranks cannot do is refused", "[ranks]") {
       "only strategy fused");
   REQUIRE_ERROR(check_options(WindowOptions{.strategy = Strategy::bf16_sum, .ranks = &ranks}),
                 "a sum that ranks cannot exchange");
-  // Other ranks have its gradients.
+  // A window that is announced to ranks: other ranks may have received its gradients.
   const auto announced = [](const std::function<void(Learner&, const Batch&)>& then) {
     run_ranks(
         2,

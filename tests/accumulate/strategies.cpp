@@ -1,5 +1,5 @@
-// Strategies that drop gradients as they come: moments (AdamA) against the formulas in double,
-// step_in_backward against the step of a whole gradient.
+// The strategies that use each gradient at once and drop it: moments (AdamA) is compared with the
+// formulas in double, and step_in_backward with the step of a whole gradient.
 
 #include <cmath>
 #include <limits>
@@ -69,8 +69,8 @@ Learner::MakeOptimizer adam_with(double weight_decay, bool decoupled) {
   };
 }
 
-// AdamA, as kernels/step/optimizer_step.h writes it, with gradients from a learner of strategy
-// fused that is given the weights.
+// AdamA by the formulas in kernels/step/optimizer_step.h. Its gradients come from a learner of
+// strategy fused, which gets the weights first.
 class ReferenceAdamA {
  public:
   ReferenceAdamA(double weight_decay, bool decoupled)
@@ -134,7 +134,8 @@ TEST_CASE("moments is AdamA, also with a short last window", "[strategies]") {
         reference.step(batch, windows[i]);
         REQUIRE(report.step == static_cast<int64_t>(i + 1));
         REQUIRE(std::isnan(report.grad_norm));
-        // Double: a few roundings of numbers below 10, four windows of steps of at most 0.01.
+        // A few roundings of numbers below 10 in double, in four windows whose steps are at most
+        // 0.01.
         REQUIRE(largest_difference(learner.state(), reference.state()) <= 1e-12);
       }
     }
@@ -251,7 +252,7 @@ TEST_CASE("dropping strategies refuse what they cannot do", "[strategies]") {
                 "a window's only micro-batch");
   REQUIRE_ERROR(once.window.abandon(), "cannot be abandoned");
 
-  // The step is counted when backward begins, before any weight has changed.
+  // The step counts from the beginning of backward, before any weight has changed.
   Learner interrupted(Strategy::step_in_backward, adam_plain);
   const Segment fails_in_backward = [](const std::vector<Tensor>& in) {
     if (recomputing()) fail("no memory, say");
@@ -285,13 +286,13 @@ TEST_CASE("gradients that are dropped take no more than the largest layer's",
   };
   const Usage moments = peak(Strategy::moments, test_device()),
               fused = peak(Strategy::fused, test_device());
-  // With one sample, gradients outweigh activations: the peak is where the largest
-  // weight is alive with its bias.
+  // With one sample, gradients outweigh activations: the peak is where the gradients of the largest
+  // weight and of its bias are alive.
   REQUIRE(moments[Category::gradients] == (128 * 256 + 256) * sizeof(float));
   REQUIRE(fused[Category::gradients] > 2 * moments[Category::gradients]);
   REQUIRE(moments[Category::optimizer] == fused[Category::optimizer]);
   REQUIRE(peak(Strategy::moments, meta_of(test_device())).bytes == moments.bytes);
-  // Beside a sum of half the bytes.
+  // The gradients beside a sum that takes half the bytes.
   const Usage narrow = peak(Strategy::bf16_sum, test_device());
   REQUIRE(narrow[Category::gradients] ==
           round_up(fused[Category::gradients] / 2, size_t(64)) + moments[Category::gradients]);

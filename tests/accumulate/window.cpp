@@ -1,5 +1,5 @@
-// The promise: any split of an effective batch gives the gradient, norm, weights and moments of
-// the batch at once, up to the rounding of the sum's order.
+// The promise: any split of an effective batch gives the same gradient, norm, weights and moments
+// as the whole batch at once, up to rounding, because sums are in another order.
 
 #include <cmath>
 #include <map>
@@ -19,7 +19,7 @@ struct Outcome {
   std::vector<double> weights, m, v;
 };
 
-// The runner takes a second for what a GPU does in a millisecond.
+// The runner takes about a thousand times as long as a GPU.
 int steps_of_a_run() { return on_runner() ? 5 : 20; }
 
 Outcome run(DType dtype, const Split& split, WindowOptions options) {
@@ -39,10 +39,10 @@ Outcome run(DType dtype, const Split& split, WindowOptions options) {
   return outcome;
 }
 
-// How far two orders of summing the same window's gradient may be apart. Each element is a sum of
-// N terms, each the end of a chain of sums over the layers' widths; every addition rounds by at
-// most u times the running value, which stays below A, the largest sum of the samples' absolute
-// gradients divided by N.
+// The largest difference between two orders of summing one window's gradient. Each element is a sum
+// of N terms, and each term is the end of a chain of sums over the layers' widths. Every addition
+// rounds by at most u times the running value. That stays below A, the largest sum of the samples'
+// absolute gradients divided by N.
 double compute_gradient_bound(DType dtype) {
   const double u = dtype == DType::f32 ? 0x1p-24 : 0x1p-53;
   const Batch batch = random_batch(N, dtype, 100);
@@ -65,9 +65,9 @@ double gradient_bound(DType dtype) {
   return bounds[dtype];
 }
 
-// Errors of the weights after some steps: each step moves them by at most lr/eps times the
-// gradient's error, and the moved weights move later gradients in turn (a factor that stays near 1
-// for 20 steps of 1e-3; 2 is allowed for it).
+// A bound for the error of the weights after some steps. Each step moves them by at most lr/eps
+// times the gradient's error. The moved weights move later gradients in turn: that factor stays
+// near 1 for 20 steps of 1e-3, and the bound allows 2.
 double weight_bound(DType dtype, int steps) {
   return 2 * steps * Learner::lr / Learner::eps * gradient_bound(dtype);
 }
@@ -76,8 +76,8 @@ void require_equivalent(const Outcome& a, const Outcome& b, DType dtype) {
   const double g = gradient_bound(dtype), w = weight_bound(dtype, steps_of_a_run());
   if (!a.gradient.empty() && !b.gradient.empty())
     REQUIRE(largest_difference(a.gradient, b.gradient) <= g);
-  // The norm of P elements, each off by g, is off by at most g * sqrt(P); later steps start from
-  // weights off by w.
+  // If each of P elements is off by g, the norm is off by at most g * sqrt(P). Later steps start
+  // from weights that are off by w.
   REQUIRE(largest_difference(a.norms, b.norms) <= (g + w) * std::sqrt(double(a.weights.size())));
   REQUIRE(largest_difference(a.weights, b.weights) <= w);
   REQUIRE(largest_difference(a.m, b.m) <= g + w);
@@ -107,9 +107,9 @@ TEST_CASE("every split of an effective batch is the same training", "[window]") 
   }
 }
 
-// Twelve windows, more than may be under way, of which the third has an infinite sample, by
-// micro-steps that read their samples from the same place every time. Holds their reports, and the
-// weights and moments that they leave.
+// Twelve windows, which is more than may be under way at once. The third one has an infinite
+// sample. The micro-steps read their samples from the same place every time. Holds the windows'
+// reports, and the final weights and moments.
 struct InPlace {
   std::vector<StepReport> reports;
   std::vector<double> state;
@@ -163,7 +163,7 @@ TEST_CASE("recorded micro-steps and steps give the same bits, and reports come i
 }
 
 TEST_CASE("what CUDA refuses to record is run every time, with the same bits", "[window]") {
-  if (!on_runner()) return;  // which alone refuses
+  if (!on_runner()) return;  // only the runner refuses
   cuda::refused_graphs();
   for (const Strategy strategy : {Strategy::fused, Strategy::separate}) {
     const InPlace plain(Graphs::off, strategy);
@@ -231,7 +231,7 @@ TEST_CASE("a number follows the loss of the last window", "[window]") {
   REQUIRE(followed(100) == std::pair(40.0, 50.0));
   const double not_finite = std::numeric_limits<double>::quiet_NaN();
   REQUIRE(followed(not_finite) == std::pair(50.0, 50.0));
-  // As if there had been no window that is skipped, whatever its loss.
+  // Skipped windows change nothing, whatever their loss.
   Learner learner(DType::f32);
   for (const double factor : {0.75, not_finite, not_finite}) {
     const Tensor loss = learner.loss(batch, 0, N);
@@ -259,7 +259,7 @@ TEST_CASE("loss scale and clipping do not depend on the split", "[window]") {
   }
 }
 
-// The gradient that a short last window (40 of 64 samples) steps with.
+// The gradient by which a short last window (40 of 64 samples) steps.
 std::vector<double> step_gradient_of_short_window(const Split& split) {
   Learner learner(DType::f64, {.effective_batch_size = N});
   learner.accumulate(random_batch(40, DType::f64, 5), split);
@@ -271,7 +271,7 @@ std::vector<double> step_gradient_of_short_window(const Split& split) {
   return m;
 }
 
-// The mean gradient of those 40 samples, at once, without a window.
+// The mean gradient of the same 40 samples at once, without a window.
 std::vector<double> gradient_of_40() {
   Learner learner(DType::f64);
   backward(learner.loss(random_batch(40, DType::f64, 5), 0, 40));
@@ -291,7 +291,8 @@ TEST_CASE("dividing by K, as written by hand, would be noticed", "[window][negat
     backward(learner.loss(batch, begin, end), 1.0 / 3);
   const auto wrong = to_doubles(learner.parameters.gradients());
   REQUIRE(largest_difference(wrong, gradient_of_40()) > 1e6 * 1e-12);
-  // And with the K of a whole window, 4, for a window of 40: too small by 40 / 64.
+  // Dividing by the K of a whole window, 4, instead: for a window of 40 the gradient is too small,
+  // by the factor 40 / 64.
   learner.parameters.zero_grad();
   for (const auto& [begin, end] : {std::pair{0, 16}, {16, 32}, {32, 40}})
     backward(learner.loss(batch, begin, end), 1.0 / 4);

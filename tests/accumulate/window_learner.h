@@ -29,8 +29,8 @@ struct Learner {
   std::unique_ptr<Optimizer> optimizer;
   Window window;
 
-  // eps is larger than Adam's default so that the bound below can be derived: a gradient error d
-  // moves a weight by at most lr/eps * d per step.
+  // eps is larger than Adam's default, because the bounds of the tests rely on it: a gradient error
+  // d moves a weight by at most lr/eps * d per step.
   static constexpr double lr = 1e-3, eps = 1e-3;
   // `sharded`: the optimizer owns this rank's shard.
   explicit Learner(DType dtype, WindowOptions options = {.effective_batch_size = N},

@@ -1,5 +1,5 @@
-// A window is a transaction of its own counters: it steps once with all its samples, or leaves no
-// trace, and refuses what would break it.
+// A window is a transaction: it steps once with all its samples, or leaves no trace, and refuses
+// calls that would break this.
 
 #include <cmath>
 #include <limits>
@@ -121,7 +121,7 @@ TEST_CASE("frozen parameters are not stepped", "[window]") {
   REQUIRE(before[second] != after[second]);
 }
 
-TEST_CASE("a gradient of one's own does not join a window's", "[window]") {
+TEST_CASE("a gradient that the caller computes does not join a window's", "[window]") {
   const Batch batch = random_batch(N, DType::f32, 1);
   for (const Strategy strategy : {Strategy::fused, Strategy::separate, Strategy::bf16_sum,
                                   Strategy::moments, Strategy::step_in_backward}) {
@@ -134,7 +134,7 @@ TEST_CASE("a gradient of one's own does not join a window's", "[window]") {
     learner.window.backward(learner.loss(batch, 0, N), N);
     learner.window.step();
   }
-  // Nor within it.
+  // It does not join in the middle of a window, either.
   Learner learner(DType::f32);
   learner.accumulate(batch, {32});
   REQUIRE_ERROR(backward(learner.loss(batch, 0, 8)), "that a window is adding up");

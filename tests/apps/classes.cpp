@@ -1,4 +1,4 @@
-// A network's answers are of the classes that it was trained on, whatever data is at hand.
+// A network answers with the classes that it was trained on, whatever the data's classes are.
 
 #include <algorithm>
 #include <map>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int of_class = 12;
 
-// An image of 8x8 of about this brightness.
+// The bytes of an 8x8 image of about this brightness.
 std::string picture(int brightness, int number) {
   Image image = some_planes(1, 8, 8);
   for (uint8_t& pixel : image.pixels)
@@ -39,7 +39,7 @@ struct TrainedOnFolder : Folder {
   static std::string data(const Folder& folder) {
     return " --hold-out 0.3 --data " + folder.path().string();
   }
-  // The answers to images: the lines of predictions.csv.
+  // The answers for images: the lines of predictions.csv.
   std::vector<std::string> answers(const std::string& images) const {
     fs::remove_all(*this / "out");
     succeed("predict --weights " + weights + " --out " + (*this / "out") + " " + images);
@@ -54,7 +54,7 @@ struct TrainedOnFolder : Folder {
   }
 };
 
-// The weights with other metadata.
+// Copies the weights with other metadata.
 void rewrite(const std::string& from, const std::string& to,
              const std::map<std::string, std::string>& changed) {
   Metadata metadata = read_safetensors_metadata(from);
@@ -65,7 +65,7 @@ void rewrite(const std::string& from, const std::string& to,
   write_safetensors(to, read_safetensors(from), metadata);
 }
 
-// Images of 16x16 in three stripes, and masks that have these values there.
+// Writes 16x16 images of three stripes, and masks with these values for the stripes.
 void write_stripes(const Folder& folder, const std::array<int, 3>& values, bool has_masks = true) {
   for (int i = 0; i < 8; ++i) {
     Image image = some_planes(1, 16, 16), mask = image;
@@ -92,11 +92,11 @@ TEST_CASE("classes are the weights' by name, not the folder's by number", "[cli]
     return nlohmann::json::parse(file_bytes(json))["training"]["accuracy"].get<double>();
   };
   REQUIRE(accuracy(trained.weights) > 90);
-  // The same network, said to have learned them in another order, is right about dogs alone.
+  // If the metadata lists the classes in another order, the same network is right about dogs alone.
   const std::string turned = trained / "turned.safetensors";
   rewrite(trained.weights, turned, {{"class-names", R"(["fish","dog","cat"])"}});
   REQUIRE(accuracy(turned) < 50);
-  // TrainedOnFolder further, it learns the folder's names for what it has.
+  // If this file is trained further, it learns the folder's names for its outputs.
   const std::string again = trained / "again.safetensors";
   succeed("train --micro-batch 4 --epochs 40 --lr 0.01 --save " + again + " --init " + turned +
           TrainedOnFolder::data(trained.set));
@@ -121,8 +121,8 @@ TEST_CASE("classes are the weights' by name, not the folder's by number", "[cli]
             return line.starts_with("fish/") && line.find(".png,fish,") != line.npos;
           }) > of_class / 2);
 
-  // As many other classes need a new head, and a word, as do some of the network's; another number
-  // makes one by itself.
+  // Data with other classes, or with some of the network's, needs a new head, which --new-head must
+  // ask for. Another number of classes gets a new head anyway.
   const std::string train = "train --micro-batch 4 --epochs 1" + init;
   refuse(train + TrainedOnFolder::data(later),
          "or --new-head to learn these with a new last layer");
@@ -180,7 +180,7 @@ TEST_CASE("weights that have seen numbers are not given pixels", "[cli][full]") 
           succeed(said + trained.weights + data));
 }
 
-TEST_CASE("a file that names no classes takes those of the data, and says so", "[cli][full]") {
+TEST_CASE("a file that names no classes takes the data's classes, and says so", "[cli][full]") {
   const TrainedOnFolder trained;
   const std::string plain = trained / "plain.safetensors", out = " --out " + (trained / "out");
   rewrite(trained.weights, plain, {{"class-names", ""}, {"classes", ""}});
@@ -225,7 +225,7 @@ TEST_CASE("images without labels are answered", "[cli][full]") {
   REQUIRE(names_of(trained.answers("--data " + folders.path().string())) ==
           std::vector<std::string>{"4.png,cat", "x/deep/0.png,cat", "x/deep/1.png,dog",
                                    "x/deep/2.png,fish", "y/3.png,cat"});
-  // One file, and several, which are told apart by their folders.
+  // One file, and several files, which their folders tell apart.
   REQUIRE(names_of(trained.answers("--data " + (flat / "1.png"))) ==
           std::vector<std::string>{"1.png,dog"});
   REQUIRE(names_of(trained.answers((flat / "2.png") + " " + (flat / "0.png"))) ==
@@ -233,7 +233,8 @@ TEST_CASE("images without labels are answered", "[cli][full]") {
   REQUIRE(names_of(trained.answers("--data " + (folders / "y/3.png") + " " + (folders / "x"))) ==
           std::vector<std::string>{"x/deep/0.png,cat", "x/deep/1.png,dog", "x/deep/2.png,fish",
                                    "y/3.png,cat"});
-  // Folders of known classes, some of them empty, are answered as a whole.
+  // In a folder of the known classes, all images get answers, although some of its classes are
+  // empty.
   fs::remove_all(trained.set / "dog");
   fs::create_directory(trained.set / "dog");
   REQUIRE(trained.answers("--data " + trained.set.path().string()).size() == 1 + 2 * of_class);
@@ -255,7 +256,7 @@ TEST_CASE("images without labels are answered", "[cli][full]") {
   flat.TemporaryDirectory::write("bad.png", "no image");
   trained.refuse_answers("--data " + path, "bad.png");
   REQUIRE(names_of(trained.answers("--skip-bad --data " + path)) == all);
-  // A set with a test of its own is answered by that.
+  // If a set has a test part, its images get the answers.
   const Folder parts;
   parts.TemporaryDirectory::write("train/cat/0.png", picture(20, 0));
   parts.TemporaryDirectory::write("train/dog/1.png", picture(120, 0));
@@ -293,7 +294,7 @@ TEST_CASE("masks have the values and names that the network learned", "[cli][ful
   };
   const auto answered = masks(weights, images);
   REQUIRE(std::ranges::all_of(answered, [](int v) { return v == 0 || v == 80 || v == 200; }));
-  REQUIRE(answered == masks(weights, others));  // not in their values
+  REQUIRE(answered == masks(weights, others));  // not in the other folder's values
   REQUIRE_THAT(succeed("eval --hold-out 0.3 --init " + weights + " --data " + set.path().string()),
                ContainsSubstring("wood "));
   const std::string eval = "eval --hold-out 0.3 --data " + others.path().string() + " --init ";
@@ -303,12 +304,12 @@ TEST_CASE("masks have the values and names that the network learned", "[cli][ful
     const std::string text = succeed(eval + of + " --split test --classes " + classes);
     return text.substr(text.rfind("loss"));
   };
-  // By their names, in whatever order.
+  // Class names on the command line are matched by name, in any order.
   rewrite(weights, plain, {{"class-names", R"(["wood","sand","sea"])"}});
   REQUIRE(loss(plain, "wood,sand,sea") == loss(weights, "sea,sand,wood"));
   REQUIRE(loss(plain, "sea,sand,wood") != loss(weights, "sea,sand,wood"));
   rewrite(weights, plain, {{"class-names", ""}, {"class-values", ""}});
-  REQUIRE(masks(plain, set) == answered);  // those of its folder, with a word
+  REQUIRE(masks(plain, set) == answered);  // the folder's values, with a notice
   const auto numbers = masks(plain, images);
   REQUIRE(numbers.size() == answered.size());
   for (size_t p = 0; p < numbers.size(); ++p)

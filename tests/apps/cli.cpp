@@ -34,7 +34,7 @@ TEST_CASE("help, version and unknown words", "[output]") {
 }
 
 TEST_CASE("the device is chosen, and said, or refused with the reason", "[cli]") {
-  // Without device_arguments(): what a user of this build on this machine sees.
+  // It runs without device_arguments(), as a user of this build runs it on this machine.
   const auto run = [](const std::string& device) {
     const std::string data =
         computes_slowly() ? "--data " + few_digits().path().string() : std::string();
@@ -53,7 +53,7 @@ TEST_CASE("the device is chosen, and said, or refused with the reason", "[cli]")
     REQUIRE_THAT(cuda.text, ContainsSubstring("accrue: error: "));
     REQUIRE_THAT(cuda.text, ContainsSubstring(reason));
     REQUIRE_THAT(cuda.text, ContainsSubstring("--device cpu"));
-    // A machine without a GPU is not told so every time.
+    // On a machine without a GPU the program does not mention it every time.
     const bool told = automatic.text.find("device: cpu (not cuda") != std::string::npos;
     REQUIRE(told == fs::exists("/dev/nvidiactl"));
   }
@@ -89,7 +89,7 @@ TEST_CASE("info describes every model", "[output]") {
   REQUIRE_THAT(succeed("info --model mlp"), ContainsSubstring("567434 parameters"));
   REQUIRE_THAT(succeed("info --model mlp-small"), ContainsSubstring("203530 parameters"));
   REQUIRE_THAT(succeed("info --model cnn"), ContainsSubstring("0.weight"));
-  // For the images that are asked for: a level more at twice the size.
+  // The network depends on the image size: at twice the size it has one level more.
   REQUIRE_THAT(succeed("info --model zi2zi --width 0.125 --image-size 128"),
                ContainsSubstring("encoder.6") && !ContainsSubstring("encoder.7"));
   REQUIRE_THAT(succeed("info --model cnn-gn"), ContainsSubstring("group norm"));
@@ -171,9 +171,9 @@ TEST_CASE("the same command gives the same bits, and any split the same weights"
     train("--micro-batch 24 --effective-batch 64", "uneven");
     train("--micro-batch 16 --accum 4 --strategy separate", "separate");
     REQUIRE(file_bytes(folder / "parts") == file_bytes(folder / "again"));
-    // Gradients below 1 are sums of a few hundred terms, each rounded by 2^-24: off by 2e-5 at
-    // most. A step moves a weight by at most lr / eps = 0.01 of that, 5 steps by 1e-6; the weights
-    // themselves moved by 1e-4.
+    // The gradients are below 1, and sums of a few hundred terms that each round by 2^-24: they are
+    // off by at most 2e-5. One step moves a weight by at most lr / eps = 0.01 of that, and 5 steps
+    // by 1e-6. The weights themselves have moved by 1e-4.
     for (const char* other : {"parts", "uneven", "separate"})
       REQUIRE(largest_difference(folder / "whole", folder / other) < 1e-6);
   }
@@ -229,7 +229,7 @@ TEST_CASE("batches that contradict each other or the data are refused", "[output
          "is 24, but --effective-batch is 32");
   refuse("train --micro-batch 1000000", "larger than the data");
   refuse("train --effective-batch 1000000", "larger than the data");
-  // 16 times these is 4 more than 2^64, and less than 0.
+  // 16 times these numbers overflow: to 64 in 64 bits, and to a negative number.
   for (const std::string accum : {"1152921504606846980", "9223372036854775807"})
     refuse("train --accum " + accum, "--accum " + accum + " is larger than the data");
   refuse("train --micro-batch four", "four");
@@ -248,7 +248,7 @@ TEST_CASE("other settings out of range are refused", "[output]") {
   refuse("train --eps 0", "eps is 0");
   refuse("train --clip-norm 0", "clip norm 0");
   refuse("train --loss-scale 0", "loss scale 0");
-  // In the type of the step, float32.
+  // The step's type, float32, does not hold these numbers.
   refuse("train --loss-scale 1e-39", "loss scale 1e-39: expected from 2^-126");
   refuse("train --eps 1e-60", "eps is 1e-60");
   refuse("train --lr 1e39", "learning rate 1e+39");
@@ -326,7 +326,7 @@ TEST_CASE("a failed save leaves nothing half-written", "[output]") {
 TEST_CASE("an epoch is a pass over the data, whatever is skipped in it", "[cli][full]") {
   const Folder folder;
   write_idx_data(folder);
-  // Five windows of 8 images to an epoch, of which the large loss scale costs the first.
+  // An epoch has five windows of 8 images. The large loss scale makes the program skip the first.
   const std::string options =
       "train --model mlp-small --precision fp16 --loss-scale-init 1e6 "
       "--micro-batch 4 --effective-batch 8 --data " +
@@ -337,7 +337,7 @@ TEST_CASE("an epoch is a pass over the data, whatever is skipped in it", "[cli][
   REQUIRE(lines[0]["skipped"] == true);
   REQUIRE(lines[4]["skipped"] == false);
   REQUIRE(lines[4]["epoch"] == 1);
-  // A step, on the other hand, is one that was taken.
+  // --steps, on the other hand, counts the steps that were taken.
   succeed(options + " --epochs 3 --steps 6");
   REQUIRE(json_steps(folder / "log").back()["step"] == 6);
   REQUIRE(json_steps(folder / "log").back()["epoch"] == 2);
@@ -427,7 +427,7 @@ TEST_CASE("lion trains with its own beta2 and half of Adam's moments", "[cli][fu
     const auto plan = nlohmann::json::parse(file_bytes(folder / "plan.json"));
     return plan["alternatives"][0]["peak_by_category"]["optimizer"].get<int64_t>();
   };
-  // Beside them the count of steps.
+  // 64 bytes are for the count of steps.
   REQUIRE(moments("adam") - 64 == 2 * (moments("lion") - 64));
 }
 

@@ -1,4 +1,5 @@
-// The program and memory: what it predicts, plans, measures, and does when there is too little.
+// The program and memory: its predictions, plans and measurements, and its behavior when memory
+// runs out.
 
 #include <set>
 #include <thread>
@@ -23,7 +24,7 @@ TEST_CASE("the prediction on meta is the measurement, for every model and K",
       // Every K takes the same bytes.
       if (first.empty()) first = peak.dump();
       REQUIRE(peak.dump() == first);
-      // And the table's prediction, in which text rounds to 0.1 of a unit.
+      // The prediction in the table is the same; the text rounds it to 0.1 of a unit.
       REQUIRE_THAT(text, ContainsSubstring("predicted to the byte"));
     }
   }
@@ -57,7 +58,7 @@ TEST_CASE("what an error advises is pasted into a shell", "[cli][memory][full]")
   const Output refused = accrue_run(train + "--memory-limit 3MiB");
   INFO(refused.text);
   REQUIRE(refused.status == 1);
-  // Not even the gradients fit.
+  // Not even the gradients fit, so no smaller micro-batch helps.
   REQUIRE(refused.text.find("smaller micro-batch") == std::string::npos);
   const std::string advice = refused.text.substr(refused.text.find("\ntry: ") + 6);
   const Output pasted = shell(fmt::format("sh -c '{} {}{}{}'", program_path, train,
@@ -67,7 +68,7 @@ TEST_CASE("what an error advises is pasted into a shell", "[cli][memory][full]")
   REQUIRE_THAT(pasted.text, ContainsSubstring("predicted to the byte"));
 }
 
-TEST_CASE("without accumulation nothing is said of what it saves", "[cli][memory][full]") {
+TEST_CASE("without accumulation the program does not claim that it saves memory", "[cli][memory][full]") {
   const std::string text = succeed("train --model mlp-small --steps 1 --accum 1");
   REQUIRE_THAT(text, ContainsSubstring("nothing was accumulated: the effective batch is one") &&
                          !ContainsSubstring("saves nothing"));
@@ -86,7 +87,7 @@ TEST_CASE("every tensor has the name of the layer that made it", "[cli][memory][
     if (event.value("cat", "") != "activations") continue;
     const std::string name = event["name"];
     names.insert(name);
-    // The loss itself is a number or two.
+    // The loss itself is one or two numbers.
     REQUIRE((name != "loss" || event["args"]["bytes"] == 64));
   }
   for (const char* name : {"encoder.0 pooled", "encoder.1 pooled", "loss"})
@@ -113,7 +114,7 @@ TEST_CASE("plan's choice runs within its memory, and one sample more does not", 
     const auto& best = plan["recommended"];
     std::vector<std::string> keys;
     for (const auto& [key, value] : best.items()) keys.push_back(key);
-    // In the order of nlohmann::json, which sorts.
+    // nlohmann::json sorts the keys.
     REQUIRE(keys == std::vector<std::string>{"accum", "batch_norm_by", "micro_batch", "peak_bytes",
                                              "recompute", "remainder", "sequence_piece",
                                              "strategy"});
@@ -133,7 +134,7 @@ TEST_CASE("plan's choice runs within its memory, and one sample more does not", 
     REQUIRE_THAT(fits.text, ContainsSubstring("predicted to the byte"));
     REQUIRE(too_large.status == 1);
     REQUIRE_THAT(too_large.text, ContainsSubstring("out of memory on"));
-    // The error names the flags that do fit.
+    // The error names flags that fit.
     REQUIRE_THAT(too_large.text, ContainsSubstring(fmt::format(
                                      "try: --micro-batch {} --effective-batch 64", micro)));
     const std::string chosen =
@@ -167,7 +168,8 @@ TEST_CASE("a plan has a row for the windows that were asked for", "[cli][memory]
   REQUIRE(row["accum"] == 3);
   REQUIRE(row["fits"] == true);
   REQUIRE(row["peak_bytes"] == summary["peak_bytes"]["total"]);
-  // Alone, with the other option as train has it; where the plan has the row already; or nowhere.
+  // One option alone, with the other as in train; a row that the plan has already; and no row at
+  // all.
   REQUIRE(yours(" --micro-batch 3 --memory 1GiB")["accum"] == 4);
   REQUIRE(yours(" --accum 2 --memory 1GiB")["micro_batch"] == 16);
   REQUIRE(yours(" --micro-batch 12 --accum 1 --memory 1GiB")["relative_cost"] == 1);
@@ -197,9 +199,10 @@ TEST_CASE("a plan that cannot be says what is missing", "[cli][memory][full]") {
 
 TEST_CASE("--on-oom split finds a micro-batch that fits, and gives its weights", "[cli][memory]") {
   const Folder folder;
-  // The runner's few digits are all on the device.
+  // On the runner all of the few digits are on the device.
   const char* limit = on_runner() ? "8700KB" : test_device() == Device::cuda ? "7600KB" : "12900KB";
-  // On fewer threads than cores the loader has two slots, which do not shrink with micro-batches.
+  // With fewer threads than cores the loader has two slots, whose memory does not shrink with the
+  // micro-batches.
   const std::string options = fmt::format(
       "train --model mlp-small --steps 3 --effective-batch 60 --dropout 0.2 "
       "--threads {} --memory-limit {}",
@@ -229,8 +232,8 @@ TEST_CASE("bench memory compares ways, widths and batches", "[cli][memory]") {
               (folder / "csv") + " --json " + (folder / "memory"));
   REQUIRE_THAT(text, ContainsSubstring("the baseline"));
   const auto rows = nlohmann::json::parse(file_bytes(folder / "memory"))["rows"];
-  // Each group has one batch at once, and both ways at 8, which alone is less than either effective
-  // batch.
+  // Each group has a row for the batch at once, and both ways with micro-batches of 8: 32 is not
+  // smaller than any effective batch.
   REQUIRE(rows.size() == (reduced() ? 2 : 4) * 3);
   for (size_t i = 0; i < rows.size(); i += 3) {
     const auto &whole = rows[i], &fused = rows[i + 1], &separate = rows[i + 2];
@@ -251,11 +254,11 @@ TEST_CASE("bench memory compares ways, widths and batches", "[cli][memory]") {
     REQUIRE(fused["largest_weight_difference"].get<double>() < 1e-4);
     REQUIRE(fused["us_per_sample"].get<double>() > 0);
     REQUIRE(fused["peak_rss_growth_bytes"].get<int64_t>() > 0);
-    // Hardly any activations, so a second gradient outweighs what is saved.
+    // There are hardly any activations, so a second gradient costs more than accumulation saves.
     REQUIRE_THAT(separate["verdict"].get<std::string>(), ContainsSubstring("does not pay"));
     REQUIRE_THAT(separate["verdict"].get<std::string>(), ContainsSubstring("more memory"));
   }
-  // Twice the width is twice the gradient: 784 w + w + 10 w + 10, w 64 and 128.
+  // Twice the width gives a gradient twice as large: 784 w + w + 10 w + 10, for w = 64 and 128.
   if (!reduced())
     REQUIRE(rows[6]["peak_bytes"]["gradients"].get<int64_t>() >
             int64_t{1990} * rows[0]["peak_bytes"]["gradients"].get<int64_t>() / 1000);
@@ -280,7 +283,7 @@ TEST_CASE("bench memory shows what 16 bits save", "[cli][memory][full]") {
     REQUIRE(activations(rows[at_once]) < 0.55 * activations(rows[0]));
     REQUIRE(activations(rows[at_once + 2]) < 0.55 * activations(rows[at_once]));
   }
-  // --precision is every row's that has none of its own.
+  // --precision applies to every row that does not set its own.
   const auto in_bf16 = measure(" --precision bf16 --ways fused");
   REQUIRE(in_bf16["precision"] == "bf16");
   REQUIRE(activations(in_bf16["rows"][0]) == activations(rows[1]));

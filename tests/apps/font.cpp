@@ -1,4 +1,4 @@
-// The directories of pairs that are made of fonts.
+// Directories of pairs of glyphs, made from fonts.
 
 #include "fonts/face.h"
 #include "fonts/glyphs.h"
@@ -11,7 +11,7 @@ namespace {
 using fonts::Face;
 using fonts::GlyphLayout;
 
-// Files in a folder, and the command that makes pairs of them.
+// A folder with fonts, and the command that makes pairs from them.
 struct Fonts : Folder {
   Fonts() {
     path_of("source.ttf", letters("Source", 200).file());
@@ -24,7 +24,7 @@ struct Fonts : Folder {
     return fmt::format("font prepare --source {} --out {} {}", *this / "source.ttf", *this / "out",
                        rest);
   }
-  // Nothing but the fonts.
+  // True if the folder has nothing but the fonts.
   bool is_clean() const {
     for (const auto& entry : fs::directory_iterator(path()))
       if (entry.path().extension() != ".ttf") return false;
@@ -77,7 +77,7 @@ TEST_CASE("pairs are made of fonts, and what some lack is left out and named", "
 
 TEST_CASE("a limit takes the first characters, of any layout", "[font]") {
   const Fonts fonts;
-  fs::create_directory(fonts / "out");  // empty, which is as good as none
+  fs::create_directory(fonts / "out");  // an empty directory may be written to
   succeed(fonts.command("--target " + (fonts / "brush.ttf") +
                         " --chars '!ZYXWVUTSRA' --limit 9 --size 8 --layout zi2zi"));
   const GlyphManifest manifest = read_glyph_manifest(fonts / "out");

@@ -12,7 +12,7 @@
 namespace accrue::test {
 namespace {
 
-// A font, and weights of a network that has learnt nothing, for 32 pixels and two styles.
+// A font, and the weights of an untrained network for 32 pixels and two styles.
 struct ExportFolder : Folder {
   ExportFolder() {
     TinyFont font;
@@ -33,7 +33,7 @@ struct ExportFolder : Folder {
                        *this / weights, *this / "source.ttf", *this / "new.ttf", rest);
   }
   bool has_written() const { return fs::exists(path() / "new.ttf"); }
-  // The data set that it might have been trained on, as far as an export reads it.
+  // Writes the part of a data set that an export reads, as if the network had been trained on it.
   void write_manifest(int64_t size, const std::string& source) const {
     GlyphManifest manifest;
     manifest.size = size;

@@ -35,7 +35,7 @@ TEST_CASE("a trace of a font's training has the turns of both networks", "[cli][
                                  [](const auto& event) { return event["name"] == "step"; });
   };
   REQUIRE(recorded_steps("--memory-trace-windows 1") == 2);
-  // In the third window the generator plays for the first time, and twice.
+  // In the third window the generator plays for the first time, and it plays twice.
   REQUIRE(recorded_steps("--memory-trace-windows 3 --n-critic 3 --g-steps 2") == 5);
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("a font is trained, drawn and scored", "[cli]") {
   succeed("font score --json " + scores + with);
   const auto json = nlohmann::json::parse(file_bytes(scores));
   REQUIRE(json["characters"] == 8);
-  // Half of the targets are the sources themselves.
+  // Half of the targets equal their sources.
   REQUIRE(json["source"]["ink_iou"] > 0.5);
   REQUIRE(json["blank"]["ink_iou"] == 0);
   REQUIRE_THAT(succeed("eval --init " + trained.weights + " --data " + trained.data),

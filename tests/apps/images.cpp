@@ -11,7 +11,7 @@
 namespace accrue::test {
 namespace {
 
-// Images of different sizes in two classes, that are dark and bright; some of them JPEG.
+// Writes images of different sizes in two classes, dark and bright. Some are JPEG files.
 void write_classes(const Folder& folder) {
   for (int i = 0; i < 40; ++i) {
     Image image = some_planes(3, 20 + i % 3, 24);
@@ -32,11 +32,11 @@ TEST_CASE("a folder of images is trained on and scored", "[cli][full]") {
   const std::string said =
       succeed("train" + options + " --epochs 8 --lr 0.01 --micro-batch 4 --save " + saved);
   REQUIRE_THAT(said, ContainsSubstring("40 images, 2 classes, 20x24 to 22x24 (height x width), "));
-  // The image's size is the weights'.
+  // The image size comes from the weights' file.
   const std::string scored =
       succeed("eval --init " + saved + data + " --hold-out 0.3 --split test");
   REQUIRE_THAT(scored, ContainsSubstring("accuracy 100.00 %"));
-  // Each is of the class whose folder it is in; a name with a comma is quoted.
+  // Each image gets the class of its folder. A name with a comma is quoted.
   const Folder answers;
   std::map<std::string, int> lines_of;
   for (const std::string split : {"train", "test"}) {
@@ -107,12 +107,12 @@ TEST_CASE("a folder of masks of several classes is trained on", "[cli][full]") {
           Approx((score["dice.sea"].get<double>() + score["dice.sand"].get<double>() +
                   score["dice.wood"].get<double>()) /
                  3));
-  // The loss is that of the training, which the weights' file says.
+  // The weights' file says which loss the training used, and the score uses it, too.
   const std::string evaluated =
       succeed("eval --split test --classes sea,sand,wood --init " + weights + data);
   REQUIRE_THAT(evaluated,
                ContainsSubstring(fmt::format("loss {:.4f}", score["loss"].get<double>())));
-  // Another loss is no other network.
+  // A network may be trained further with another loss.
   succeed("train --steps 1 --loss dice --class-weights 1,1,1 --init " + weights + data +
           " --micro-batch 2");
   succeed("predict --split test --overlay --weights " + weights + " --out " + (answers / "masks") +
@@ -172,7 +172,7 @@ TEST_CASE("pixels that nobody has judged count neither in windows nor in scores"
   for (size_t step = 0; step < 2; ++step)
     REQUIRE(one_by_one[step]["loss"].get<double>() ==
             Approx(whole[step]["loss"].get<double>()).epsilon(1e-5));
-  // The weights say what is not judged, and how they are scored.
+  // The weights' file says which pixels are not judged, and how to score.
   const auto score = one_by_one.back()["test"];
   const std::string weights = answers / "w.safetensors";
   REQUIRE_THAT(succeed("eval --split test --init " + weights + data),
@@ -180,7 +180,7 @@ TEST_CASE("pixels that nobody has judged count neither in windows nor in scores"
   succeed("predict --weights " + weights + " --out " + (answers / "masks") + data);
   for (const uint8_t value : read_mask(answers / "masks/test/images/4.png").pixels)
     REQUIRE((value == 0 || value == 80));
-  // The fifth image is a window of its own.
+  // The fifth image is a whole window.
   const std::string told = succeed(train + " --epochs 1 --micro-batch 1 --accum 1");
   REQUIRE_THAT(told, ContainsSubstring("nothing in this window is judged: window skipped"));
   refuse(train + " --steps 1 --micro-batch 1 --strategy moments",
@@ -205,7 +205,7 @@ TEST_CASE("a folder of images is trained on by crops", "[cli][full]") {
   REQUIRE(said.at("image") == "3x9x12");
   REQUIRE(said.at("crop") == "9x12");
   REQUIRE(said.at("image-size") == "18x16");
-  // The file says how images become what the network sees.
+  // The file says how images are prepared for the network.
   const std::string scored = succeed("eval --split test --init " + saved + data);
   REQUIRE_THAT(scored, ContainsSubstring("accuracy 100.00 %"));
   REQUIRE(scored ==
@@ -213,7 +213,7 @@ TEST_CASE("a folder of images is trained on by crops", "[cli][full]") {
   REQUIRE(scored !=
           succeed("eval --split test --image-size 9x12 --crop 9x12 --init " + saved + data));
   succeed("predict --split test --weights " + saved + data + " --out " + (output / "answers"));
-  // Another crop is another run.
+  // A run with another crop is another run, and is not resumed.
   refuse("train --resume --model cnn --width 0.25 --lr 0.01 --micro-batch 4 --image-size 18x16" +
              std::string(" --crop 9x11 --epochs 9 --checkpoint-dir ") + run + data,
          "crop");
@@ -248,7 +248,7 @@ TEST_CASE("masks are learned from crops and drawn whole", "[cli]") {
   const double dice = json_lines(output / "log").back()["test"]["dice"];
   if (!computes_slowly()) REQUIRE(dice > 0.9);
   REQUIRE(read_safetensors_metadata(weights).at("image") == "1x8x16");
-  // The training's own score is of the whole images, too.
+  // The score at the end of the training is of whole images, too.
   succeed("eval --split test --init " + weights + data + " --json " + (output / "score"));
   REQUIRE(nlohmann::json::parse(file_bytes(output / "score"))["test"]["dice"] == dice);
   succeed("predict --split train --weights " + weights + data + " --out " + (output / "masks"));
@@ -310,7 +310,8 @@ TEST_CASE("a folder of images and masks is trained on", "[cli][full]") {
   succeed("data check " + path + " --hold-out 0.4 --sheet " + sheet);
   const Image seen = read_image(sheet);
   REQUIRE(seen.size() == ImageSize{204, 804});
-  // The first image, 16 pixels in 96: under the mask half of 250 and half of its colour.
+  // The first image, 16 pixels enlarged to 96: under the mask, half of 250 and half of the mask's
+  // color.
   const size_t at = static_cast<size_t>(50 * 804 + 6), plane = 204 * 804;
   REQUIRE(int(seen.pixels[at + 2 * plane]) == (250 + 233) / 2);
 }

@@ -1,4 +1,4 @@
-// Signals while other threads work: they are counted wherever they are delivered.
+// Signals while other threads work: they are counted, whichever thread receives them.
 
 #include "apps/cli/interrupt.h"
 
@@ -16,10 +16,10 @@
 namespace accrue::test {
 namespace {
 
-// Sends `signal` to this process from a thread of its own, while another takes micro-batches from
-// the loader, until `seen` says that it has arrived. The sender stays until then: ThreadSanitizer
-// may keep a signal for the thread that took it until that calls the system again, and loses those
-// of a thread that ends.
+// One new thread sends `signal` to this process, and another takes micro-batches from the loader,
+// until seen() returns true. The sender must not end before: ThreadSanitizer may hold a signal
+// until the thread that received it next calls the system, and loses the signals of a thread that
+// ends.
 template <class Seen>
 void signal_while_loading(Loader& loader, int signal, Seen&& seen) {
   std::thread sender([&] {
@@ -42,7 +42,7 @@ bool handled_by_default(int signal) {
   return action.sa_handler == SIG_DFL;
 }
 
-// Not on the stack that the thread computes on.
+// True if the handler runs on another stack than the thread's.
 bool handled_on_its_own_stack(int signal) {
   struct sigaction action {};
   sigaction(signal, nullptr, &action);
@@ -62,12 +62,12 @@ TEST_CASE("signals are counted while another thread loads", "[interrupt]") {
       REQUIRE(!app::interrupted());
       REQUIRE((handled_on_its_own_stack(SIGINT) && handled_on_its_own_stack(SIGTERM)));
       signal_while_loading(loader, times % 2 == 0 ? SIGINT : SIGTERM, app::interrupted);
-      ::kill(::getpid(), SIGTERM);  // Slurm's second
-      ::kill(::getpid(), SIGHUP);   // the system's, after a shell's
+      ::kill(::getpid(), SIGTERM);  // as Slurm's second signal
+      ::kill(::getpid(), SIGHUP);   // as the system's, after a shell's
       REQUIRE(!app::interrupted_twice());
       REQUIRE(!handled_by_default(SIGINT));
       signal_while_loading(loader, SIGINT, app::interrupted_twice);
-      // A third would end the program.
+      // A third signal would end the program.
       REQUIRE(handled_by_default(SIGTERM));
     }
     REQUIRE(handled_by_default(SIGINT));
@@ -76,7 +76,7 @@ TEST_CASE("signals are counted while another thread loads", "[interrupt]") {
     const app::InterruptScope scope;
     signal_while_loading(loader, SIGTERM, app::interrupted);
   }
-  ::raise(SIGTERM);  // Slurm's second, while what was trained is written
+  ::raise(SIGTERM);  // as Slurm's second signal, while the weights are written
   const app::InterruptScope scope;
   REQUIRE(!app::interrupted());
 }

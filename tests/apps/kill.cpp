@@ -1,5 +1,5 @@
-// Runs that are killed, wherever they are, go on from their checkpoints and end with the bits of a
-// run that nobody disturbed.
+// Runs that are killed at any point continue from their checkpoints, and end with the same bits as
+// an undisturbed run.
 
 #include <poll.h>
 #include <sys/inotify.h>
@@ -23,11 +23,11 @@ using Microseconds = std::chrono::microseconds;
 
 const int pairs_of_kills = sanitized() ? 5 : 20;
 
-// It depends on the machine whether a kill falls into the write of a checkpoint: until one has,
-// more are tried, at most this many.
+// Whether a kill falls into the write of a checkpoint depends on the machine. The tests kill until
+// one has, at most this many times.
 constexpr int most_kills = 500;
 
-// Tells when something new appears in a directory.
+// Notices when something new appears in a directory.
 class Watch {
  public:
   explicit Watch(const std::string& directory) : descriptor_(::inotify_init1(IN_CLOEXEC)) {
@@ -47,14 +47,14 @@ class Watch {
   int descriptor_;
 };
 
-// With a checkpoint after every step these runs write for most of their time.
+// With a checkpoint after every step, these runs spend most of their time writing.
 const std::string small_windows =
     "train --model mlp-small --width 0.05 --micro-batch 3 --effective-batch 8 --epochs 6 "
     "--dropout 0.2 --schedule plateau";
 const std::string two_networks =
     "font train --width 0.125 --micro-batch 2 --effective-batch 5 --epochs 2 --d-spectral-norm "
     "--self-attention --eval-every epoch";
-// These go through windows for most of it, through each several times.
+// These runs spend most of their time in windows, and go through each window several times.
 constexpr int64_t large_windows = 3;
 const std::string of_large_windows =
     fmt::format(" --data digits --micro-batch 3 --effective-batch 300 --steps {}", large_windows);
@@ -87,19 +87,20 @@ struct Victim : Folder {
     fs::remove_all(directory);
     return std::chrono::duration_cast<Microseconds>(Clock::now() - start);
   }
-  // Starts a run and kills it within `longest`. True if it was writing a checkpoint.
+  // Starts a run and kills it within `longest`. Returns true if it was writing a checkpoint.
   bool kill(std::mt19937_64& random, const std::string& directory, Microseconds longest) const {
     Child child(resume(directory), *this / "text");
     return kill(child, random, directory, longest) == Place::write;
   }
-  // Starts a run and kills it after its first step. True if it was within a window.
+  // Starts a run and kills it after its first step. Returns true if it was within a window.
   bool kill_in_window(std::mt19937_64& random, const std::string& directory,
                       Microseconds longest) const {
     Child child(resume(directory), *this / "text");
     child.wait_until([&] { return fs::exists(directory + "/step-00000001"); });
     return kill(child, random, directory, longest) == Place::window;
   }
-  // Starts a run and kills it soon after it has begun to write one. True if it was still writing.
+  // Starts a run and kills it soon after it has begun to write a checkpoint. Returns true if it was
+  // still writing.
   bool kill_while_writing(std::mt19937_64& random, const std::string& directory,
                           Microseconds longest) const {
     const Watch watch(directory);
@@ -107,8 +108,8 @@ struct Victim : Folder {
     watch.wait(longest);
     return kill(child, random, directory, Microseconds(200)) == Place::write;
   }
-  // Starts a run and stops it after its first step by two signals. True if they came within one
-  // window, which is rolled back.
+  // Starts a run and stops it by two signals after its first step. Returns true if both came within
+  // one window, which is then rolled back.
   bool stop_in_window(const std::string& directory) const {
     Child child(resume(directory), *this / "text");
     child.wait_until([&] { return fs::exists(directory + "/step-00000001"); });
@@ -137,7 +138,8 @@ struct Victim : Folder {
     child.send(SIGKILL);
     const int status = child.wait();
     INFO(child.text());
-    // Ended by the signal, or at the end before it; without room, by the error.
+    // The signal ended the run, or the run ended before it. On a full disk, it ended with the
+    // error.
     REQUIRE((status == 128 + SIGKILL || status == 0 || status == 1));
     if (status == 1) REQUIRE_THAT(child.text(), ContainsSubstring("(the disk is full)"));
     if (!fs::exists(directory)) return Place::elsewhere;
@@ -167,7 +169,8 @@ void kill_at_random_moments(int kills, const std::string& run = small_windows) {
   REQUIRE(while_writing > 0);
 }
 
-// So many by SIGKILL within windows, not counting others, and one by two signals.
+// Ends each kind of run within windows: `kills` times by SIGKILL and once by two signals. Ends
+// outside of a window do not count.
 void kill_in_windows(int kills) {
   for (const std::string& run : {walked_windows, kept_windows, compared_windows}) {
     INFO(run);
@@ -215,7 +218,8 @@ TEST_CASE("a run killed again and again while the disk is full goes on", "[.full
   const std::string disk = victim / "disk", directory = disk + "/checkpoints";
   const Microseconds duration = victim.duration(victim / "elsewhere");
   fs::create_directory(disk);
-  // Room for two checkpoints and a part of the third, which comes before one is removed.
+  // Room for two checkpoints and a part of the third, which is written before an old one is
+  // removed.
   if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=400k") != 0)
     SKIP_LOUDLY("mounting a small file system needs root");
   const uint64_t seed = 2;

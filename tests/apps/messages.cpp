@@ -1,5 +1,4 @@
-// What becomes of the program and its files when nobody can take what it says, or when a write
-// fails.
+// The program, and its files, when nobody reads its output, or when a write fails.
 
 #include "apps/cli/messages.h"
 
@@ -16,7 +15,7 @@ namespace {
 
 std::string training() { return "train --model mlp-small --data " + few_digits().path().string(); }
 
-// Runs the program as the writer of a pipe, and returns its own exit status.
+// Runs the program as the writer of a pipe, and returns the program's own exit status.
 int status_before(const std::string& reader, const std::string& arguments, const Folder& folder) {
   const std::string said = folder / "status";
   shell(fmt::format("{{ {} {} 2>{}; echo $? >{}; }} | {}", program_path, arguments,
@@ -79,10 +78,10 @@ TEST_CASE("a message that standard error cannot take does not end the program", 
   ends("train --data nowhere 2>&-", 1, "accrue: error: ");
   ends("--version >/dev/full 2>/dev/full", 1, "");
   ends("--version >&-", 1, "standard output: Bad file descriptor");
-  // A file is not taken for the stream that is closed.
+  // A file does not take the number of a closed standard stream.
   ends("info --model mlp-small --json " + (folder / "json") + " 2>&- >&-", 1, "");
   REQUIRE(nlohmann::json::accept(file_bytes(folder / "json")));
-  // A warning goes to standard output then, even where that is quiet.
+  // If standard error fails, a warning goes to standard output, even with --quiet.
   ends("train --quiet --model cnn-bn --width 0.25 --steps 1 --data " +
            few_digits().path().string() + " --save " + (folder / "w") + " 2>/dev/full",
        0, "warning: BatchNorm");
@@ -102,7 +101,7 @@ TEST_CASE("a run whose reader goes ends as by Ctrl-C", "[output]") {
     REQUIRE(!fs::is_empty(folder / name));
     REQUIRE_THAT(file_bytes(folder / "errors"), ContainsSubstring("the reader of the output"));
   }
-  // Other commands write what they were asked for, and say nothing.
+  // Other commands write their files, and print nothing.
   REQUIRE(status_before("true", "plan --model mlp-small --memory 1GiB --json " + (folder / "plan"),
                         folder) == 128 + SIGPIPE);
   REQUIRE(nlohmann::json::accept(file_bytes(folder / "plan")));
@@ -138,7 +137,7 @@ TEST_CASE("a run goes on when its terminal is closed", "[output]") {
   int status = 0;
   REQUIRE(::waitpid(pid, &status, 0) == pid);
   REQUIRE(WIFEXITED(status));
-  REQUIRE(WEXITSTATUS(status) == 1);  // what it said at the end is lost
+  REQUIRE(WEXITSTATUS(status) == 1);  // its last output is lost
   REQUIRE(fs::exists(weights));
 }
 

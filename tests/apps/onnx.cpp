@@ -1,4 +1,4 @@
-// ONNX files: what they hold. python/tests/judges compares what they compute.
+// The contents of ONNX files. The tests in python/tests/judges compare their results.
 
 #include "train/onnx/onnx.h"
 
@@ -9,7 +9,7 @@
 namespace accrue::test {
 namespace {
 
-// The fields of a protobuf message that are messages, texts or bytes, by their numbers.
+// The fields of a protobuf message that hold messages, texts or bytes, by their numbers.
 std::multimap<uint64_t, std::string> fields_of(const std::string& message) {
   std::multimap<uint64_t, std::string> fields;
   size_t at = 0;

@@ -20,7 +20,7 @@ TEST_CASE("a progress line fits its terminal", "[output]") {
     INFO(columns);
     const std::string line = app::progress_line(parts, 0.5, columns);
     REQUIRE(line.size() <= (columns > 0 ? columns - 1 : 0));
-    // The more important first.
+    // A part is left out only after all less important ones.
     for (size_t i = 0; i + 1 < parts.size(); ++i)
       if (line.find(parts[i]) == std::string::npos)
         REQUIRE(line.find(parts[i + 1]) == std::string::npos);
@@ -99,7 +99,7 @@ TEST_CASE("tables fit 80 columns", "[cli][full]") {
     std::istringstream lines(*text);
     for (std::string line; std::getline(lines, line);) {
       INFO(line);
-      // Paths and commands are as long as they are, and a log's lines as their numbers.
+      // Lines with paths, commands or numbers of a log may be longer.
       if (line.find("accrue train") == std::string::npos &&
           line.find("test samples") == std::string::npos && !line.starts_with("[Epoch"))
         REQUIRE(line.size() <= 80);
@@ -232,7 +232,7 @@ TEST_CASE("two runs do not write one file of lines", "[output]") {
   refuse("train --model mlp-small --steps 1 --json " + log, "is being written by another run");
   child.send(SIGHUP);
   REQUIRE(child.wait() == 0);
-  // It does what SIGINT does, and at once.
+  // The run stops as by SIGINT, and at once.
   REQUIRE_THAT(child.text(), ContainsSubstring("interrupted: this window is finished first"));
   REQUIRE_THAT(child.text(), ContainsSubstring("interrupted: stopped after a whole window"));
   REQUIRE(json_steps(log).size() > 1);
@@ -254,10 +254,10 @@ epochs = 2
                                  .string();
   const std::string run = "train --config ";
   succeed(run + config + " --steps 4 --log-dir " + (folder / "log") + " --save " + (folder / "w"));
-  REQUIRE(json_steps(folder / "log/metrics.jsonl").size() == 4);  // the command line's
+  REQUIRE(json_steps(folder / "log/metrics.jsonl").size() == 4);  // by the command line
   succeed(run + (folder / "log/config.toml") + " --save " + (folder / "again"));
   REQUIRE(file_bytes(folder / "w") == file_bytes(folder / "again"));
-  succeed("plan --config " + config + " --memory 1GiB");  // which takes what it has
+  succeed("plan --config " + config + " --memory 1GiB");  // plan takes the settings that it knows
 
   refuse(run + (folder / "none"), "cannot be read");
   const auto file = [&](const std::string& text) {

@@ -1,4 +1,4 @@
-// Outputs that would replace an input, another output, or what the program has not written.
+// Outputs that would replace an input, another output, or a file that the program has not written.
 
 #include "data/png.h"
 #include "job/paths.h"
@@ -51,7 +51,7 @@ TEST_CASE("two outputs are not one file, however it is spelt", "[output]") {
                                      {"--checkpoint-dir", "best/w"}})
     refused(with(with({}, option, folder / "d", Kind::directory), "--save", folder / "d/" + name),
             fmt::format("--save would replace a file of {}", option));
-  // Neighbours, and what swallows everything.
+  // Outputs beside each other, and /dev/null.
   Paths good = with(with({}, "--log-dir", folder / "d", Kind::directory), "--checkpoint-dir",
                     folder / "d", Kind::directory);
   good = with(with(good, "--save", folder / "d/w"), "--json", folder / "d/json");
@@ -104,7 +104,7 @@ TEST_CASE("answers replace only answers", "[output]") {
   write_png(answer, GrayImage(4, 4));
   REQUIRE(read_png(answer) == GrayImage(4, 4));
   check({answer}, false);
-  // Not even by force.
+  // Not even with --force.
   fs::create_directory(folder / "set");
   fs::create_symlink(answer, folder / "set/x.png");
   REQUIRE_ERROR(check({answer}, true), "is read by --data");
@@ -126,11 +126,11 @@ TEST_CASE("commands refuse to write over what they read", "[output]") {
   refuse("train --steps 0 --config " + config + " --log-dir " + (folder / "run"),
          "has a config.toml, which is of no log");
   REQUIRE(file_bytes(config) == "model = \"mlp-small\"\n");
-  // Neither is a file emptied by a run that is refused.
+  // A run that is refused does not empty a file, either.
   folder.TemporaryDirectory::write("lines", "whole\n");
   refuse(run + "--json " + (folder / "lines") + " --log-dir " + (folder / "run"), "is of no log");
   REQUIRE(file_bytes(folder / "lines") == "whole\n");
-  // A data set that is found by its name.
+  // A data set that the program finds by its name.
   fs::create_directory(folder / "data");
   fs::copy(few_digits().path(), folder / "data/mnist");
   const Output output = shell("cd " + folder.path().string() + " && " + program_path +

@@ -1,4 +1,4 @@
-// accrue predict, by what accrue eval says of the same weights.
+// accrue predict, checked against accrue eval of the same weights.
 
 #include <algorithm>
 #include <functional>
@@ -24,7 +24,7 @@ std::vector<double> numbers_of_line(const std::string& line) {
   return numbers;
 }
 
-// Twelve images of 28x28 whose stripes are masked, and a network that has learned some of it.
+// Twelve 28x28 images with masks for their stripes, and a network that has learned some of them.
 struct Stripes : Folder {
   std::string data, weights = *this / "weights";
   Image mask = some_planes(1, 28, 28);
@@ -49,7 +49,7 @@ struct Stripes : Folder {
         "train --model unet --width 0.5 --micro-batch 2 --accum 2 --epochs 6 --lr 0.01 --save " +
         weights + data);
   }
-  // The images for which there is an answer.
+  // The images that have an answer in the folder.
   std::map<std::string, Image> answered(const std::string& folder) const {
     std::map<std::string, Image> some;
     for (const auto& [name, image] : images)
@@ -85,7 +85,7 @@ TEST_CASE("predicted classes are those that eval counts", "[cli]") {
       REQUIRE(numbers.size() == 12);
       REQUIRE(numbers[0] == double(sample));
       const std::vector<double> p(numbers.begin() + 2, numbers.end());
-      // Each is written with six digits.
+      // Each probability is written with six digits.
       REQUIRE(std::accumulate(p.begin(), p.end(), 0.0) == Approx(1).margin(10 * 5e-7));
       REQUIRE(numbers[1] == double(std::ranges::max_element(p) - p.begin()));
       correct += numbers[1] == double(labels[static_cast<size_t>(sample)]);
@@ -125,7 +125,7 @@ TEST_CASE("an overlay is the image with half of the mask's colour", "[cli][full]
   const std::string command =
       "predict --split test --weights " + stripes.weights + stripes.data + " --out ";
   succeed(command + (answers / "whole") + " --overlay");
-  // Images of 28x28 are no larger than a tile.
+  // Images of 28x28 fit into one tile.
   succeed(command + (answers / "tiled") + " --tile 64 --overlap 32");
   const std::array<int, 3> orange{230, 159, 0};
   size_t inside = 0;
@@ -183,12 +183,12 @@ TEST_CASE("predicted masks have the sizes of their images", "[cli]") {
       REQUIRE(read_mask(all + "/" + name_of(size)).size() == size);
       const std::string stem = fmt::format("/{}x{}_overlay.png", size.height, size.width);
       REQUIRE(read_image(all + stem).size() == size);
-      // An image alone has the same answer.
+      // The image alone gets the same answer.
       const std::string one = (folder / "more/") + name_of(size);
       const std::string alone = answer(weights, one, weights + name_of(size));
       REQUIRE(file_bytes(alone + "/" + name_of(size)) == file_bytes(all + "/" + name_of(size)));
       REQUIRE(file_bytes(alone + stem) == file_bytes(all + stem));
-      // By hand: the network sees the stretched image, and its mask is stretched back.
+      // Computed by hand: the network sees the stretched image, and its mask is stretched back.
       if (weights == std::string("own")) continue;
       const Image image = resized(read_image(one), {20, 8});
       folder.TemporaryDirectory::write("small/" + name_of(size), png_of(image));
@@ -199,13 +199,13 @@ TEST_CASE("predicted masks have the sizes of their images", "[cli]") {
   }
 }
 
-TEST_CASE("masks in tiles are those of the whole images", "[cli][full]") {
+TEST_CASE("masks in tiles equal the masks of whole images", "[cli][full]") {
   if (computes_slowly()) {
     WARN("left out: two trainings and nine passes over 70x101 pixels take minutes here");
     return;
   }
   const Folder folder, answers;
-  // Bright on the left, so that no tile looks like the image.
+  // The images are bright on the left: no tile looks like the whole image.
   constexpr int64_t height = 70, width = 101;
   for (int i = 0; i < 8; ++i) {
     Image image = some_planes(1, height, width), mask = image;

@@ -23,9 +23,9 @@ bool can_run_ranks() {
   return can;
 }
 
-// Open MPI wants to be told that root, in a container, is meant, and that ranks may share
-// processors, from version 5 on by another variable. The memory that it leaves allocated at its end
-// is not ours to free. `wrapper` is a command that runs each rank.
+// Open MPI needs variables that allow root, in a container, and ranks that share processors; since
+// version 5 the latter is another variable. It leaves memory allocated at its end, which is not a
+// leak of ours. `wrapper` is a command that runs each rank.
 Output mpirun(int ranks, const std::string& arguments, const std::string& wrapper = "") {
   return shell(
       "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
@@ -56,7 +56,7 @@ size_t times_in(const std::string& text, const std::string& part) {
   return n;
 }
 
-// Rank 1 of three stops itself when training has begun, and the others end.
+// Rank 1 of three stops itself when training has begun. Requires that the other ranks then end.
 void require_end_of_hanging_ranks(const std::string& training) {
   const Folder folder;
   const std::string log = folder / "log.json";
@@ -70,7 +70,7 @@ void require_end_of_hanging_ranks(const std::string& training) {
   INFO(output.text);
   REQUIRE(output.status != 0);
   REQUIRE(output.status != 124);
-  // "step 1/1400000" where mpirun gives ranks a terminal, "[Step 1]" where there is none.
+  // "step 1/1400000" if mpirun gives ranks a terminal, "[Step 1]" if not.
   REQUIRE_THAT(output.text, ContainsSubstring("tep 1"));
   REQUIRE(times_in(output.text, "rank 1 of 3, on ") == 1);
   REQUIRE_THAT(output.text, ContainsSubstring("no sign of life for 5 s (--rank-timeout)"));
@@ -92,10 +92,10 @@ TEST_CASE("the program trains under mpirun as it does alone", "[.][mpi]") {
                                         weights + " --json " + log);
     INFO(output.text);
     REQUIRE(output.status == 0);
-    // One rank prints and writes.
+    // Only one rank prints and writes.
     REQUIRE(times_in(output.text, "test accuracy") == 1);
     REQUIRE_THAT(output.text, ContainsSubstring("predicted to the byte"));
-    // Twelve steps of 0.05, of gradients whose sums have at most 100 + 784 terms below 1.
+    // Twelve steps of 0.05; the gradients are sums of at most 100 + 784 terms below 1.
     REQUIRE(largest_difference(one, weights) <= 12 * 0.05 * 884 * 0x1p-24);
     const auto ranked_steps = json_steps(log);
     REQUIRE(ranked_steps.size() == steps.size());
@@ -123,12 +123,12 @@ TEST_CASE("ranks of the program train without whole gradients as one process doe
     INFO(output.text);
     REQUIRE(output.status == 0);
     REQUIRE_THAT(output.text, ContainsSubstring("predicted to the byte"));
-    // As above. A larger eps keeps Adam from dividing by what is next to nothing.
+    // The same bound as above. A larger eps keeps Adam from dividing by nearly nothing.
     REQUIRE(largest_difference(by_one, by_three) <= 12 * 0.05 * 884 * 0x1p-24);
   };
   const std::string adam = "--optimizer adam --eps 1e-3 --lr 0.001 ";
   same(adam + "--strategy moments --micro-batch 16", adam + "--strategy moments --micro-batch 16");
-  // The ranks exchange the answers that a loss of the whole window compares.
+  // simclr compares all answers of a window, so the ranks exchange them.
   const std::string simclr =
       adam + "--objective simclr --embedding-size 8 --augment crop=0.6,rotate --micro-batch 16";
   same(simclr, simclr);
@@ -170,7 +170,7 @@ TEST_CASE("ranks that share the optimizer's state need what was planned for each
         nlohmann::json::parse(file_bytes(folder / name + "/summary.json"))["peak_bytes"];
     alone("plan " + model + more +
           "--memory 1GiB --ranks 3 --strategy fused --recompute none --json " + plan);
-    // A rank's whole share at once.
+    // The plan takes a rank's whole share at once.
     const auto planned = nlohmann::json::parse(file_bytes(plan))["recommended"];
     REQUIRE(planned["micro_batch"] == 16);
     REQUIRE(planned["peak_bytes"] == peak["total"]);
@@ -178,12 +178,13 @@ TEST_CASE("ranks that share the optimizer's state need what was planned for each
   };
   const size_t whole = optimizer_bytes("whole", ""),
                shard = optimizer_bytes("shard", "--shard-optimizer ");
-  // Three tensors, m, v and the average, and Adam's three numbers.
+  // A shard has three tensors, m, v and the average, and Adam's three numbers.
   REQUIRE(shard <= (whole - 64) / 3 + 3 * 64 + 64);
   REQUIRE(file_bytes(folder / "whole.safetensors") == file_bytes(folder / "shard.safetensors"));
   REQUIRE(file_bytes(folder / "whole.ema.safetensors") ==
           file_bytes(folder / "shard.ema.safetensors"));
-  // So small a model needs most where its state goes through a piece into a checkpoint.
+  // A model as small as this one needs the most memory while its state is written to a checkpoint
+  // in pieces.
   const Output output =
       mpirun(2,
              "train --device cpu --model mlp-small --optimizer adam --shard-optimizer --steps 1 "
@@ -202,7 +203,7 @@ bool can_run_ranks_on_gpus() {
   return false;
 }
 
-// Where each process has a GPU of its own.
+// True if the program is built for the runner, where each process has its own GPU.
 bool program_is_on_runner() {
   return succeed("info --model mlp-small").find("SIMT runner") != std::string::npos;
 }
@@ -212,7 +213,8 @@ const std::string cuda_training =
 
 }  // namespace
 
-// By NCCL where each rank has a GPU of its own, as in the runner, and through the host.
+// The ranks exchange by NCCL if each of them has its own GPU, as on the runner, and through the
+// host.
 TEST_CASE("ranks of the program train on GPUs as one does", "[.][mpi-cuda]") {
   if (!can_run_ranks_on_gpus()) return;
   const Folder folder;
@@ -233,7 +235,7 @@ TEST_CASE("ranks of the program train on GPUs as one does", "[.][mpi-cuda]") {
     };
     const std::string text = ranks(" --steps 3 --save " + by_ranks);
     if (program_is_on_runner()) REQUIRE_THAT(text, ContainsSubstring("exchange by NCCL 2"));
-    // Three steps, as in the test on the cpu.
+    // The bound of the test on the cpu, for three steps.
     REQUIRE(largest_difference(by_one, by_ranks) <= 3 * 0.01 * 884 * 0x1p-24);
     if (parts & by_way_of_host) {
       REQUIRE_THAT(ranks(" --steps 3 --rank-exchange host --save " + by_host),
@@ -277,7 +279,7 @@ TEST_CASE("ranks on GPUs need what was planned for each", "[.][mpi-cuda]") {
   const std::string model =
       "--device cuda --model mlp-small --optimizer adamw --effective-batch 48 " + few();
   for (const std::string exchange : {"auto", "host"}) {
-    if (reduced() && exchange == "host") continue;  // which others' prediction is checked for, too
+    if (reduced() && exchange == "host") continue;  // other cases check this prediction, too
     INFO(exchange);
     const std::string plan = folder / "plan", log = folder / exchange;
     const std::string by = " --rank-exchange " + exchange;
@@ -297,7 +299,7 @@ TEST_CASE("ranks on GPUs need what was planned for each", "[.][mpi-cuda]") {
   }
 }
 
-// The others' GPUs wait for its.
+// The other ranks' GPUs wait for the GPU of the rank that hangs.
 TEST_CASE("ranks on GPUs end when one of them hangs", "[.][mpi-cuda]") {
   if (!can_run_ranks_on_gpus()) return;
   require_end_of_hanging_ranks(cuda_training + "--micro-batch 16 ");
@@ -339,8 +341,8 @@ TEST_CASE("ranks of the program train a font as one does", "[.][mpi]") {
     REQUIRE_THAT(output.text, ContainsSubstring("predicted to the byte"));
     REQUIRE(times_in(output.text, "test SSIM") == 1);
     REQUIRE(fs::exists(folder / name + "/samples/window-000002.png"));
-    // Two steps of 0.001, of gradients whose sums have at most 2^16 terms, each below 1; rounding
-    // has not been amplified by a kink of a loss yet.
+    // Two steps of 0.001; the gradients are sums of at most 2^16 terms, each below 1. After two
+    // steps no kink of a loss has amplified the rounding yet.
     REQUIRE(largest_difference(folder / "one.safetensors", folder / (name + ".safetensors")) <=
             2 * 0.001 * 0x1p16 * 0x1p-24);
   }
@@ -351,7 +353,7 @@ TEST_CASE("ranks end when one of them hangs", "[.][mpi]") {
   require_end_of_hanging_ranks(ranked_training);
 }
 
-TEST_CASE("what goes wrong under mpirun is said and ends all ranks", "[.][mpi]") {
+TEST_CASE("an error under mpirun is reported and ends all ranks", "[.][mpi]") {
   if (!can_run_ranks()) return;
   const auto fails = [](const std::string& arguments, const std::string& part) {
     const Output output = mpirun(2, arguments);
@@ -368,9 +370,9 @@ TEST_CASE("what goes wrong under mpirun is said and ends all ranks", "[.][mpi]")
   fails(ranked_training + few() + "--rank-overlap on --on-oom split", "on-oom fail");
   fails(ranked_training + few() + "--save /nowhere/at/all", "/nowhere/at/all");
   fails(ranked_training + few() + "--measure-baseline", "--measure-baseline");
-  // Before MPI has started one rank speaks for all.
+  // Before MPI has started, one rank prints for all.
   REQUIRE(times_in(fails("train --nonsense", "--nonsense"), "--nonsense") == 1);
-  // Without a word about ranks.
+  // Slurm runs the program several times, but the command does not mention ranks.
   REQUIRE_THAT(
       shell("SLURM_STEP_NUM_TASKS=2 " + program_path + " " + ranked_training + few() + "--steps 1")
           .text,

@@ -1,5 +1,5 @@
-// The README's example of C++ is examples/train_digits.cpp, which scripts/check_install.sh runs;
-// and what documents quote of the sources is there.
+// The README's C++ example is examples/train_digits.cpp, which scripts/check_install.sh runs. Lines
+// that documents quote from the sources exist there.
 
 #include <algorithm>
 #include <filesystem>
@@ -39,9 +39,9 @@ std::string trimmed(const std::string& line) {
   return from == std::string::npos ? "" : line.substr(from, line.find_last_not_of(' ') + 1 - from);
 }
 
-// Checks the lines of an indented block: with its number, as a debugger prints it, a line is that
-// of the source; without, it is one of its lines. Of a debugger's transcript the rest is left out.
-// Returns how many lines were compared.
+// Checks the lines of an indented block. A line that begins with its number, as a debugger prints
+// it, must be that line of the source. Other lines must occur in the source, except in a debugger's
+// transcript, where they are left out. Returns the number of lines compared.
 int check_quotation(const std::vector<std::string>& block, const std::string& source) {
   std::vector<std::string> lines;
   for (const std::string& line : lines_of(read(source))) lines.push_back(trimmed(line));
@@ -66,7 +66,7 @@ int check_quotation(const std::vector<std::string>& block, const std::string& so
 
 }  // namespace
 
-TEST_CASE("what documents quote is in the sources", "[readme]") {
+TEST_CASE("quotations in documents are in the sources", "[readme]") {
   const std::string mark = "<!-- quoted from ";
   int quotations = 0;
   std::vector<std::filesystem::path> documents;

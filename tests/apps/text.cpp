@@ -20,7 +20,7 @@ bool has_event_files() {
   }
 }
 
-// 40 documents, half of which are for the test.
+// 40 documents; half are for the test.
 std::string small_corpus(const Folder& folder) {
   std::string texts;
   for (int i = 0; i < 40; ++i)
@@ -48,7 +48,7 @@ TEST_CASE("text prepare makes a corpus and says what is in it", "[text]") {
                    "left alone: 1 document without a text to learn: '{}/2.jsonl', line 2\n",
                    folder / "corpus", folder / "books")));
   REQUIRE(open_corpora(folder / "corpus").train->size() == 12);
-  // Not over what is there, nor into what is read.
+  // It refuses to write over existing files, or into the folder that it reads.
   refuse(command, "exists and is no empty directory");
   refuse(fmt::format("text prepare --text {} --out {}", folder / "books", folder / "books/corpus"),
          "expected a path elsewhere");
@@ -70,7 +70,7 @@ TEST_CASE("a corpus says which part of it is held out", "[text]") {
   const std::string data = small_corpus(folder);
   const std::string training = "train --steps 1 --micro-batch 2 --accum 1" + data + tiny_model();
   const std::string text = succeed(training);
-  // A row of each document's first 16 tokens, and one of the rest.
+  // Each document gives two rows: its first 16 tokens, and the rest.
   int rows = 0, held_out = 0;
   const size_t at = text.find("corpus: ", text.find("parameters |"));
   REQUIRE(std::sscanf(text.c_str() + at, "corpus: %d training and %d test", &rows, &held_out) == 2);
@@ -115,7 +115,7 @@ TEST_CASE("a language model writes on its way, and learns the same", "[text]") {
     }
   REQUIRE(written.size() == 2);
   REQUIRE(written[0].starts_with("The\n"));
-  // By itself it begins as a held-out document does.
+  // Without a prompt it begins like a held-out document.
   REQUIRE_THAT(succeed(training + (folder / "w.safetensors") + " --sample-every 4"),
                ContainsSubstring("[Window 4] The "));
   refuse(training + (folder / "w.safetensors") + " --sample-every 1 --sample-prompt " +
@@ -159,7 +159,7 @@ TEST_CASE("what is often given in place of data and weights names the way", "[te
   refuse("text write --prompt x", "expected --weights FILE.safetensors, or --base FILE.gguf");
   folder.write("list.json", "[\n{\"text\": \"a\"}\n]\n");
   refuse(train + (folder / "list.json"), "python3 -c");
-  // What a directory of transformers may lack.
+  // Files that may be missing in a directory of transformers.
   const std::string llama =
       R"({"model_type": "llama", "vocab_size": 8, "hidden_size": 8, "intermediate_size": 8,
           "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 8})";
@@ -231,7 +231,7 @@ TEST_CASE("a model keeps the name that it came with", "[text]") {
   refuse("train --init " + weights + run + "--model my-llama",
          "--model is my-llama, but they were trained with my-llama-3");
   refuse("train --model my-llama-3" + run, "--model is my-llama-3: expected");
-  // Weights of before say the architecture alone.
+  // Older weights files say only the architecture.
   Metadata old = said;
   old.erase("model-name");
   old["model"] = "tinyllama";
@@ -259,7 +259,8 @@ TEST_CASE("a language model answers in a chat", "[text]") {
                          "\n",
                          i);
   folder.write("chats.jsonl", lines);
-  // It learns by heart that an answer is "b<", and how it ends, which is many tokens of bytes.
+  // It memorizes that an answer is "b<" and then the marks of its end, which are many tokens of
+  // bytes.
   succeed("train --model llama-tiny --layers 2 --hidden-size 32 --documents padded --data " +
           (folder / "chats.jsonl") +
           " --context 96 --micro-batch 8 --effective-batch 8 --optimizer adamw --lr 1e-2 --epochs "
@@ -298,7 +299,7 @@ TEST_CASE("weights with more tokens than the data are kept, by any of GPT-2's na
   succeed(training + tiny_model() + "--save " + saved);
   Metadata said;
   const NamedTensors weights = read_safetensors(saved, Category::parameters, &said);
-  // As in the hub's files: without the first word, with masks.
+  // Names as in the hub's files: without their first part, and with masks.
   const auto stored = [&](int64_t tokens, bool says, const std::string& name) {
     NamedTensors all{{"h.0.attn.bias", Tensor::full({1, 1, 32, 32}, 1, DType::f32, Device::cpu)}};
     for (auto [tensor_name, tensor] : weights) {

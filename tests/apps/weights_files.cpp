@@ -1,4 +1,4 @@
-// Weights files say what they are, and what they are not.
+// Weights files describe themselves.
 
 #include "tests/support/cli.h"
 #include "tests/support/image_files.h"
@@ -24,18 +24,18 @@ TEST_CASE("weights know their model and its normalization", "[cli][full]") {
     REQUIRE(said.at(name) == text);
   }
   REQUIRE(said.contains("accrue"));
-  // Nothing about them has to be said again.
+  // Commands need no other options about the weights.
   REQUIRE_THAT(succeed("eval --split test --init " + w), ContainsSubstring(accuracy));
   succeed("train --steps 0 --init " + w + " --save " + (folder / "again"));
   REQUIRE(largest_difference(w, folder / "again") == 0);
 
-  // It says nothing about a checkpoint's, either.
+  // The weights of a checkpoint have the same metadata.
   REQUIRE(read_safetensors_header(folder / "c/step-00000003/weights.safetensors").metadata == said);
 
   refuse("eval --model mlp --init " + w, "--model is mlp, but they were trained with cnn-gn");
   refuse("eval --std 1 --init " + w, "--std is 1, but they were trained with 0.3");
 
-  // Files that PyTorch writes say nothing.
+  // Files that PyTorch writes do not describe themselves.
   write_safetensors(folder / "plain", read_safetensors(w), {{"format", "pt"}});
   const std::string plain =
       "eval --split test --width 0.25 --model cnn-gn --init " + (folder / "plain");
@@ -49,7 +49,7 @@ TEST_CASE("weights know their model and its normalization", "[cli][full]") {
          "does not say which model its weights are of: expected --model");
 }
 
-TEST_CASE("weights of other programs are read, or it is said how", "[cli][full]") {
+TEST_CASE("weights of other programs are read, or an error says how", "[cli][full]") {
   const Folder folder;
   const std::string w = folder / "w", model = " --model mlp-small" + narrow();
   succeed("train" + model + "--steps 1 --save " + w);
@@ -96,7 +96,7 @@ TEST_CASE("training goes on from weights of other classes, with a new head", "[c
     else REQUIRE(to_doubles(y) == to_doubles(x));
   }
   REQUIRE(read_safetensors_metadata(again).at("classes") == "3");
-  // The head is drawn as that of a new network is.
+  // The new head has the same initial values as in a new network.
   succeed("train" + model + "--steps 0 --save " + (folder / "new") + data);
   const auto head_of = [](const std::string& path) {
     for (const auto& [name, x] : read_safetensors(path))
@@ -105,9 +105,9 @@ TEST_CASE("training goes on from weights of other classes, with a new head", "[c
   };
   REQUIRE(!head_of(again).empty());
   REQUIRE(head_of(again) == head_of(folder / "new"));
-  // Answers are of the classes that were learned.
+  // The weights know only the classes that they learned.
   refuse("eval --init " + w + " --data " + few.path().string(), "knows the classes 0, 1, 2");
-  // Another width is no other head, nor is another head's input.
+  // A new head does not allow another width, or another input of the head.
   refuse("train --init " + w + " --model cnn --width 0.25" + data, "trained with cnn-bn");
   write_safetensors(folder / "plain", before);
   const Output wider =
@@ -132,7 +132,7 @@ TEST_CASE("layers are frozen by name", "[cli]") {
                                    " --log-dir " + log + " --save " + tuned);
   REQUIRE_THAT(said, ContainsSubstring(", of which 330 are trained |") &&
                          ContainsSubstring("predicted to the byte"));
-  // All BatchNorms are as in evaluation, so the split does not matter.
+  // All BatchNorms run as in evaluation, so the split does not matter.
   REQUIRE(said.find("warning: BatchNorm") == std::string::npos);
   REQUIRE_THAT(succeed(train + " --freeze 0,1"), ContainsSubstring("warning: BatchNorm"));
   const NamedTensors before = read_safetensors(w), after = read_safetensors(tuned);
@@ -157,7 +157,7 @@ TEST_CASE("layers are frozen by name", "[cli]") {
 }
 
 TEST_CASE("evaluation takes no more than parameters and data", "[cli][memory][full]") {
-  if (test_device() == Device::cuda) return;  // where the data lies elsewhere
+  if (test_device() == Device::cuda) return;  // where the data is not on the device
   const Folder folder;
   succeed("train --model mlp --steps 0 --save " + (folder / "w"));
   const std::string eval = "eval --init " + (folder / "w") + " --memory-limit ";
@@ -170,7 +170,7 @@ TEST_CASE("evaluation takes no more than parameters and data", "[cli][memory][fu
       std::min(refused.text.find(advice) + advice.size(), refused.text.size())));
   REQUIRE(needed < 12u << 20);
   succeed(eval + std::to_string(needed));
-  // Not much less would do.
+  // Slightly less memory does not suffice.
   REQUIRE(accrue_run(eval + std::to_string(needed - 150'000)).status == 1);
 }
 

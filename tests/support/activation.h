@@ -7,7 +7,7 @@
 
 namespace accrue::test {
 
-// The activations that are fused, written plainly in double.
+// The fused activations, written plainly in double.
 inline double activated(Activation activation, double x) {
   switch (activation) {
     case Activation::relu: return std::max(x, 0.0);

@@ -8,9 +8,9 @@
 #include "core/tensor.h"
 #include "tests/support/device.h"
 
-// The linker's --wrap (tests/CMakeLists.txt) takes symbols as the compiler names them. In a build
-// of shared libraries it does so in the tests alone; but there libraries call by name what the
-// program has, and find these.
+// The linker's --wrap (tests/CMakeLists.txt) expects mangled names. In a build of shared libraries
+// it wraps the calls of the tests alone; but there the libraries call the functions by name, and
+// find the program's definitions below.
 #define TENSOR_EMPTY "_ZN6accrue6Tensor5emptyERKNS_5ShapeENS_5DTypeENS_6DeviceENS_8CategoryE"
 #define TENSOR_FULL "_ZN6accrue6Tensor4fullERKNS_5ShapeEdNS_5DTypeENS_6DeviceENS_8CategoryE"
 
@@ -22,7 +22,7 @@ std::atomic<int64_t> count{0}, failing_from{0};
 std::atomic<Failing> how{Failing::once};
 std::atomic<bool> failed{false};
 
-// full() calls empty(), which is not another allocation.
+// full() calls empty(): that does not count as another allocation.
 thread_local bool is_within = false;
 struct Within {
   Within() { is_within = true; }
@@ -64,13 +64,13 @@ Tensor counted_empty(const Shape&, DType, Device, Category) asm("__wrap_" TENSOR
 Tensor real_full(const Shape&, double, DType, Device, Category) asm("__real_" TENSOR_FULL);
 Tensor counted_full(const Shape&, double, DType, Device, Category) asm("__wrap_" TENSOR_FULL);
 
-// Weaker than a static library's own.
+// Weak: the definition in a static library takes precedence.
 Tensor shared_empty(const Shape&, DType, Device, Category) asm(TENSOR_EMPTY)
     __attribute__((weak, alias("__wrap_" TENSOR_EMPTY)));
 Tensor shared_full(const Shape&, double, DType, Device, Category) asm(TENSOR_FULL)
     __attribute__((weak, alias("__wrap_" TENSOR_FULL)));
 
-// The shared library's, or else what the linker has set aside.
+// The shared library's function, or else the one that the linker has renamed.
 template <class Function>
 Function* real(const char* symbol, Function* set_aside) {
   void* const found = dlsym(RTLD_NEXT, symbol);

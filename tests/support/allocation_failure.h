@@ -4,16 +4,16 @@
 
 namespace accrue::test {
 
-// The tests' program is linked so that Tensor::empty and Tensor::full, as other files call them,
-// come here first: an allocation can then be made to fail wherever it stands. The failure is real,
-// the ledger's limit is below what is in use while it happens. Meta devices are left alone.
+// In the tests' program the linker redirects calls of Tensor::empty and Tensor::full to the
+// functions here: a test can make any allocation fail. The failure is real: the ledger's limit is
+// below the memory in use while it happens. Allocations on meta devices never fail.
 
-// Allocations so far.
+// The number of allocations so far.
 int64_t allocations();
 
-// While alive, the n-th allocation from now on (1 is the next) runs out of memory, once, or with
-// Failing::on all of them from there on. Empty ones never do. With Failing::on_full_device it is
-// not the ledger that refuses, but cuda that has no memory left, once.
+// While alive, the n-th allocation from now on (1 is the next) runs out of memory: once, or with
+// Failing::on again and again from there on. Empty allocations never fail. With
+// Failing::on_full_device cuda has no memory left, once, instead of a refusal by the ledger.
 enum class Failing { once, on, on_full_device };
 class AllocationFailure {
  public:

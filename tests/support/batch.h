@@ -11,7 +11,7 @@ struct Batch {
   Tensor x, labels;
 };
 
-// Normally distributed x [samples, ...] of a floating dtype, and labels of that many classes.
+// Normally distributed x [samples, ...] of a floating dtype, and labels in [0, classes).
 inline Batch random_batch(const Shape& shape, int64_t classes, uint64_t seed,
                           DType dtype = DType::f64) {
   RandomStream random(seed);

@@ -16,7 +16,8 @@
 namespace accrue::test {
 namespace {
 
-// What `body` says in a forked child that it ends by SIGABRT; empty if it does not.
+// Runs `body` in a forked child. Returns what it prints if it ends the child by SIGABRT, and an
+// empty string if it does not.
 std::string last_words(const std::function<void()>& body) {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);

@@ -23,9 +23,9 @@ using TestListener = Catch::TestEventListenerBase;
 
 namespace accrue::test {
 
-// What every macro of Catch says of its place. Its assertions, messages and sections are for one
-// thread at a time, and some versions of Catch notice nothing, so elsewhere than in the thread that
-// runs the tests, which also registers them, this ends the program.
+// The place of a Catch macro in the sources; every macro asks for it. Catch's assertions, messages
+// and sections work on one thread at a time, and some versions do not detect misuse. So this
+// function ends the program on any thread but the one that registers and runs the tests.
 inline Catch::SourceLineInfo line_info(const char* file, std::size_t line) {
   static const std::thread::id tests = std::this_thread::get_id();
   if (std::this_thread::get_id() == tests) return {file, line};
@@ -45,5 +45,5 @@ inline Catch::SourceLineInfo line_info(const char* file, std::size_t line) {
 #define CATCH_INTERNAL_LINEINFO \
   ::accrue::test::line_info(__FILE__, static_cast<std::size_t>(__LINE__))
 
-// The expression throws an exception whose message contains `part`.
+// Requires that the expression throws an exception whose message contains `part`.
 #define REQUIRE_ERROR(expression, part) REQUIRE_THROWS_WITH(expression, ContainsSubstring(part))

@@ -25,7 +25,7 @@ class Child {
     pid_ = ::fork();
     REQUIRE(pid_ >= 0);
     if (pid_ != 0) return;
-    // Whoever started the tests by nohup meant the tests.
+    // If the tests run under nohup, they ignore SIGHUP; the child must not.
     std::signal(SIGHUP, SIG_DFL);
     ::execl("/bin/sh", "sh", "-c", command.c_str(), static_cast<char*>(nullptr));
     ::_exit(127);
@@ -39,8 +39,8 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   void send(int signal) const { ::kill(pid_, signal); }
-  // How long a start takes depends on the machine and the sanitizers: what a test waits for is
-  // seen.
+  // Polls `condition`, because the time that a start takes depends on the machine and the
+  // sanitizers.
   template <class Condition>
   void wait_until(Condition condition) const {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(5);

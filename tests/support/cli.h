@@ -45,7 +45,7 @@ inline Output shell(const std::string& command) {
   return output;
 }
 
-// For the subcommands that compute.
+// The options that choose the device under test, for the subcommands that compute.
 inline std::string device_arguments() { return fmt::format(" --device {} ", name(test_device())); }
 
 struct Folder : TemporaryDirectory {
@@ -64,8 +64,9 @@ inline void write(const std::string& path, const Bytes& bytes) {
              static_cast<std::streamsize>(bytes.size()));
 }
 
-// The program's digits in MNIST's format, but few: the runner and AddressSanitizer, which would
-// score its 2000 test images for most of a test's time, train and score on these.
+// A few of the program's digits, in MNIST's format. Tests on the runner and under AddressSanitizer
+// train and score on them: there, scoring the program's 2000 test images would take most of a
+// test's time.
 inline const Folder& few_digits() {
   static const Folder folder;
   static const bool written = [] {
@@ -102,7 +103,7 @@ inline Output accrue_run(const std::string& arguments) {
       std::ranges::any_of(std::array{"train", "eval", "bench memory", "plan"},
                           [&](const char* command) { return arguments.starts_with(command); });
   const auto asks = [&](const char* option) { return arguments.find(option) != std::string::npos; };
-  // On the cpu, where scoring is cheaper, limits of memory count the whole data set.
+  // Scoring is cheaper on the cpu. There the limits in tests of memory count the whole data set.
   const bool few = on_runner() || (computes_slowly() && !asks("memory"));
   if (few && loads && !asks("--data") && !asks("unet"))
     command += " --data " + few_digits().path().string();
@@ -116,7 +117,7 @@ inline std::string succeed(const std::string& arguments) {
   return output.text;
 }
 
-// Fails with one clear error that names `part`.
+// Requires that the program fails with one clear error that contains `part`.
 inline void refuse(const std::string& arguments, const std::string& part) {
   const Output output = accrue_run(arguments);
   INFO(arguments << "\n" << output.text);
@@ -148,8 +149,8 @@ inline void write_idx_data(const Folder& folder) {
   write(folder / "t10k-labels-idx1-ubyte", idx_labels(10));
 }
 
-// Glyphs of 32x32 pixels, as accrue font prepare would write them: 12 to train with in each of two
-// styles, brush and pen, and 4 that are held out.
+// Glyphs of side x side pixels, as accrue font prepare would write them: in each of two styles,
+// brush and pen, 12 to train with and 4 held out.
 inline void write_glyph_data(const std::string& directory, int64_t side = 32) {
   constexpr int64_t train = 12, test = 4;
   const Dataset strokes = make_strokes(Split::train, {.train_size = train + test, .side = side});
@@ -184,7 +185,8 @@ inline std::vector<nlohmann::json> json_lines(const std::string& path) {
   return lines;
 }
 
-// The lines about optimizer steps in a file of train --json; after them comes the test score.
+// The lines about optimizer steps in a file of train --json, without the line of the test score
+// that follows them.
 inline std::vector<nlohmann::json> json_steps(const std::string& path) {
   auto lines = json_lines(path);
   std::erase_if(lines, [](const auto& line) { return !line.contains("step"); });
@@ -198,7 +200,7 @@ inline std::string file_bytes(const std::string& path) {
   return text.str();
 }
 
-// The largest difference of two weight files.
+// The largest difference between two weight files.
 inline double largest_difference(const std::string& a, const std::string& b) {
   return detail::largest_difference(read_safetensors(a), read_safetensors(b));
 }

@@ -2,7 +2,7 @@
 
 #include "tests/support/op_table.h"
 
-// Convolutions as their definition says, for references.
+// Convolutions by their definition, for references.
 namespace accrue::test {
 
 // Calls body(n, c, h, w, o, i, j, ih, iw) for every product of a convolution of x by w: image pixel
@@ -10,7 +10,8 @@ namespace accrue::test {
 template <class Body>
 void for_each_product(const Shape& image, const Shape& w, const Shape& grid, int64_t stride,
                       int64_t padding, int64_t dilation, Body body) {
-  // Once: a call for each size of each product would be nearly all of what the tests of ops cost.
+  // The sizes are read once: a call for each size of each product would take nearly all of the time
+  // of the ops' tests.
   const int64_t N = grid[0], O = w[0], GH = grid[2], GW = grid[3];
   const int64_t C = w[1], I = w[2], J = w[3], image_C = image[1], H = image[2], W = image[3];
   for (int64_t n = 0; n < N; ++n)

@@ -8,8 +8,8 @@
 
 namespace accrue::test {
 
-// Whatever comes after a beginning of a text, its tokens and those of the rest are those of the
-// whole.
+// Checks, for every beginning of a text, that the tokens of the beginning and the tokens of the
+// rest together are the tokens of the whole text.
 inline void check_every_cut(const Tokenizer& tokenizer, const std::string& text) {
   for (const TextPlace place : {TextPlace::begins, TextPlace::goes_on}) {
     const std::vector<int32_t> whole = tokenizer.encode(text, place);

@@ -5,7 +5,7 @@
 #include "core/cuda.h"
 #include "tests/support/sanitizers.h"
 
-// The runner, where the CUDA sources are built for it.
+// The runner's controls, if the CUDA sources are built for the runner.
 #if __has_include(<simt.h>)
 #include <simt.h>
 #endif
@@ -80,7 +80,7 @@ int64_t launches_of(const std::function<void()>& work) {
   work();
   return 0;
 }
-void let_driver_give_more(bool) {}  // a GPU's is taken instead
+void let_driver_give_more(bool) {}  // on a GPU its memory is taken instead
 #endif
 
 FullDevice::FullDevice() {

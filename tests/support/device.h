@@ -13,9 +13,9 @@ namespace accrue::test {
 Device test_device();
 void set_test_device(Device device);
 
-// While alive, the device under test is its meta, if asked for. A test of what an op refuses begins
-// with `const MetaScope on(GENERATE(false, true))`: what a device refuses its meta refuses, or else
-// a prediction says that a run fits which then fails.
+// While alive, the device under test is its meta device, if asked for. A test of an op's refusals
+// begins with `const MetaScope on(GENERATE(false, true))`: a meta device must refuse whatever its
+// device refuses, or a prediction could promise that a run fits that then fails.
 class MetaScope {
  public:
   explicit MetaScope(bool is_meta);
@@ -34,7 +34,7 @@ bool on_runner();
 // True if the program runs under AddressSanitizer, which is ten times slower.
 bool sanitized();
 
-// True where a test is to take one combination of each kind instead of all: on the runner and under
+// True if a test should run one combination of each kind instead of all: on the runner and under
 // sanitizers, unless accrue_tests --full asks for all.
 bool reduced();
 void set_full();
@@ -42,15 +42,16 @@ void set_full();
 // The kernels and library calls that `work` gives to the runner (tests/simt/include/simt.h).
 int64_t launches_of(const std::function<void()>& work);
 
-// x itself if it is on the cpu, else a copy that is.
+// x itself if it is on the cpu, else a copy on the cpu.
 Tensor on_host(const Tensor& x);
-// The elements of a floating tensor on any device but a meta one. Exact.
+// The elements of a floating tensor on any device but a meta device. The conversion is exact.
 std::vector<double> to_doubles(const Tensor& x);
-// The largest |a[i] - b[i]|; NaN, which no comparison holds for, if one is not finite.
+// The largest |a[i] - b[i]|. If a difference is not finite, it returns NaN, for which every
+// comparison is false.
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b);
 
-// While alive, cuda has no memory left: the program's cache has handed out all of its own that is
-// for the pool in use, and the driver gives no more.
+// While alive, cuda has no memory left: the program's cache has handed out all its memory for the
+// pool in use, and the driver gives no more.
 class FullDevice {
  public:
   FullDevice();
@@ -62,13 +63,13 @@ class FullDevice {
   std::vector<void*> blocks_;
 };
 
-// How often a kernel is to be repeated, each time with set_thread_order(0), (1), ..., to be trusted
-// with having no race: on the runner in several orders of the threads, on a GPU in those that
-// happen, and on the cpu, whose kernels own what they write, once.
+// How often a test repeats a kernel to find races, with set_thread_order(0), (1), ... in turn. The
+// runner takes several orders of the threads; a GPU repeats the kernel in whatever order happens.
+// The cpu runs it once, because no two of its threads write to the same place.
 int thread_orders();
 void set_thread_order(int order);
 
-// While one lives, cuDNN's tensors have this many elements at most; on the runner only.
+// While alive, cuDNN's tensors have at most `elements` elements; on the runner only.
 class TensorLimit {
  public:
   explicit TensorLimit(size_t elements);
@@ -87,8 +88,8 @@ class PageableAccess {
   PageableAccess& operator=(const PageableAccess&) = delete;
 };
 
-// While one lives, CUDA refuses to record more than so many kernels and copies: the call that
-// enqueues one more fails, or the recording at its end. On the runner only.
+// While alive, CUDA refuses to record more than `works` kernels and copies: the call that enqueues
+// one more fails, or the end of the recording does. On the runner only.
 class RefusedRecordings {
  public:
   enum class By { call, end };

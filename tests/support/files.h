@@ -12,8 +12,8 @@
 
 namespace accrue::test {
 
-// A directory of its own, removed at the end by the process that made it: a forked child that ends
-// as programs do would otherwise take it from its parent.
+// A new directory, removed at the end by the process that made it: without this check a forked
+// child that exits normally would remove it under its parent.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {

@@ -12,7 +12,7 @@ namespace accrue::test {
 // A GGUF file, written byte by byte from the format's description alone.
 class GgufBytes {
  public:
-  // The numbers of the types of values.
+  // The format's numbers for the types of values.
   enum Type : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, text, array, u64, i64, f64 };
 
   // A number as it lies in the file.
@@ -25,7 +25,7 @@ class GgufBytes {
   static std::string raw(const std::string& value) { return raw(uint64_t{value.size()}) + value; }
   static std::string raw(const char* value) { return raw(std::string(value)); }
 
-  // A key with the bytes of its value.
+  // Adds a key with the bytes of its value.
   GgufBytes& add(const std::string& key, uint32_t type, const std::string& value) {
     keys_ += raw(key) + raw(type) + value;
     ++key_count_;
@@ -46,7 +46,7 @@ class GgufBytes {
     return add(key, array, bytes);
   }
 
-  // A tensor, its sizes innermost first, at the next multiple of 32 of the data.
+  // Adds a tensor at the next multiple of 32 of the data. Its sizes come innermost first.
   GgufBytes& tensor(const std::string& name, const std::vector<uint64_t>& sizes, uint32_t type,
                     const std::string& elements) {
     data_.resize((data_.size() + 31) / 32 * 32);
@@ -54,7 +54,7 @@ class GgufBytes {
     data_ += elements;
     return describe(name, sizes, type, offset);
   }
-  // Its description alone.
+  // Adds the description of a tensor without its elements.
   GgufBytes& describe(const std::string& name, const std::vector<uint64_t>& sizes, uint32_t type,
                       uint64_t offset) {
     tensors_ += raw(name) + raw(static_cast<uint32_t>(sizes.size()));

@@ -50,7 +50,7 @@ std::vector<MicroBatch> share_of(Ranks* ranks, const std::vector<MicroBatch>& al
 
 void WindowOutcome::add_step(Window& window) {
   const StepReport report = window.reports(Window::Wait::yes).at(0);
-  check(!report.skipped, "a window was skipped");  // on a thread of its own, too
+  check(!report.skipped, "a window was skipped");  // may run on another thread than Catch's
   losses.push_back(report.loss);
   norms.push_back(report.grad_norm);
   if (losses.size() > 1 || !window.can_abandon()) return;

@@ -9,8 +9,8 @@
 #include "data/samples.h"
 #include "tests/support/op_table.h"
 
-// A window that PyTorch took as one batch, in steps of Adam from the same weights
-// (scripts/golden_files.py, record()), to be taken here in micro-batches.
+// A window that PyTorch took as one batch, in steps of Adam from the same weights (record() in
+// scripts/golden_files.py). Tests take it here in micro-batches.
 namespace accrue::test {
 
 using MicroBatchSizes = std::vector<int64_t>;
@@ -25,7 +25,8 @@ std::map<std::string, Tensor> golden_tensors(const std::string& name);
 Tensor as_f64(const Tensor& source, Device device);
 // The window in micro-batches of these sizes, whose samples have the numbers 0, 1, ...
 std::vector<MicroBatch> micro_batches_of(const Samples& window, const MicroBatchSizes& split);
-// A rank's part of them; the first ranks have more. All of them without ranks.
+// A rank's part of the micro-batches; the first ranks may have one more. Without ranks it returns
+// all.
 std::vector<MicroBatch> share_of(Ranks* ranks, const std::vector<MicroBatch>& all);
 
 struct WindowOutcome {
@@ -36,10 +37,10 @@ struct WindowOutcome {
   void add_step(Window& window);
   void set_weights(const Parameters& parameters);
 };
-// The largest difference of losses and final weights, and of what `found` has of norms and
-// gradients.
+// The largest difference in losses and final weights, and in the norms and gradients that `found`
+// has.
 double difference(const WindowOutcome& found, const WindowOutcome& expected);
-// What golden_tensors() say of the case "all".
+// The outcome of the case "all" in golden_tensors().
 WindowOutcome by_pytorch(const std::map<std::string, Tensor>& stored);
 
 }  // namespace accrue::test

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
-// It needs <cstdio>'s FILE.
+// jpeglib.h needs FILE of <cstdio>.
 #include <jpeglib.h>
 
 #include "tests/support/catch.h"

@@ -26,8 +26,8 @@ inline std::string chunk(const std::string& name, const std::string& content) {
              crc32(0, reinterpret_cast<const Bytef*>(text.data()), static_cast<uInt>(text.size())));
 }
 
-// By the specification (https://www.w3.org/TR/png-3), without libpng. Each row begins with its
-// filter, 0.
+// A PNG file, written by the specification (https://www.w3.org/TR/png-3) without libpng. Each row
+// begins with its filter, 0.
 inline std::string png_file(uint32_t width, uint32_t height, int depth, int type,
                             const std::string& rows, const std::string& chunks_before = "") {
   std::string packed(compressBound(rows.size()), '\0');
@@ -47,13 +47,13 @@ inline std::string bytes(std::initializer_list<int> values) {
   return text;
 }
 
-// The planes as a JPEG file, whose colours are not thinned out; 4 channels are CMYK.
+// The planes as a JPEG file without chroma subsampling; 4 channels are CMYK.
 std::string jpeg_file(const Image& image, int quality = 95, bool progressive = false);
-// With this EXIF orientation, in the byte order of Intel or Motorola.
+// The file with this EXIF orientation, in the byte order of Intel or Motorola.
 std::string with_orientation(const std::string& jpeg, int orientation, bool little_endian);
 
-// Planes whose sides and channels can be told apart: no value occurs where a mirrored, turned or
-// exchanged one would have it.
+// Planes whose sides and channels can be told apart: mirrored, turned or exchanged planes have
+// another value at every place.
 Image some_planes(int64_t channels, int64_t height, int64_t width);
 // The image as a PNG file of 8-bit gray, RGB or RGBA.
 std::string png_of(const Image& image);

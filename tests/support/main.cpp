@@ -11,16 +11,17 @@
 #include "tests/support/device.h"
 #include "tests/support/skipped.h"
 
-// Catch's own main(), which its library holds compiled: of Catch2 v2 that takes longer than any of
-// the tests. The linker calls ours __wrap_main (tests/CMakeLists.txt).
+// Catch's own main(), compiled in its library: with Catch2 v2, compiling it takes longer than any
+// of the tests. The linker renames our main() to __wrap_main (tests/CMakeLists.txt).
 extern "C" int __real_main(int argc, char** argv);
 
 namespace accrue::test {
 namespace {
 
-// Ops run on allocations of exactly their size, so that a memory checker sees what goes beyond;
-// everything else on cached blocks, as programs do. A test starts without those of the one before:
-// under AddressSanitizer the runner opens and closes all device memory whenever it runs work.
+// Tests of ops get allocations of exactly the size asked for: a memory checker then sees accesses
+// beyond them. All other tests use cached blocks, as programs do. Each test starts without the
+// blocks that the test before it cached, because under AddressSanitizer the runner opens and closes
+// all device memory whenever it runs work.
 class ChooseBlocks : public TestListener {
  public:
   using TestListener::TestListener;
@@ -38,7 +39,8 @@ class ChooseBlocks : public TestListener {
 };
 CATCH_REGISTER_LISTENER(ChooseBlocks)
 
-// After the last test no memory is in use. Returns how much is, by name, and says so.
+// After the last test no memory should be in use. Prints the groups of allocations that are, by
+// name, and returns their number.
 int leaks() {
   int found = 0;
   for (const Device device : {Device::cpu, Device::cuda, Device::meta, Device::meta_cuda})
@@ -50,9 +52,10 @@ int leaks() {
   return found;
 }
 
-// Tells the arguments that are ours from Catch's.
+// Takes our own arguments, and passes the others to Catch.
 int run(int argc, char** argv) {
-  // Where the system lets only parents: scripts/limit.py has gdb show the stacks of what hangs.
+  // Lets any process debug this one, where the system allows only parents to: if a test hangs,
+  // scripts/limit.py shows its stacks by gdb.
   ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   std::string device = "cpu";
   std::vector<char*> rest;

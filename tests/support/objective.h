@@ -6,7 +6,7 @@
 
 namespace accrue::test {
 
-// What the program would have a model learn from this data.
+// The objective that the program would choose for this data.
 inline ObjectivePtr objective_on(const Dataset& data) {
   if (data.has("sources")) return glyph_drawing();
   return data.has("masks") ? segmentation(data.field("masks")) : classification();

@@ -72,7 +72,7 @@ Values to_values(const Tensor& x) { return is_meta(x.device()) ? Values() : to_d
 
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-// Gives x values + beta * its gradient, through the host wherever the gradient lives.
+// Sets the gradient of x to values + beta * gradient, through the host wherever the gradient lives.
 void give_gradient(const Edge& x, const Values& values) {
   const auto target = claim_grad(x);
   if (!target || is_meta(target->grad.device)) return;
@@ -89,7 +89,7 @@ void give_gradient(const Edge& x, const Values& values) {
   });
 }
 
-// y = x as an op of its own: makes an intermediate result of a leaf.
+// y = x as an op: turns a leaf into an intermediate result.
 Tensor pass_on(const Tensor& x) {
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   y.copy_from(x);
@@ -114,7 +114,7 @@ Tensor weighted_sum(const Tensor& y, const Values& weights) {
   return sum;
 }
 
-// A tensor amid bands of one value.
+// A tensor between bands of one value.
 struct Guarded {
   Tensor whole, tensor;
   int64_t begin;  // of the tensor within the whole
@@ -122,7 +122,7 @@ struct Guarded {
 
   Guarded(const Values& values, double band, const Shape& shape, const Mode& mode,
           Category category)
-      // An odd number leaves the slice misaligned, for which kernels have paths of their own.
+      // An odd number misaligns the slice: kernels have other paths for that.
       : begin(mode.target == Target::preset ? 33 : 32) {
     Values all(values.size() + 66, band);
     std::ranges::copy(values, all.begin() + begin);
@@ -203,7 +203,7 @@ Result run(const Op& op, const std::vector<Values>& inputs, const Values& weight
   return result;
 }
 
-// |actual - expected| <= bound everywhere; NaN never is.
+// Checks |actual - expected| <= bound everywhere; NaN fails.
 void check_close(std::string_view what, const Values& actual, const Values& expected,
                  double bound) {
   check(actual.size() == expected.size(), "{}\n{} elements, expected {}", what, actual.size(),
@@ -244,12 +244,12 @@ Values numeric_gradient(const Op& op, std::vector<Values> inputs, size_t input,
   return gradient;
 }
 
-// The inputs of an op and what it is to give for them.
+// The inputs of an op and the results expected for them.
 struct Expectation {
   std::vector<Values> inputs, other_inputs, gradients;
   Values y, weights;
 
-  // For inputs and weights that this dtype can hold.
+  // The inputs and weights are rounded to this dtype.
   Expectation(const Op& op, DType dtype) {
     for (size_t i = 0; i < op.inputs.size(); ++i)
       inputs.push_back(held_by(dtype, random_values(op, i)));
@@ -260,8 +260,8 @@ struct Expectation {
     RandomStream random(7);
     for (double& w : weights) w = random.uniform(-1, 1);
     weights = held_by(dtype, weights);
-    // The op itself in float64, which is checked by differences first, is as good where every
-    // element's cost too much.
+    // Where differences for every element would take too long, the op itself in float64 is as good
+    // a reference: it has been checked by differences before.
     if (is_16_bit_dtype(dtype) && reduced()) {
       gradients = run(op, inputs, weights, {DType::f64, test_device()}).gradients;
       return;
@@ -283,23 +283,24 @@ double rounding_of(DType dtype) {
 void check_result(const Op& op, const Expectation& expected, const Result& result,
                   const Mode& mode) {
   const double unit = rounding_of(wide(mode.dtype));
-  // The result is rounded to 16 bits once. A gradient may come of a y that was, by a slope of up to
-  // 2, and is rounded itself; float16's denormals lie 2^-24 apart.
+  // The result is rounded to 16 bits once. A gradient may depend on the rounded y, with a slope of
+  // up to 2, and is rounded itself. float16's denormals lie 2^-24 apart.
   const double last = is_16_bit_dtype(mode.dtype) ? op.roundings * rounding_of(mode.dtype) : 0;
   check_close("forward", result.y, expected.y, (op.depth * unit + last) * magnitude(expected.y));
   for (size_t i = 0; i < expected.inputs.size(); ++i) {
     Values gradient = expected.gradients[i];
     if (mode.target == Target::preset)
       for (double& g : gradient) g += preset_value;
-    // Backward sums over what forward fans out to, hence the factor.
+    // The factor is there because backward adds up over all outputs that an input reaches.
     const double rounding = (4 * op.depth * unit + 3 * last) * magnitude(gradient);
     check_close(fmt::format("gradient of input {}", i), result.gradients[i], gradient,
                 rounding + 1e-8 * magnitude(gradient));
   }
 }
 
-// An intermediate result's gradient goes where its op wants it, so that there a target tells
-// nothing that leaves have not told, but for parameters in 16 bits, which are leaves nevertheless.
+// An op itself decides where the gradient of an intermediate result goes. So for intermediate
+// results the targets check nothing that they have not checked for leaves. Parameters in 16 bits
+// are an exception: they are leaves in any case.
 std::vector<Target> targets_of(const Op& op, Inputs inputs, DType dtype) {
   if (!reduced()) return {Target::nan_filled, Target::preset, Target::absent};
   if (inputs == Inputs::leaves || (is_16_bit_dtype(dtype) && !op.parameters.empty()))
@@ -307,8 +308,8 @@ std::vector<Target> targets_of(const Op& op, Inputs inputs, DType dtype) {
   return {Target::absent};
 }
 
-// A kernel that adds to its target waits as one that writes it; one that writes over dy may race on
-// its own.
+// A kernel that adds to its target has the same barriers as one that overwrites it, so one order is
+// enough. A kernel that writes over dy may have races that others do not.
 int orders_of(const Mode& mode) {
   if (!reduced()) return thread_orders();
   if (mode.target == Target::preset) return 1;
@@ -320,8 +321,9 @@ void check_mode(const Op& op, const Expectation& expected, const Mode& mode) {
   std::optional<Result> first;
   for (int order = 0; order < orders_of(mode); ++order) {
     set_thread_order(order);
-    // The runner's shared memory holds what the block before left in it. Were that the right sums
-    // of the same values, a thread that reads too early would not be noticed.
+    // The runner's shared memory still holds the values of the block before. Running the op on
+    // other inputs first changes them: otherwise a thread that reads too early could find the right
+    // values.
     if (on_runner()) run(op, expected.other_inputs, expected.weights, mode);
     Result result = run(op, expected.inputs, expected.weights, mode);
     check_result(op, expected, result, mode);
@@ -330,7 +332,7 @@ void check_mode(const Op& op, const Expectation& expected, const Mode& mode) {
   }
 }
 
-// What is wrong with an operand.
+// The ways in which an operand can be wrong.
 enum class Wrong { undefined, integers, other_dtype, rank };
 std::string_view name(Wrong wrong) {
   switch (wrong) {
@@ -354,7 +356,7 @@ Tensor make_wrong(const Shape& shape, Wrong wrong, Device device) {
   return {};
 }
 
-// What the op says of such an operand; nothing if it takes it.
+// The op's error message about such an operand; empty if the op accepts it.
 std::string refusal_of(const Op& op, size_t input, Wrong wrong, Device device) {
   std::vector<Tensor> operands;
   for (const Shape& shape : op.inputs)
@@ -403,7 +405,7 @@ std::optional<std::string> op_failure(const Op& op) {
   std::string where;
   const auto check_modes = [&](const Expectation& expectation, std::vector<DType> dtypes,
                                std::vector<Inputs> kinds) {
-    // The guarded targets first, so that what is written beyond one hits a band and nothing else.
+    // The guarded targets come first: a write beyond one of them then hits nothing but a band.
     for (const Inputs inputs : kinds)
       for (const Target target : targets_of(op, inputs, dtypes.front()))
         for (const DType dtype : dtypes) {

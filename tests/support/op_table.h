@@ -21,18 +21,19 @@ struct Op {
   std::function<Tensor(const std::vector<Tensor>& inputs)> run;
   // The formula of run(), written plainly in double; the result is flattened.
   std::function<Values(const std::vector<Values>& inputs)> reference;
-  // Roundings on the longest path from an input to an output: the terms of the longest sum plus
-  // the operations on each. The float32 result may differ from the reference by
-  // depth * 2^-24 * max(1, largest |reference|).
+  // The number of roundings on the longest path from an input to an output: the terms of the
+  // longest sum plus the operations on each term. The float32 result may differ from the reference
+  // by depth * 2^-24 * max(1, largest |reference|).
   double depth = 8;
   // Inputs are uniform in [low, high) and kept at least `gap` away from zero, where relu and its
   // like have no derivative.
   double low = -1, high = 1, gap = 0;
-  // Results rounded to the inputs' dtype one after the other: more than 1 if `run` is several ops.
+  // The number of results that are rounded to the inputs' dtype one after the other: more than 1 if
+  // `run` is several ops.
   double roundings = 1;
-  // Inputs that are parameters: float32 with a 16-bit copy where the others are 16-bit.
+  // The inputs that are parameters: float32 with a 16-bit copy if the other inputs are 16-bit.
   std::vector<size_t> parameters = {};
-  // False for those that have no derivative where two inputs are equal, as 16-bit ones often are.
+  // False for ops without a derivative where two inputs are equal, because 16-bit inputs often are.
   bool in_16_bits = true;
 };
 
@@ -50,30 +51,30 @@ struct Op {
 //   8. every order of the threads (tests/support/device.h) gives the same bits;
 //   9. the device's meta twin charges the ledger with the same peak, and nothing is left on it
 //      afterwards;
-//  10. all of it again in float16 and bfloat16, on inputs that these can hold: results within a few
-//      of their roundings, because everything between is computed in float32.
-//  11. what it refuses, of operands that are wrong in one way each, its meta twin refuses, and no
-//      more.
-// Where tests are reduced() the targets and orders that repeat others are left out, and gradients
-// in 16 bits are those of the op itself in float64 instead of differences of the reference. The
-// first failure, and where it was; nothing if all holds.
+//  10. all of it again in float16 and bfloat16, on inputs that these types hold exactly: results
+//      are within a few of their roundings, because everything between is computed in float32;
+//  11. for operands that are wrong in one way each: the device's meta twin refuses exactly the
+//      operands that the op refuses on the device.
+// Where tests are reduced(), it leaves out the targets and orders that repeat others, and compares
+// gradients in 16 bits with the op's own in float64 instead of differences of the reference.
+// op_failure() returns the first failure and its place; nothing if all checks pass.
 std::optional<std::string> op_failure(const Op& op);
 void check_op(const Op& op);
 
 // Labels or indices for an op's run(), on the device of `like`.
 Tensor indices(const std::vector<int32_t>& values, const Tensor& like);
 
-// In float32, on the device under test.
+// Ones in float32, on the device under test.
 Tensor ones(const Shape& shape);
 
-// Uniform in [-most, most); float32 holds them if `most` is a power of two.
+// Uniform values in [-most, most). float32 holds them exactly if `most` is a power of two.
 Values random_values(const Shape& shape, uint64_t seed, float most = 1);
-// Rounded to the dtype, on the device under test.
+// The values rounded to the dtype, on the device under test.
 Tensor tensor_with(const Values& values, const Shape& shape, DType dtype);
 
-// backward() as if y were summed up to a loss.
+// Calls backward() as if the loss were the sum of y.
 void backward_of_sum(const Tensor& y);
-// backward() from this gradient of y.
+// Calls backward() from this gradient of y.
 void backward_from(const Tensor& y, const Values& dy);
 
 }  // namespace accrue::test

@@ -2,9 +2,9 @@
 
 #include <string>
 
-// Where the program and the sources are: those of this build or, where the tests were carried to
-// another machine, what the variables ACCRUE_TEST_PROGRAM and ACCRUE_TEST_SOURCES name. Only
-// paths.cpp is compiled anew for another folder.
+// The paths of the program and of the sources: the paths of this build, or the values of the
+// environment variables ACCRUE_TEST_PROGRAM and ACCRUE_TEST_SOURCES if the tests were moved to
+// another machine. If the folder changes, only paths.cpp is compiled again.
 namespace accrue::test {
 
 extern const std::string program_path, source_folder;

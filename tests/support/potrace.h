@@ -9,7 +9,7 @@
 #include "tests/support/files.h"
 #include "tests/support/skipped.h"
 
-// Leaves a test, which says that it was skipped, unless there is the program potrace.
+// Skips a test unless the machine has the program potrace.
 #define NEEDS_POTRACE            \
   try {                          \
     fonts::require_potrace();    \
@@ -20,7 +20,7 @@
 
 namespace accrue::test {
 
-// While alive, programs are looked for in a folder first, or there alone.
+// While alive, the search for programs begins in a folder, or takes place in that folder alone.
 class SearchedFirst {
  public:
   SearchedFirst(const std::filesystem::path& folder, bool alone = false)

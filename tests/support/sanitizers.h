@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-// What the sanitizers' runtimes offer, null where the program is linked without them: the tests
-// themselves are the same objects with them and without.
+// Functions of the sanitizers' runtimes; null if the program is linked without them. The tests are
+// the same object files with and without a sanitizer.
 extern "C" {
 [[gnu::weak]] void __asan_init();
 [[gnu::weak]] void __tsan_init();

@@ -4,8 +4,8 @@
 
 namespace accrue::test {
 
-// What accrue_tests ends with if nothing failed and something was skipped: ctest then shows it as
-// skipped. A failure beside what is skipped remains one.
+// The exit status of accrue_tests if no test failed and at least one was skipped: ctest then shows
+// it as skipped. If a test fails, the status is a failure's.
 inline constexpr int skipped_status = 77;
 
 // Says that this machine lacks what a test needs.
@@ -14,8 +14,8 @@ bool has_skipped();
 
 }  // namespace accrue::test
 
-// Leaves the test and says so: the test driver reports it as skipped, not as passed, so such a test
-// is registered by itself (tests/CMakeLists.txt). Catch2 v2 knows no skipping.
+// Leaves the test and prints the reason. The test driver reports it as skipped, not as passed, so
+// such a test is registered by itself (tests/CMakeLists.txt). Catch2 v2 cannot skip tests.
 #define SKIP_LOUDLY(reason)            \
   do {                                 \
     accrue::test::say_skipped(reason); \

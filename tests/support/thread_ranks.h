@@ -20,9 +20,9 @@
 
 namespace accrue::test {
 
-// The state that the threads of run_ranks() share. If one throws, those that wait for it throw,
-// too. Only one of them at a time uses cuda, whose stream is of the process: there they take turns,
-// from one wait to the next.
+// The state that the threads of run_ranks() share. If one thread throws, the threads that wait for
+// it throw, too. Only one thread at a time uses cuda, because the process has one stream: there the
+// threads take turns, from one wait to the next.
 class Meeting {
  public:
   explicit Meeting(int count) : blocks(static_cast<size_t>(count)), count_(count) {}
@@ -51,11 +51,11 @@ class Meeting {
     changed_.notify_all();
   }
 
-  // A block on its way. Until it is taken, the receiver's is poisoned and the sender's must not
-  // change.
+  // A block under way from one rank to another. Until the receiver takes it, the receiver's block
+  // is poisoned, and the sender must not change its own.
   struct Message {
     std::span<const std::byte> block;
-    std::vector<std::byte> as_sent;  // of the host
+    std::vector<std::byte> as_sent;  // its content, if it is on the host
   };
   void send(int from, int to, Message message) {
     const std::lock_guard lock(mutex_);
@@ -73,14 +73,14 @@ class Meeting {
     changed_.notify_all();
     return true;
   }
-  // True if all that a rank has sent is taken.
+  // True if the receivers have taken all messages of a rank.
   bool all_taken(int from) {
     const std::lock_guard lock(mutex_);
     return std::ranges::all_of(under_way_, [&](const auto& route) {
       return route.first.first != from || route.second.empty();
     });
   }
-  // Until anything changes, or for a moment.
+  // Waits until something changes, or for a moment.
   void wait_for_messages() {
     end_turn();
     {
@@ -114,7 +114,7 @@ class Meeting {
   std::map<std::pair<int, int>, std::deque<Message>> under_way_;  // by sender and receiver
 };
 
-// The way of what ranks add up: as MPI's bytes, or as NCCL's.
+// How values travel between ranks: through the host, as with MPI, or in place, as with NCCL.
 enum class Way { through_host, in_place };
 
 // A thread of this process as a rank.
@@ -125,7 +125,7 @@ class ThreadRank : public Ranks {
   int rank() const override { return rank_; }
   int count() const override { return static_cast<int>(meeting_.blocks.size()); }
   bool reaches(Device) const override { return way_ == Way::in_place; }
-  // Exchanges so far.
+  // The number of exchanges so far.
   int begun() const { return begun_; }
 
   void gather(void* all, const void* own, size_t bytes) override { share(all, own, bytes, 0); }
@@ -153,7 +153,7 @@ class ThreadRank : public Ranks {
     not_before_ = 2;
     ++begun_;
   }
-  // Late: not at the first two questions, unless the rank waits.
+  // Answers late: false for the first two calls, unless the rank waits.
   bool exchanged(Wait wait) override {
     if (wait == Wait::no && not_before_-- > 0) return false;
     while (!receive_all() || !meeting_.all_taken(rank_)) {
@@ -208,8 +208,9 @@ class ThreadRank : public Ranks {
   int not_before_ = 0, begun_ = 0;
 };
 
-// Runs work(ranks) as each of `count` ranks at once, and rethrows what one throws. Catch's macros
-// are for the thread that calls: work() keeps what it finds, or throws by check() (core/error.h).
+// Runs work(ranks) as each of `count` ranks at once, and rethrows the exception of one. Catch's
+// macros work on the calling thread alone: work() stores its results, or throws by check()
+// (core/error.h).
 inline void run_ranks(int count, const std::function<void(Ranks&)>& work,
                       Way way = Way::through_host) {
   Meeting meeting(count);

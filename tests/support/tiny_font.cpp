@@ -69,7 +69,7 @@ std::string character_map(const TinyFont& font) {
 }  // namespace
 
 std::string TinyFont::file(size_t offset) const {
-  std::vector<Box> boxes{{100, 0, 900, 700}};  // of what is missing
+  std::vector<Box> boxes{{100, 0, 900, 700}};  // the glyph for missing characters
   for (const auto& [code, box] : glyphs) boxes.push_back(box);
   const int count = static_cast<int>(boxes.size());
   Words places, metrics;

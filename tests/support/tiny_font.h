@@ -10,25 +10,25 @@
 namespace accrue::test {
 
 // A TrueType font of rectangles, written by hand
-// (https://learn.microsoft.com/typography/opentype/spec), so that what is drawn is known.
+// (https://learn.microsoft.com/typography/opentype/spec): the drawn shapes are known.
 struct TinyFont {
   struct Box {
-    int left, bottom, right, top;  // of the 1000 units of an em; empty: a glyph without an outline
+    int left, bottom, right, top;  // in units of 1/1000 em; empty: a glyph without an outline
   };
 
   std::string name = "Tiny", licence = "Free for all", copyright = "Nobody";
   int ascender = 800;
   std::map<char32_t, Box> glyphs;
 
-  // The font as it stands in a file at `offset`.
+  // The bytes of the font for a file that has it at `offset`.
   std::string file(size_t offset = 0) const;
 };
 
-// The letters of the alphabet, of which D, H, K and R are held out, in boxes that differ, and a
-// space.
+// A font with a space and the letters of the alphabet, each a box unlike the others. D, H, K and R
+// are held out.
 TinyFont letters(const std::string& name, int width);
 
-// A file of several fonts.
+// The bytes of a file of several fonts.
 std::string collection_of(const std::vector<TinyFont>& fonts);
 
 }  // namespace accrue::test

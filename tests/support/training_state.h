@@ -9,7 +9,7 @@
 
 namespace accrue::test {
 
-// Every number that a run leaves behind, bit for bit: parameters, moments and module buffers.
+// Every number in the state of a training, bit for bit: parameters, moments and module buffers.
 using TrainingState = std::map<std::string, std::vector<double>>;
 inline TrainingState state_of_training(Training& training) {
   TrainingState state;

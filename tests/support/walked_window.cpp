@@ -30,7 +30,8 @@ Player player_of(LossWay way, const Layer& model, const Objective& objective, Wi
     };
     player.walk = [loss, each] { return loss->walk(each); };
   }
-  // Half of what WindowLoss asks for where a micro-batch is half of the window, and so on.
+  // For a micro-batch of half the window this is half the weight that WindowLoss asks for, and so
+  // on.
   if (way == LossWay::unweighted)
     player.weight = [](const Samples& samples) {
       return Tensor::full({}, double(samples.size() * samples.size()) / golden_window_size,

@@ -6,17 +6,18 @@
 
 namespace accrue::test {
 
-// How a loss of a golden window is computed: in two walks (train/window_loss.h); as one graph of
-// one micro-batch; or with a mistake that a test sees: the rows of the gradient count alike in
-// every micro-batch, the second walk has other masks than the first, or each rank compares its own
-// samples alone.
+// How the loss of a golden window is computed. `walks` takes two walks (train/window_loss.h), and
+// `at_once` one graph of one micro-batch. The others make mistakes that a test must see:
+// micro-batches count by their share of the window once more, the second walk has other masks than
+// the first, or each rank compares its own samples alone.
 enum class LossWay { walks, at_once, unweighted, other_masks, each_rank };
 
-// A player that steps the model by it, and goes through a window, at each walk, as `each` says.
-// `parts` is how many micro-batches a walk has; the model and the objective must outlive it.
+// A player that steps the model by that loss. At each of the loss's walks it goes through the
+// window as a walk of `each` does. `parts` is the number of micro-batches of a walk. The model and
+// the objective must outlive the player.
 Player player_of(LossWay way, const Layer& model, const Objective& objective, Window& window,
                  size_t parts, Ranks* ranks, const MakeWalk& each = nullptr);
-// Takes so many steps, each an epoch of its own.
+// Takes `steps` steps; each is an epoch.
 WindowOutcome take_steps(const Player& player, const std::vector<MicroBatch>& parts, int steps);
 
 }  // namespace accrue::test

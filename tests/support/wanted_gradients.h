@@ -7,7 +7,8 @@
 
 namespace accrue::test {
 
-// Each set of gradients of y = op(x) for three inputs, of these shapes, has the bits of all three.
+// For y = op(a, b, c) with inputs of these shapes: checks that the gradients of any one or two
+// inputs, when only those are wanted, have the same bits as when all three are wanted.
 template <class F>
 void check_wanted_gradients(const std::array<Shape, 3>& shapes, F op) {
   const auto gradients = [&](int wanted) {

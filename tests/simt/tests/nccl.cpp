@@ -17,8 +17,8 @@ struct Rank {
   cudaStream_t stream;
 };
 
-// Runs body(rank) in `count` processes. body() returns true if everything is as expected;
-// all_ranks() returns true if it did in every process.
+// Runs body(rank) in `count` processes. Returns true if it returned true in each of them, and their
+// ranks could start and end.
 bool all_ranks(int count, const std::function<bool(const Rank&)>& body) {
   ncclUniqueId id;
   REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
