@@ -28,7 +28,7 @@ TEST_CASE("a tensor is a matrix of Eigen's without a copy", "[eigen]") {
   REQUIRE(m.data() == x.span<float>().data());
   as_matrix<float>(x).col(1) *= 10;
   REQUIRE(std::ranges::equal(x.span<float>(), std::vector<float>{1, 20, 3, 4, 50, 6}));
-  // A slice is a view of its rows, and a product is computed where the result belongs.
+  // A slice is a view of its rows. A product is written straight into its target.
   REQUIRE(as_matrix<const float>(x.slice(1, 2))(0, 1) == 50);
   const Tensor y = Tensor::full({2, 2}, 0, DType::f32, Device::cpu);
   as_matrix<float>(y) = as_matrix<const float>(x) * as_matrix<const float>(x).transpose();
@@ -85,7 +85,7 @@ TEST_CASE("what Eigen computes becomes a tensor", "[eigen]") {
 
   const Tensor predicted = tensor_of(m, Device::meta, Category::parameters);
   REQUIRE((predicted.device() == Device::meta && predicted.shape() == Shape{2, 3}));
-  // To a tensor and back.
+  // A matrix goes to a tensor and back.
   REQUIRE(as_matrix<const double>(tensor_of(m)) == m);
 }
 

@@ -68,7 +68,7 @@ TEST_CASE("what an error advises is pasted into a shell", "[cli][memory][full]")
   REQUIRE_THAT(pasted.text, ContainsSubstring("predicted to the byte"));
 }
 
-TEST_CASE("without accumulation the program does not claim that it saves memory", "[cli][memory][full]") {
+TEST_CASE("without accumulation the program reports no savings", "[cli][memory][full]") {
   const std::string text = succeed("train --model mlp-small --steps 1 --accum 1");
   REQUIRE_THAT(text, ContainsSubstring("nothing was accumulated: the effective batch is one") &&
                          !ContainsSubstring("saves nothing"));

@@ -1,5 +1,5 @@
-// A domain that is no part of the program: all of it is in this folder, and a program needs two
-// lines, to include it and to add it to its domains.
+// A domain that is not part of the program. All its code is in this folder. A program needs two
+// lines: one to include it, and one to add it to its domains.
 
 #include <CLI/CLI.hpp>
 
@@ -37,7 +37,7 @@ Score score_of(const Layer& network, const Request& options, const Dataset& data
 
 }  // namespace
 
-TEST_CASE("a domain of one's own is trained, scored, saved and loaded", "[data]") {
+TEST_CASE("a domain of your own is trained, scored, saved and loaded", "[data]") {
   const Request options = with_audio({{"model", "listener"},
                                       {"clip-length", "40"},
                                       {"epochs", "6"},
@@ -73,7 +73,7 @@ TEST_CASE("a domain of one's own is trained, scored, saved and loaded", "[data]"
       "--clip-length is 48, but they were trained with 40");
 }
 
-TEST_CASE("the options of a domain of one's own are as all others", "[data]") {
+TEST_CASE("the options of a domain of your own are like all others", "[data]") {
   Request options = with_audio({});
   const Settings all = settings_of(options);
   CLI::App command;

@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char *model_name = "listener", *data_name = "waves";
 
-// Clips [N, 1, T] of a sine or a square of any phase, three to six periods long, under noise.
+// Clips [N, 1, T] with noise on top of a sine or a square wave of any phase, three to six periods
+// long.
 Dataset make_waves(const Audio& audio, int64_t N, uint64_t seed) {
   const int64_t T = audio.length;
   Dataset data{data_name, "synthesised"};
@@ -39,7 +40,7 @@ Dataset make_waves(const Audio& audio, int64_t N, uint64_t seed) {
   return data;
 }
 
-// The layers here are those of planes: a clip [N, 1, T] is one of height 1.
+// The layers are made for planes, so a clip [N, 1, T] becomes a plane of height 1.
 class AsPlane : public Layer {
  public:
   Tensor forward(Tensor x, const Pass&) const override {

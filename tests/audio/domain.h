@@ -9,9 +9,8 @@
 
 namespace accrue::test {
 
-// A domain of audio clips, as somebody would write one: the built-in data set `waves` of sines and
-// squares, and the model `listener` that tells them apart. Its room is this folder; a program adds
-// it to its list (Domains).
+// A domain of audio clips, as users may write one: the built-in data set `waves` of sines and
+// squares, and the model `listener` that tells them apart. A program adds it to its list (Domains).
 class Audio : public Domain {
  public:
   int64_t length = 48;  // of a clip: T

@@ -1,4 +1,5 @@
-// The engine: who gets beta 0 and who beta 1, what is kept and when it is released.
+// The engine: which gradients are overwritten (beta 0) and which are added to (beta 1), and how
+// long tensors are kept.
 
 #include "core/autograd.h"
 
@@ -46,7 +47,7 @@ TEST_CASE("the seed scales the gradient", "[engine]") {
 }
 
 TEST_CASE("a weight shared by several layers adds up, whatever else is fresh", "[engine]") {
-  // Overwrite-on-first as a global flag is wrong here: w's second use must add.
+  // A global flag "overwrite on first use" would be wrong here: the second use of w must add.
   const Tensor w = require_grad(Tensor::full({2, 2}, 0.5, DType::f64, test_device()));
   const Tensor v = require_grad(Tensor::full({2, 2}, 1, DType::f64, test_device()));
   const Tensor x = Tensor::full({1, 2}, 1, DType::f64, test_device());
@@ -111,7 +112,7 @@ TEST_CASE("nothing is left after backward", "[engine]") {
     const Tensor logits = std::move(x);
     REQUIRE(activations() > before);
     backward(loss);
-    // The logits are held here, the loss and its variable too; the graph is not.
+    // The test still holds the logits, and the loss with its variable; but the graph is released.
     REQUIRE(activations() - before <= logits.bytes() + 2 * Ledger::alignment);
   }
   REQUIRE(activations() == before);
@@ -133,8 +134,8 @@ TEST_CASE("backward needs no more than two gradients of activations at a time", 
     return ledger(test_device()).peak()[Category::activations] - before;
   };
   const size_t one = N * F * sizeof(float);
-  // Every layer keeps one tensor (relu works in place); backward's dy and dx come on top, but by
-  // then the logits' place has been taken over.
+  // Every layer keeps one tensor (relu works in place). Backward's dy and dx come on top, but by
+  // then the memory of the logits is in use again.
   REQUIRE(peak(8) - peak(4) == 4 * one);
   REQUIRE(peak(8) <= (8 + 2) * one + 4 * Ledger::alignment);
 }
@@ -191,17 +192,17 @@ TEST_CASE("a value that backward needs must be the one that forward read", "[eng
   loss = product_of(b);
   b.copy_from(values({2}));
   REQUIRE_ERROR(backward(loss), "overwritten");
-  // In a segment that runs again, where it is read anew.
+  // In a segment that runs again: the second run would read the changed b.
   zero_grad(a);
   loss = sum(recompute([&](const auto& in) { return mul(in[0], in[1]); }, {a, b}));
   overwrite(b);
   REQUIRE_ERROR(backward(loss), "overwritten");
-  // Indices, too.
+  // The same holds for indices.
   const Tensor samples = Tensor::from(std::vector<int32_t>{5}, {1}, test_device());
   loss = sum(dropout(a, 0.5, {.samples = samples}));
   samples.copy_from(Tensor::from(std::vector<int32_t>{6}, {1}));
   REQUIRE_ERROR(backward(loss), "backward() needs i32 [1]");
-  // What no backward needs may be overwritten, and so may all of it afterwards.
+  // A tensor that no backward needs may be overwritten. After backward, all of them may be.
   zero_grad(a);
   loss = sum(add(scale(a, 2), b));
   overwrite(b);

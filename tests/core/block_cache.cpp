@@ -1,5 +1,4 @@
-// The device's block cache, on host memory: what is reused, what is split, and that no two blocks
-// overlap.
+// The device's block cache, on host memory: it reuses and splits blocks, and no two blocks overlap.
 
 #include "core/block_cache.h"
 
@@ -16,7 +15,7 @@ namespace {
 
 constexpr size_t KiB = 1024, MiB = 1024 * KiB;
 
-// Where the cache gets its segments: a device of `capacity` bytes.
+// The cache gets its segments here: a device of `capacity` bytes.
 struct Memory {
   size_t capacity = 1024 * MiB, used = 0;
   std::map<void*, size_t> segments;
@@ -57,7 +56,7 @@ TEST_CASE("a block that was given is taken again", "[engine]") {
   cache.give(a);
   REQUIRE(cache.take(5 * MiB) == a);
   REQUIRE(memory.segments.size() == 1);
-  // Even of no bytes.
+  // A block of no bytes has an address, too.
   void* none = cache.take(0);
   REQUIRE(none != nullptr);
   REQUIRE(cache.take(0) != none);
@@ -70,7 +69,7 @@ TEST_CASE("small blocks share a segment, and grow together again", "[engine]") {
   for (int i = 0; i < 4; ++i) blocks.push_back(cache.take(100));  // rounded up to 512
   for (int i = 0; i < 4; ++i) REQUIRE(distance(blocks[0], blocks[size_t(i)]) == 512 * i);
   REQUIRE(memory.used == 2 * MiB);
-  // The smallest that fits: the hole of one, not the rest of the segment.
+  // The cache takes the smallest free block that fits: the hole, and not the rest of the segment.
   cache.give(blocks[1]);
   REQUIRE(cache.take(512) == blocks[1]);
   // Neighbours on both sides merge, whichever comes first.
@@ -83,7 +82,7 @@ TEST_CASE("a large block keeps a remainder that no large request could use", "[e
   Memory memory;
   BlockCache& cache = memory.cache;
   cache.take(9 * MiB);
-  void* rest = cache.take(10 * MiB);  // of a segment of 20 MiB, 11 are free
+  void* rest = cache.take(10 * MiB);  // the segment has 20 MiB, and 11 MiB of it are free
   REQUIRE(memory.used == 20 * MiB);
   REQUIRE(cache.statistics().allocated == 20 * MiB);
   cache.give(rest);
@@ -177,7 +176,7 @@ TEST_CASE("pools share no block, and keep theirs while they are held", "[engine]
   void* own = cache.take(5 * MiB);
   REQUIRE(memory.segments.size() == 2);
   REQUIRE(cache.use_pool(BlockCache::common_pool) == pool);
-  cache.give(own);  // goes back to where it is from, whichever pool is in use
+  cache.give(own);  // goes back to its own pool, whichever pool is in use
   REQUIRE(cache.take(5 * MiB) != own);
   cache.use_pool(pool);
   REQUIRE(cache.take(5 * MiB) == own);

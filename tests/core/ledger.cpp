@@ -1,4 +1,5 @@
-// The ledger: what is alive and by which name, what an out-of-memory error knows, the timeline.
+// The ledger: live allocations and their names, the contents of an out-of-memory error, and the
+// timeline.
 
 #include <atomic>
 #include <latch>
@@ -54,7 +55,7 @@ struct Learner {
   }
 };
 
-// The shortage that work() dies of under this limit; nothing if it does not.
+// The shortage at which work() fails under this limit; nothing if it does not fail.
 template <class Work>
 std::optional<MemoryShortage> shortage_under(Device device, size_t limit, Work&& work) {
   ledger(device).set_limit(limit);
@@ -133,7 +134,7 @@ TEST_CASE("scopes name what is allocated in them, on their thread", "[engine][me
 TEST_CASE("whatever runs out of memory is named, and leaves nothing", "[engine][memory]") {
   const Device device = test_device();
   Learner learner(device);
-  learner.step();  // what is allocated once
+  learner.step();  // allocates what lives for the whole run
   const Usage before = ledger(device).current();
   const auto names = refusals(device, [&] {
     try {
@@ -147,13 +148,13 @@ TEST_CASE("whatever runs out of memory is named, and leaves nothing", "[engine][
   std::set<std::string> phases;
   for (const std::string& each : names) {
     INFO(each);
-    // A layer's, by its number in the model, or the loss's.
+    // The name of a layer, by its number in the model, or of the loss.
     REQUIRE((std::isdigit(each[0]) || each.starts_with("cross_entropy")));
     phases.insert(each.substr(each.rfind(" in ")));
   }
   REQUIRE(phases == std::set<std::string>{" in forward", " in backward"});
   REQUIRE(names.contains("0 conv 3x3 1 -> 4, stride 1, padding 1 in forward"));
-  // On cuda the matrix product's scratch is the larger one.
+  // On cuda the matrix product's scratch is larger than relu's memory.
   REQUIRE(names.contains(device == Device::cpu ? "1 relu in backward"
                                                : "3 linear 144 -> 5 in backward"));
   REQUIRE(ledger(device).current().bytes == before.bytes);
@@ -173,7 +174,7 @@ TEST_CASE("an optimizer without room for its state says so", "[engine][memory]")
 TEST_CASE("an out-of-memory error knows what holds the memory", "[engine][memory]") {
   Ledger& account = ledger(Device::meta);
   const size_t before = account.current().total();
-  // Kept in another order than they are used in.
+  // The labels are registered in another order than they are used.
   for (const char* label : {"s4", "s3", "s2", "s1"}) REQUIRE_FALSE(Label(label).empty());
   const auto make = [](Label label, const Shape& shape, Category category) {
     const MemoryScope scope(Phase::forward, label);
@@ -199,14 +200,15 @@ TEST_CASE("an out-of-memory error knows what holds the memory", "[engine][memory
   REQUIRE(shortage->requested.type() == "f32 [8, 32, 14, 14]");
   REQUIRE(shortage->cause.empty());
   REQUIRE(shortage->in_use[Category::activations] == 2 * 4096);
-  REQUIRE(shortage->peak[Category::data] == 448);  // 100 floats, to the next 64
+  REQUIRE(shortage->peak[Category::data] == 448);  // 100 floats, rounded up to a multiple of 64 bytes
   REQUIRE(shortage->limit == before + 14000);
   REQUIRE(shortage->largest.size() == 5);
-  REQUIRE(shortage->largest[0].each.name() == "conv");  // two of 4096, together
+  REQUIRE(shortage->largest[0].each.name() == "conv");  // two of 4096 bytes, counted together
   REQUIRE(shortage->largest[0].count == 2);
   REQUIRE(shortage->largest[0].bytes == 8192);
   REQUIRE(shortage->largest[1].each.name() == "weights");
-  // Among equals the one made first comes first; the fourth is the sixth in all.
+  // Of equally large groups the one made first comes first. The fourth of them would be the sixth
+  // in all.
   REQUIRE(shortage->largest[4].each.name() == "s3");
 
   const auto lines = lines_of(OutOfMemory(*shortage).what());
@@ -239,7 +241,7 @@ TEST_CASE("a machine without memory is an answer, too", "[engine][memory]") {
 }
 
 TEST_CASE("a shape whose bytes cannot be counted is refused", "[engine][memory]") {
-  // 2^64 elements, which would count as none.
+  // 2^64 elements overflow to 0.
   REQUIRE_ERROR(Tensor::empty({int64_t{1} << 62, 4}, DType::f32, Device::meta),
                 "[4611686018427387904, 4] has more than 2^60 elements");
 }
@@ -327,10 +329,11 @@ TEST_CASE("idle host blocks go back before others are taken beside them", "[engi
   HostBlocks blocks;
   void* large = blocks.take(64 * MiB);
   blocks.give(large, 64 * MiB);
-  // Idle, 64 MiB would be held beside 48, though never more than 64 were in use.
+  // If the idle 64 MiB stayed, 64 + 48 MiB would be held, although never more than 64 were in use.
   void* other = blocks.take(48 * MiB);
   REQUIRE(blocks.statistics().reserved == 48 * MiB);
-  // A block that fits beside it into the most that was in use, plus the allowance, stays when idle.
+  // An idle block stays if all blocks together are no larger than the most memory in use so far,
+  // plus the allowance.
   void* small = blocks.take(16 * MiB);
   blocks.give(small, 16 * MiB);
   REQUIRE(blocks.statistics().reserved == 64 * MiB);
@@ -339,7 +342,7 @@ TEST_CASE("idle host blocks go back before others are taken beside them", "[engi
   void* third = blocks.take(20 * MiB);
   REQUIRE(blocks.statistics().reserved == 84 * MiB);
   blocks.give(third, 20 * MiB);
-  // 36 are idle now; 28 more would make 112, but no more than 76 + 16 may be held.
+  // 36 MiB are idle now. With 28 more, 112 would be held, but at most 76 + 16 may be.
   void* fourth = blocks.take(28 * MiB);
   REQUIRE(blocks.statistics().reserved == (48 + 16 + 28) * MiB);
   blocks.give(fourth, 28 * MiB);
@@ -384,8 +387,8 @@ TEST_CASE("a timeline has every change and adds up to the peak", "[engine][memor
       if (at.us >= first_forward->begin.us) highest = std::max(highest, usage.total());
     }
     REQUIRE(highest == peak);
-    // It was stopped with the learner alive, and nothing else of it.
-    const size_t parameters = 48 + 16 + 720 + 16;  // each tensor on lines of 16
+    // At the end of the timeline the learner's parameters are alive, and no activations.
+    const size_t parameters = 48 + 16 + 720 + 16;  // each tensor rounded up to cache lines of 16 floats
     REQUIRE(usage[Category::parameters] - timeline.initial()[Category::parameters] ==
             parameters * sizeof(float));
     REQUIRE(usage[Category::activations] == timeline.initial()[Category::activations]);
@@ -412,7 +415,7 @@ TEST_CASE("a timeline's phases nest and are numbered, up to the last step", "[en
   REQUIRE(story ==
           "setup 0.0|forward 0.0|backward 0.0|forward 0.1|backward 0.1|step 0.2|"
           "forward 1.0|backward 1.0|forward 1.1|backward 1.1|step 1.2|");
-  // By then another one may begin; two at a time are refused.
+  // After its last step another timeline may begin. Two at a time are refused.
   const Timeline next(Device::meta, 1);
   REQUIRE_ERROR(Timeline(Device::meta_cuda, 1), "recorded already");
 }

@@ -1,4 +1,4 @@
-// Tensors of a suspended computation on the host.
+// A suspended computation moves its tensors to the host.
 
 #include "core/offload.h"
 
@@ -36,7 +36,7 @@ TEST_CASE("tensors that are moved to the host come back when somebody asks for t
     offload.move_to_host();
     REQUIRE(in_use(device) == before - 64 - 8000);
     REQUIRE(in_use(Device::cpu) == on_host + 64 + 8000);
-    REQUIRE(to_doubles(row) == std::vector<double>{3, 4});  // and with it all of x
+    REQUIRE(to_doubles(row) == std::vector<double>{3, 4});  // brings all of x back
     REQUIRE(in_use(device) == before - 8000);
     REQUIRE(to_doubles(x) == std::vector<double>{1, 2, 3, 4, 5, 6});
     REQUIRE(to_doubles(outside) == std::vector<double>{8, 8});

@@ -1,4 +1,4 @@
-// Forms of weights that several threads ask for at once, as those that predict with one model do.
+// Several threads that predict with one model may ask for the packed form of a weight at once.
 
 #include <array>
 #include <thread>

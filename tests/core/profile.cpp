@@ -1,4 +1,4 @@
-// Profile, and what train --profile makes of it.
+// Profile, and the output of train --profile.
 
 #include "core/profile.h"
 
@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 using Name = std::tuple<std::string, std::string, std::string>;  // phase, op, kernel
 
-// Two windows of 5 digits as 2 + 2 + 1, with a profile of them or without.
+// Two windows of 5 digits in micro-batches of 2, 2 and 1, with or without a profile.
 struct TwoWindows {
   explicit TwoWindows(const TrainingOptions& options, bool profiled = true, int64_t traced = 2)
       : data(make_digits(Split::train, {.train_size = 10}).to(test_device())),
@@ -60,7 +60,7 @@ TEST_CASE("a profile has every kernel by its phase and op, and their work", "[en
   const TwoWindows run(options);
   auto rows = run.rows();
   REQUIRE(run.profile->steps() == 2);
-  // Calls in six micro-batches of the two convolutions and norms, and in two steps.
+  // Counts of calls: six micro-batches with two convolutions and two norms, and two steps.
   const std::map<Name, int64_t> expected{{{"data", "", "gather_samples"}, 6},
                                          {{"forward", "conv2d", "conv_gather"}, 12},
                                          {{"forward", "group_norm", "group_moments"}, 12},
@@ -82,15 +82,15 @@ TEST_CASE("a profile has every kernel by its phase and op, and their work", "[en
     flops += row.work.flops;
     spared += row.work.spared_flops;
   }
-  // 6 for each use of a weight, but for the gradient of the images.
+  // 6 flops for each use of a weight, less the gradient of the images, which is not computed.
   const double uses = 784 * 16 * 9 + 196 * 32 * 16 * 9 + 1568 * 128 + 128 * 10;
   const double of_sample = 6 * uses - 2 * 784 * 16 * 9;
   REQUIRE(flops == 10 * of_sample);
   REQUIRE(training_flops_per_sample(options.model, {1, 1, 28, 28}) == of_sample);
-  // The second convolution is Winograd's on the CPU, in all three products.
+  // On the CPU, Winograd's algorithm computes all three products of the second convolution.
   const double by_winograd = test_device() == Device::cpu ? 6.0 * 196 * 32 * 16 * 9 * 20 / 36 : 0;
   REQUIRE(std::abs(spared - 10 * by_winograd) <= 1e-12 * flops);
-  // w, g, m and v read, w, m and v written; the arena has gaps.
+  // The step reads w, g, m and v, and writes w, m and v. The arena has gaps.
   const Profile::Row& adam = rows[{"step", "", "optimizer_step"}];
   REQUIRE(adam.work.bytes >= 2 * 28 * 207018);
   REQUIRE(adam.work.bytes <= 2 * 28 * 1.01 * 207018);
@@ -101,7 +101,7 @@ TEST_CASE("a profile's times add up, and its spans nest", "[engine]") {
   const Profile& profile = *run.profile;
   double kernels = 0, phases = 0, table = 0;
   for (const Profile::Row& row : profile.rows()) kernels += row.us;
-  // Phases that do not nest have each span by itself.
+  // Adds up the spans of each phase; these phases do not nest.
   std::map<Phase, double> spans;
   for (const Profile::Span& span : profile.spans()) {
     if (span.kernel.empty()) spans[span.phase] += span.end_us - span.begin_us;

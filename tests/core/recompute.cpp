@@ -1,4 +1,4 @@
-// Recomputed segments: the same bits for less memory, whatever a segment contains.
+// Recomputed segments give the same bits with less memory, whatever a segment contains.
 
 #include <cmath>
 
@@ -45,7 +45,7 @@ struct Result {
   bool operator==(const Result&) const = default;
 };
 
-// Three micro-batches into one gradient.
+// Adds the gradients of three micro-batches.
 Result train_once(DType dtype, Recompute recompute) {
   const auto model = five_blocks();
   const Parameters parameters = place(*model, dtype, test_device(), 7);
@@ -101,11 +101,12 @@ TEST_CASE("recomputing keeps about 2 sqrt(n) of n layers", "[recompute][memory]"
     backward(cross_entropy(model(x, {.recompute = recompute}), labels));
     return ledger(test_device()).peak()[Category::activations] - before;
   };
-  // Each layer keeps x and gelu's input: n layers 2n tensors.
+  // Each layer keeps x and gelu's input: n layers keep 2n tensors.
   REQUIRE(peak(Recompute::none) >= (2 * layers - 1) * one);
-  // 5 segments' inputs and one segment's 2 * 5 tensors, with the gradients flowing through.
+  // The inputs of 5 segments, the 2 * 5 tensors of one segment, and the gradients that flow through
+  // it.
   REQUIRE(peak(Recompute::sqrt) <= (5 + 2 * 5 + 2) * one);
-  // 25 inputs and one layer's.
+  // 25 inputs, the tensors of one layer, and the gradients.
   REQUIRE(peak(Recompute::all) <= (layers + 2 + 2) * one);
 }
 
@@ -126,7 +127,8 @@ TEST_CASE("a segment runs once in forward and once in backward", "[recompute]") 
 
 TEST_CASE("the last op of a segment leaves its result out where it is not read",
           "[recompute][memory]") {
-  // y = norm(2 x), and what stands between x and y is dropped, also within another segment.
+  // y = norm(2 x). The tensor between x and y is dropped, also if the segment is within another
+  // one.
   const std::vector<double> values{1, -2, 3, 0.5, -1, 4};
   const size_t one = round_up<size_t>(values.size() * sizeof(double), Ledger::alignment);
   std::vector<bool> unread;
@@ -154,12 +156,13 @@ TEST_CASE("the last op of a segment leaves its result out where it is not read",
   REQUIRE(gradient(true, false) == expected);
   REQUIRE(unread == std::vector<bool>{false, false, true});
   unread.clear();
-  // Outer first run, its second run with the inner first one, the inner second run.
+  // The runs in order: the outer segment's first; the inner segment's first, within the outer one's
+  // second; and the inner segment's second.
   REQUIRE(gradient(true, true) == expected);
   REQUIRE(unread == std::vector<bool>{false, false, true});
   REQUIRE_FALSE(result_is_unread());
 
-  // On a device whose products take no workspace, which would be what decides the peak.
+  // The meta device: products need no workspace there, which would otherwise decide the peak.
   const auto peak_of_second_run = [&](bool apart) {
     const Tensor x =
         require_grad(Tensor::full({1, 6}, 1, DType::f64, Device::meta, Category::activations));
@@ -202,7 +205,7 @@ TEST_CASE("what a segment does not differentiate is left alone", "[recompute]") 
   const Tensor x = require_grad(row({1, 2}));
   const Tensor plain = row({3, 4});
   const Segment square = [](const std::vector<Tensor>& in) { return mul(in[0], in[0]); };
-  // Nothing wants a gradient; NoGrad is in force; the input itself comes back.
+  // Three cases: nothing wants a gradient; NoGrad is in force; the segment returns its input.
   REQUIRE_FALSE(recompute(square, {plain}).variable());
   {
     const NoGrad no_grad;
@@ -211,11 +214,11 @@ TEST_CASE("what a segment does not differentiate is left alone", "[recompute]") 
   const Segment identity = [](const std::vector<Tensor>& in) { return in[0]; };
   backward(sum(recompute(identity, {x})));
   REQUIRE(to_doubles(grad(x)) == std::vector<double>{1, 1});
-  // Only a weight inside wants one.
+  // Only a weight inside of the segment wants a gradient.
   const Tensor w = require_grad(row({5, 6}));
   backward(sum(recompute([&](const std::vector<Tensor>& in) { return mul(in[0], w); }, {plain})));
   REQUIRE(to_doubles(grad(w)) == std::vector<double>{3, 4});
-  // Frozen after the forward.
+  // x is frozen after the forward.
   const Tensor y = recompute(square, {x});
   x.variable()->frozen = true;
   zero_grad(x);
@@ -245,7 +248,7 @@ TEST_CASE("a segment that fails leaves the engine as it was", "[recompute]") {
 TEST_CASE("a gradient hook sees each leaf once, when nothing more is added", "[recompute][hook]") {
   for (const bool again : {false, true}) {
     for (const auto when : {GradHook::When::kernel, GradHook::When::op}) {
-      // w is shared: by two layers of one segment, and by a third outside.
+      // w is shared by two layers of one segment and by a third layer outside.
       const Tensor w = require_grad(Tensor::full({2, 2}, 0.5, DType::f64, test_device()));
       const Tensor b = require_grad(Tensor::full({2}, 0.25, DType::f64, test_device()));
       const Tensor unused = require_grad(row({1}));
@@ -282,7 +285,7 @@ TEST_CASE("hooked to the kernel, one layer's gradients are alive at a time", "[r
     const Parameters parameters =
         place(*model, DType::f32, test_device(), 1, GradientStorage::on_demand);
     REQUIRE_FALSE(parameters.gradients().defined());
-    // A weight and its bias, which are neighbours, may be one kernel's.
+    // One kernel may step a weight and its bias, which are neighbors.
     size_t largest = 0, before = 0;
     for (const auto& entry : parameters.entries()) {
       const size_t bytes =
@@ -308,8 +311,8 @@ TEST_CASE("hooked to the kernel, one layer's gradients are alive at a time", "[r
 
 TEST_CASE("ops at the end of a segment compute nothing the second time, but what they keep",
           "[recompute]") {
-  // y = x + drop(u w^T + (u a^T) b^T), u = x + x: of four products in forward, the second run has
-  // the one that another keeps.
+  // y = x + drop(u w^T + (u a^T) b^T), u = x + x. Of the products in forward, the second run
+  // computes only u a^T, because another op keeps it.
   const auto leaf = [](std::vector<double> values, const Shape& shape) {
     return require_grad(Tensor::from(values, shape, test_device(), Category::activations));
   };

@@ -4,7 +4,7 @@
 
 namespace accrue::test {
 
-// sum_i x[i] of x [1, n], by a product with ones.
+// sum_i x[i] for x [1, n], by a product with ones.
 inline Tensor sum(const Tensor& x) {
   return matmul(x, Tensor::full({x.size(1), 1}, 1, x.dtype(), x.device()));
 }

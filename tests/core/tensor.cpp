@@ -5,7 +5,7 @@
 
 namespace accrue::test {
 
-TEST_CASE("elements are read as what they are, or it is said what they are", "[engine]") {
+TEST_CASE("elements are read by their type, or the error names the type", "[engine]") {
   const Tensor x = Tensor::from(std::vector<float>{1, 2}, {2});
   REQUIRE(x.span<float>()[1] == 2);
   REQUIRE_ERROR(x.span<int32_t>(), "span<int32_t>() of a tensor f32 [2]: expected span<float>()");
@@ -36,8 +36,8 @@ TEST_CASE("what fill() refuses on a device it refuses on its meta", "[engine]") 
     REQUIRE_ERROR(Tensor::full({2}, 1, DType::i32, device), "expected a floating dtype, got i32");
 }
 
-// Predictions run on meta devices, where a read that is not noticed goes through null or finds what
-// an uninitialised block holds.
+// Predictions run on meta devices. There, an unnoticed read would go through a null pointer, or
+// return the content of an uninitialized block.
 TEST_CASE("elements that are nowhere cannot be read", "[engine]") {
   const MemoryScope scope("labels");
   const Tensor labels = Tensor::empty({4}, DType::i32, meta_of(test_device()));
@@ -53,7 +53,7 @@ TEST_CASE("elements that are nowhere cannot be read", "[engine]") {
   REQUIRE_ERROR(elsewhere.copy_from(Tensor::from(std::vector<int32_t>(4), {4})),
                 "because the second has no elements");
   REQUIRE_ERROR(Tensor::empty({}, DType::f32, meta_of(test_device())).item(), "'labels' f32 []");
-  // Nothing is lost on the way to a meta device.
+  // Copies to a meta device are allowed: there are no elements to read.
   here.to(Device::meta).copy_from(here);
   elsewhere.to(Device::meta);
 }

@@ -1,4 +1,5 @@
-// Checkpoints as files: written whole or not at all, damage found, old ones removed in time.
+// Checkpoints as files: they are written whole or not at all, damage is found, and old ones are
+// removed in time.
 
 #include "data/checkpoint_directory.h"
 
@@ -73,7 +74,7 @@ TEST_CASE("any byte of a checkpoint that is changed, missing or added is noticed
       INFO(name << " at " << i);
       std::string damaged = good;
       damaged[i] ^= 4;
-      // Blanks between JSON's words mean nothing; nothing else may change.
+      // Whitespace between JSON's tokens means nothing. No other byte may change.
       const bool blank = std::isspace(static_cast<unsigned char>(good[i])) != 0;
       if (name == std::string(checkpoint_record) && blank) continue;
       refused(damaged);
@@ -117,7 +118,8 @@ TEST_CASE("a checkpoint that cannot be read is not taken for damaged", "[checkpo
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints(directory.path());
   for (const int64_t step : {10, 20}) add(checkpoints, step);
-  // The system refuses it as it would without permission, which the superuser always has.
+  // Makes the system refuse to read the file. Taking the permission away would not stop the
+  // superuser.
   const fs::path state = checkpoints.at(20) / checkpoint_state, elsewhere = directory.path() / "s";
   fs::rename(state, elsewhere);
   fs::create_symlink(state, state);
@@ -134,7 +136,7 @@ TEST_CASE("a new checkpoint replaces what the run has written, not more", "[chec
     for (const int64_t step : {10, 20, 30, 40}) add(checkpoints, step, 3);
     REQUIRE(checkpoints.steps() == Steps{20, 30, 40});
   }
-  // 40 is damaged; the run goes on from 30. The others' are in the way.
+  // 40 is damaged, so the run continues from 30. Later checkpoints of other runs are in the way.
   CheckpointDirectory checkpoints(directory.path());
   fs::remove(checkpoints.at(40) / checkpoint_record);
   directory.write("step-00000025/notes.txt", "the user's");
@@ -155,7 +157,7 @@ TEST_CASE("a new checkpoint replaces what the run has written, not more", "[chec
   directory.write("step-x/notes.txt", "the user's");
   add(checkpoints, 50, 1);
   REQUIRE(checkpoints.steps() == Steps{15, 25, 50, 99});
-  // A best checkpoint may be of an earlier step than the one before.
+  // A new best checkpoint may have an earlier step than the last best one.
   add(checkpoints, 45, 1);
   REQUIRE(checkpoints.steps() == Steps{15, 25, 45, 99});
   REQUIRE_ERROR(add(checkpoints, 60, 0), "expected 1 or more");

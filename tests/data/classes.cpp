@@ -1,4 +1,4 @@
-// Classes belong to a network: they are written with its weights, and data is numbered by them.
+// Classes belong to a network: they are saved with its weights, and number the classes of data.
 
 #include "data/classes.h"
 
@@ -44,7 +44,7 @@ TEST_CASE("weights say their classes in words that are read back", "[data]") {
                           {{"class-names", "[\"a\"]"}, {"class-values", "[256]"}},
                           {{"class-names", "[\"a\"]"}, {"class-values", "[1, 2]"}}};
   for (const Metadata& metadata : bad) REQUIRE_THROWS_AS(classes_in(metadata), Error);
-  // A name that is no UTF-8, as of folders from another system.
+  // A name that is not UTF-8, like that of a folder from another system.
   REQUIRE(classes_of(labels_named({"Stra\xdf"
                                    "e",
                                    "\xc3\x9f"},
@@ -61,11 +61,11 @@ TEST_CASE("labels get the numbers that the network has for their names", "[data]
   REQUIRE(indices_of(labels) == std::vector<int32_t>{1, 2, 0, 0});
   REQUIRE(classes_of(labels) == network);
 
-  // Read when they are needed.
+  // Labels that are read when they are needed.
   Field read = labels_named({"cat", "dog", "fish"}, {0});
   read.values = Tensor::without_elements({2}, DType::i32, Device::cpu);
   read.read = [](std::span<std::byte> row, int64_t n) {
-    const int32_t index = n == 0 ? 2 : -1;  // the second is of no class
+    const int32_t index = n == 0 ? 2 : -1;  // the second sample has no class
     std::memcpy(row.data(), &index, sizeof index);
   };
   renumber_classes(read, match, network);
@@ -99,7 +99,7 @@ TEST_CASE("masks have the network's classes by value, or by name if both have na
   REQUIRE(match(named, plain) == std::vector<int32_t>{0, 1});
   REQUIRE(match(exchanged, named) == std::vector<int32_t>{1, 0});
   REQUIRE(match(others, plain) == std::vector<int32_t>{0, -1});
-  // A mask of what is there has no classes of pixels; one such plane is like another.
+  // A mask that is on or off has no classes of pixels: its plane may have any name.
   const Classes plane{.names = {"0"}}, fish{.names = {"Fish"}};
   REQUIRE(match(plane, fish) == std::vector<int32_t>{0});
   REQUIRE(match(plane, plain) == std::vector<int32_t>{-1});

@@ -1,4 +1,4 @@
-// CSV files as spreadsheets and languages write them.
+// CSV files as spreadsheets and programming languages write them.
 
 #include "data/csv_reader.h"
 
@@ -49,7 +49,7 @@ TEST_CASE("a CSV is the same in every dialect", "[data]") {
   }
   REQUIRE(rows_of(folder.write("a.csv", "a;b\n\"x;\"\"y\"\"\r\nz\";1,5\n")) ==
           Rows{{"a", "b"}, {"x;\"y\"\r\nz", "1,5"}});
-  // U+00FC and U+1F600, the second of two units.
+  // U+00FC and U+1F600; the second takes two UTF-16 units.
   REQUIRE(rows_of(folder.write("a.csv", std::string("\xff\xfe\xfc\0\x3d\xd8\0\xde", 8))) ==
           Rows{{"\xc3\xbc\xf0\x9f\x98\x80"}});
 }
@@ -77,8 +77,8 @@ TEST_CASE("columns of images, labels and run lengths are found by their names", 
     return all[0].image + ' ' + all[0].label + ' ' + std::to_string(all[0].line);
   };
   REQUIRE(labels("label,width,Image Name\ncat,3,a.png\n") == "a.png cat 2");
-  REQUIRE(labels("\"\",id_code,diagnosis\n1,a,4\n") == "a 4 2");  // with R's numbers of rows
-  REQUIRE(labels("a.png,cat\n") == "a.png cat 1");                // without a row of names
+  REQUIRE(labels("\"\",id_code,diagnosis\n1,a,4\n") == "a 4 2");  // with row numbers, as R writes them
+  REQUIRE(labels("a.png,cat\n") == "a.png cat 1");                // without a header
   REQUIRE(labels("breed;id\ncat;a\n") == "a cat 2");
   REQUIRE(label_columns(folder.write("a.csv", "id,z\na,1\n"))->certainty ==
           LabelColumns::Certainty::guessed);
@@ -97,8 +97,8 @@ TEST_CASE("columns of images, labels and run lengths are found by their names", 
   REQUIRE(runs("ImageId, EncodedPixels\na, -1\n") == "a mask ");
   REQUIRE(runs("id,class,segmentation\na,b,1 2\n") == "a b 1 2");
   REQUIRE_FALSE(holds_run_lengths(folder.write("a.csv", "image,mask\na.png,a_mask.png\n")));
-  REQUIRE_ERROR(runs("what,EncodedPixels\na,1 2\n"),
-                "speaks of run lengths, but its columns are what, EncodedPixels: expected");
+  REQUIRE_ERROR(runs("photo,EncodedPixels\na,1 2\n"),
+                "speaks of run lengths, but its columns are photo, EncodedPixels: expected");
   REQUIRE_ERROR(runs("Image_Label,EncodedPixels\na.png,1 2\n"),
                 "line 2: the image is 'a.png', expected an image's file name, _ and a label");
 }

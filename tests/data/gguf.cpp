@@ -1,4 +1,4 @@
-// Files of llama.cpp's format, whole and damaged.
+// Files in llama.cpp's format, whole and damaged.
 
 #include "data/gguf.h"
 
@@ -14,10 +14,10 @@ namespace {
 
 using B = GgufBytes;
 
-// The numbers of types of tensors.
+// The format's numbers for the types of tensors.
 constexpr uint32_t f32 = 0, q4_0 = 2, q8_0 = 8, q8_1 = 9;
 
-// Every type of value, and two tensors.
+// A file with every type of value, and two tensors.
 B example() {
   B file;
   file.number("u8", B::u8, uint8_t{200}).number("i8", B::i8, int8_t{-100});
@@ -31,7 +31,7 @@ B example() {
   file.list<int32_t>("ints", B::i32, {-1, 0, 7}).list<float>("floats", B::f32, {0.25f, -2});
   file.list<std::string>("texts", B::text, {"a", "", "\xc4\xa0t"});
   file.list<uint8_t>("flags", B::boolean, {1, 0});
-  // Two arrays in an array.
+  // An array of two arrays.
   file.add("nested", B::array,
            B::raw(uint32_t{B::array}) + B::raw(uint64_t{2}) + B::raw(uint32_t{B::u8}) +
                B::raw(uint64_t{1}) + "\1" + B::raw(uint32_t{B::text}) + B::raw(uint64_t{1}) +
@@ -123,7 +123,7 @@ TEST_CASE("the data of a GGUF file begin at a multiple of its alignment", "[data
         .describe("b", {2}, f32, offset);
   };
   std::string content = with(8, 8).file();
-  // Ends where the descriptions do, at byte 115, and goes on at the next multiple of 8.
+  // The descriptions end at byte 115; the data begins at the next multiple of 8.
   const size_t described = 24 + (8 + 17 + 4 + 4) + 2 * (8 + 1 + 4 + 8 + 4 + 8);
   content.resize((described + 7) / 8 * 8);
   content += B::raw(1.f) + B::raw(2.f) + B::raw(3.f) + B::raw(4.f);
@@ -199,7 +199,7 @@ TEST_CASE("tensors of GGUF files that are not right are refused", "[data]") {
   refuse(B().tensor("a", {1, 1, 1, 1, 1}, f32, row).file(), "has 5 dimensions");
   for (const uint64_t size : {uint64_t{0}, ~uint64_t{0}, uint64_t{1} << 57})
     refuse(B().tensor("a", {32, size}, f32, row).file(), fmt::format("has the size {}", size));
-  // Whose product overflows.
+  // Sizes whose product overflows.
   const uint64_t half = uint64_t{1} << 32;
   refuse(B().tensor("a", {half, half}, f32, row).file(), "sizes that fit in memory");
   refuse(B().tensor("a", {32, 2}, q8_0, row).file(), "takes 68 bytes from byte 0");

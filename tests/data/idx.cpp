@@ -23,7 +23,7 @@ TEST_CASE("IDX files are read, plain and gzip, whatever their name", "[data]") {
       for (size_t i = 0; i < 24; ++i) REQUIRE(x.span<uint8_t>()[i] == i);
     }
   }
-  // Zeros after gzip, and between two members: more than the reader takes in at a time.
+  // Zeros after a gzip file and between two members: more than the reader reads at a time.
   const std::string zeros(100'000, '\0');
   for (const std::string& content :
        {gzip(images(4)) + zeros,
@@ -32,7 +32,7 @@ TEST_CASE("IDX files are read, plain and gzip, whatever their name", "[data]") {
   REQUIRE_ERROR(read_idx_images(directory.write(
                     "more", gzip(images(4)) + std::string(2, '\0') + std::string(20, 'x'))),
                 "is a corrupt gzip file");
-  // Longer than one chunk of the reader, and not a multiple of it.
+  // Longer than the reader's chunk, and not a multiple of it.
   const Tensor y = read_idx_labels(directory.write("labels", gzip(labels(10'001))));
   REQUIRE(y.shape() == Shape{10'001});
   for (size_t i = 0; i < 10'001; ++i) REQUIRE(y.span<int32_t>()[i] == int32_t(i % 10));
@@ -76,7 +76,7 @@ TEST_CASE("sizes in a header are believed only as far as the file goes", "[data]
     REQUIRE_ERROR(read_idx_images(directory.write("gzip", gzip(content))), "too short");
   }
   REQUIRE(ledger(Device::cpu).peak().bytes == before.bytes);
-  // gzip may inflate, so a lie of this size is found out only by reading.
+  // gzip may inflate, so only reading shows that this size is wrong.
   REQUIRE_ERROR(read_idx_images(directory.write("gzip", gzip(idx({400, 2, 3}, "pixels")))),
                 "expected 2400 bytes of pixels at offset 16 of the inflated content, found 6");
 }
@@ -92,7 +92,7 @@ TEST_CASE("damaged gzip files are told apart", "[data]") {
   REQUIRE_ERROR(read_idx_images(directory.write("crc.gz", flipped)),
                 "corrupt gzip file: incorrect");
   flipped = good;
-  flipped[10] = '\x07';  // a block of a reserved type
+  flipped[10] = '\x07';  // a deflate block of a reserved type
   REQUIRE_ERROR(read_idx_images(directory.write("block.gz", flipped)), "invalid block type");
   REQUIRE_ERROR(read_idx_images(directory.write("after.gz", good + "more")), "corrupt gzip file");
   REQUIRE_ERROR(read_idx_images(directory.write("after.gz", good + gzip("x"))), "left over");

@@ -15,7 +15,7 @@
 namespace accrue::test {
 namespace {
 
-// Sample i is one pixel of value i, labelled i % 10.
+// Sample i is one pixel of value i with the label i % 10.
 Dataset counting(int64_t N) {
   std::vector<uint8_t> pixels;
   std::vector<int32_t> labels;
@@ -29,7 +29,7 @@ Dataset counting(int64_t N) {
            {"labels", Tensor::from(labels, {N}), Encoding::index, 10}}};
 }
 
-// Sample i is two channels of three pixels of value i, masked at pixel i % 3.
+// Sample i has two channels of three pixels of value i, and a mask at pixel i % 3.
 Dataset counting_masks(int64_t N) {
   std::vector<uint8_t> pixels, masks;
   for (int64_t i = 0; i < N; ++i) {
@@ -54,11 +54,11 @@ std::vector<int32_t> indices_of(const Tensor& x) {
   return {values.begin(), values.end()};
 }
 
-// The samples and sizes that a loader yields from here to the end of the epoch.
+// The samples and sizes that a loader yields until the end of the epoch.
 struct Epoch {
   std::vector<int32_t> samples;
   std::vector<int64_t> micro_batches;  // sizes
-  std::vector<int64_t> windows;        // sizes, where windows end
+  std::vector<int64_t> windows;        // sizes
 };
 
 Epoch run(Loader& loader) {
@@ -91,7 +91,8 @@ Epoch run(const Dataset& data, LoaderOptions options, int64_t epoch = 0, int64_t
 
 }  // namespace
 
-// Micro-batches by the samples that begin them, of all ranks, window by window, are those of one.
+// In each window, the micro-batches of all ranks, sorted by their place in the order, are the
+// micro-batches of one rank.
 TEST_CASE("ranks share each window of the order of one", "[data]") {
   for (const int64_t N : {20, 23, 29, 30})
     for (const auto& [E, m] : {std::pair<int64_t, int64_t>{10, 4}, {10, 1}, {10, 10}, {7, 2}}) {
@@ -144,7 +145,7 @@ TEST_CASE("the order of an epoch is a permutation that seed and epoch choose", "
   const auto plain = order_of(5, 1, 0, Shuffle::off);
   REQUIRE(plain == std::vector<int32_t>{0, 1, 2, 3, 4});
 
-  // Every position is equally likely to hold sample 0: chi-squared with 9 degrees of freedom is
+  // Sample 0 must be equally likely at every position. Chi-squared with 9 degrees of freedom is
   // above 40 with probability 1e-5, and the seeds are fixed.
   std::vector<double> counts(10);
   for (uint64_t seed = 0; seed < 10'000; ++seed) {

@@ -9,7 +9,8 @@
 
 namespace accrue::test {
 
-// As float32 rounds (x / 255 - mean) / std; a product with 1 / std may round it otherwise.
+// Each pixel becomes (x / 255 - mean) / std, rounded to float32. A product with 1 / std may round
+// otherwise.
 TEST_CASE("pixels are normalized as the data set says", "[data]") {
   std::vector<uint8_t> bytes(256);
   std::iota(bytes.begin(), bytes.end(), uint8_t{0});

@@ -1,5 +1,5 @@
-// PNG: images of every kind become gray by one formula, what is written is read back, and what is
-// damaged is refused.
+// PNG: images of every kind become gray by one formula, files that are written are read back, and
+// damaged files are refused.
 
 #include "data/png.h"
 
@@ -33,18 +33,19 @@ TEST_CASE("PNG images of every kind become gray", "[data]") {
           Grays{1, 2, 3, 4, 5, 255});
   REQUIRE(read(png_file(3, 1, 1, gray, bytes({0, 0b10100000}))) == Grays{255, 0, 255});
   REQUIRE(read(png_file(3, 1, 2, gray, bytes({0, 0b01101100}))) == Grays{85, 170, 255});
-  // 0x1280 is 18.6 of 255.
+  // 0x1280 of 0xffff is 18.4 of 255.
   REQUIRE(read(png_file(2, 1, 16, gray, bytes({0, 0x12, 0x80, 0xff, 0xff}))) == Grays{18, 255});
   // 0.299 * 200 + 0.587 * 100 + 0.114 * 50 = 124.2
   REQUIRE(read(png_file(1, 1, 8, rgb, bytes({0, 200, 100, 50}))) == Grays{124});
-  // A quarter of black ink on white: 255 * (1 - 64 / 255) = 191; all of gray 124.2 at 128 of 255.
+  // A quarter of black ink on white gives 255 * (1 - 64 / 255) = 191. The other image has gray
+  // 124.2 at opacity 128 of 255.
   REQUIRE(read(png_file(2, 1, 8, gray_alpha, bytes({0, 0, 64, 9, 0}))) == Grays{191, 255});
   REQUIRE(read(png_file(1, 1, 8, rgba, bytes({0, 200, 100, 50, 128}))) == Grays{189});
   const std::string colours = chunk("PLTE", bytes({0, 0, 0, 200, 100, 50, 255, 255, 255}));
   REQUIRE(read(png_file(3, 1, 4, palette, bytes({0, 0x12, 0x00}), colours)) == Grays{124, 255, 0});
   REQUIRE(read(png_file(2, 1, 8, palette, bytes({0, 0, 1}),
                         colours + chunk("tRNS", bytes({64})))) == Grays{191, 124});
-  // The gray that is said to be transparent; and a gamma that is left alone.
+  // The gray value that the file marks as transparent becomes white. A gamma changes nothing.
   REQUIRE(read(png_file(2, 1, 8, gray, bytes({0, 7, 8}), chunk("tRNS", bytes({0, 7})))) ==
           Grays{255, 8});
   REQUIRE(read(png_file(1, 1, 8, rgb, bytes({0, 200, 100, 50}),
@@ -80,8 +81,8 @@ TEST_CASE("a PNG file that is damaged is refused by its name", "[data]") {
   for (size_t at = 8; at < whole.size(); at += 41) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
-    // Between them are chunks that a reader can do without. What libpng passes over at the end, as
-    // 1.6.48 does, has left the image whole.
+    // The chunks between the header and IDAT may be missing. libpng may ignore damage at the end,
+    // as 1.6.48 does; then the image must be whole.
     if (at >= 33 && at < whole.find("IDAT")) continue;
     INFO("byte " << at << " of " << whole.size());
     const auto path = folder.write("damaged.png", damaged);

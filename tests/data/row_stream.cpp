@@ -1,4 +1,4 @@
-// Data sets that are read when they are needed: the same samples as those that are held.
+// Data sets that are read when they are needed give the same samples as data sets in memory.
 
 #include "data/row_stream.h"
 
@@ -18,8 +18,8 @@
 namespace accrue::test {
 namespace {
 
-// Fields that are floating are read from those of the data set, in a time that differs from sample
-// to sample, so that threads overtake each other.
+// The data set with fields that are read on demand, except fields of indices. The time of a read
+// differs from sample to sample: threads overtake each other.
 Dataset streamed(const Dataset& held) {
   Dataset set = held;
   for (Field& field : set.fields) {
@@ -34,7 +34,7 @@ Dataset streamed(const Dataset& held) {
   return set;
 }
 
-// Images of 2 channels with a number for each sample.
+// Images of 2 channels, and a number for each sample.
 Dataset numbered(int64_t N) {
   RandomStream random(3);
   std::vector<uint8_t> pixels;
@@ -50,7 +50,7 @@ Dataset numbered(int64_t N) {
            {"labels", Tensor::from(labels, {N}), Encoding::index, 7}}};
 }
 
-// All that a loader yields from a window of an epoch on, as numbers.
+// All numbers that a loader yields from a window of an epoch on.
 std::vector<double> yielded(Loader& loader, int64_t epoch, int64_t window) {
   std::vector<double> all;
   loader.start_epoch(epoch, window);
@@ -126,7 +126,8 @@ TEST_CASE("samples are read ahead as far as there are places", "[data]") {
   std::atomic<int64_t> begun = 0;
   Dataset data = numbered(N);
   Field& images = data.fields[0];
-  // 16 MiB and a label each: 64 MiB have room for three, two micro-batches of three are six.
+  // Each sample has 16 MiB and a label. 64 MiB have room for three samples, but two micro-batches
+  // of three need six.
   images.values = Tensor::without_elements({N, 1, 4096, 4096}, DType::u8, Device::cpu);
   images.read = [&](std::span<std::byte>, int64_t) { ++begun; };
   for (const auto& [most, places] : {std::pair<int64_t, int64_t>{1, 3}, {3, 6}}) {
@@ -204,7 +205,7 @@ TEST_CASE("folders of images are read as they are held", "[data]") {
   REQUIRE(load(classes, 0).train.checksum() != before);
 
   const std::string whole = jpeg_file(some_planes(3, 40, 40));
-  // Damaged where the header does not show it.
+  // Damaged in a place that the header does not show.
   classes.write("c0/3.jpg", whole.substr(0, whole.size() - 40));
   REQUIRE_ERROR(load(classes, any_bytes), "c0/3.jpg");
   require_same_rows(load(classes, any_bytes, SkipBad::yes), load(classes, 0, SkipBad::yes));

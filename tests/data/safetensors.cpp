@@ -46,7 +46,7 @@ NamedTensors big() {
   return {{"big", Tensor::full({1 << 20}, 1, DType::f32, Device::cpu, Category::data)}};
 }
 
-// While alive, this process can write no file above a size: a full disk without a disk.
+// While alive, this process can write no file above a size. It stands in for a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -111,7 +111,7 @@ TEST_CASE("tensors that cannot be saved are refused", "[data]") {
 
 TEST_CASE("what a file says of itself is read beside tensors of types that are not", "[data]") {
   const TemporaryDirectory directory;
-  // PyTorch counts the batches of a BatchNorm in this type.
+  // PyTorch counts the batches of a BatchNorm in i64.
   const auto path =
       directory.write("w", file(R"({"__metadata__":{"format":"pt"},)"
                                 R"("n":{"dtype":"I64","shape":[],"data_offsets":[0,8]}})",

@@ -1,4 +1,4 @@
-// Tables: files of other programs become fields of a data set, or one clear error.
+// Tables: files of other programs become fields of a data set, or give one clear error.
 
 #include "data/table.h"
 
@@ -63,7 +63,7 @@ TEST_CASE("a CSV file that is no table is refused by its line", "[data]") {
                 "1'");
 }
 
-// Otherwise a row of numbers would be lost, taken for names.
+// Otherwise a row of numbers would be taken for names and lost.
 TEST_CASE("a CSV file whose first row lacks a number has no names", "[data]") {
   const TemporaryDirectory folder;
   const auto read = [&](const std::string& text) { return read_csv(folder.write("csv", text)); };

@@ -1,4 +1,4 @@
-// The tests' tests: kernels with planted faults, each of which the op table must report. They fail
+// Tests of the op table itself: it must report each of some kernels with planted faults. They fail
 // if a check of the op table gets weaker.
 
 #include "tests/faults/faults.h"
@@ -49,7 +49,7 @@ TEST_CASE("the op table sees planted faults", "[faults]") {
   REQUIRE_THAT(verdict(Fault::overrun), ContainsSubstring("gradient of input 0\nwritten beyond"));
   REQUIRE_THAT(verdict(Fault::overwritten),
                ContainsSubstring("target preset, f64\ngradient of input 0\nat"));
-  // The second time the shared memory begins with what the first left there.
+  // The second time, the shared memory still holds the values of the first.
   for (int repeat = 0; repeat < 2 && on_runner(); ++repeat)
     REQUIRE_THAT(verdict(Fault::missing_barrier),
                  ContainsSubstring("leaves, target NaN, f64\nforward\nat"));

@@ -7,7 +7,7 @@ namespace {
 
 using namespace accrue::cuda;
 
-// One block. The first thread reads what every other one wrote.
+// One block. The first thread reads the values that all others wrote.
 template <bool barrier, class T>
 __global__ void __launch_bounds__(block_threads) total(T* y, const T* x, int64_t n) {
   __shared__ T of_thread[block_threads];
@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(block_threads) total(T* y, const T* x, int64_t
   *y = sum;
 }
 
-// One block, a thread per element.
+// One block with a thread for each element.
 template <bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads) total_backward(T* dx, const T* dy, int64_t n) {
   for (int64_t i = first_item(); i < n; i += item_stride())

@@ -5,8 +5,8 @@
 
 namespace accrue::test {
 
-// Bugs that a CUDA kernel may have. Only the runner, which orders the threads, is sure to show a
-// race.
+// Bugs that a CUDA kernel may have. Only the runner is sure to show a race, because it orders the
+// threads.
 enum class Fault {
   none,
   missing_barrier,  // a block's sum without __syncthreads
@@ -16,7 +16,7 @@ enum class Fault {
 
 // On Device::cuda: y = sum_i x[i], with a planted fault.
 void total_kernel(View y, View x, Fault fault);
-// dx[i] = dy + beta * dx[i], likewise.
+// dx[i] = dy + beta * dx[i], with a planted fault.
 void total_backward_kernel(GradTarget dx, View dy, Fault fault);
 
 }  // namespace accrue::test

@@ -24,7 +24,7 @@ TEST_CASE("what is refused where nothing can be thrown is told of by the next fl
 
   queue.add(nothing);
   queue.flush_and_keep_error();
-  queue.add(nothing);  // launched after the first is told of
+  queue.add(nothing);  // launched after the first failure is reported
   REQUIRE_ERROR(queue.flush(), "CUDA failed to replay what was recorded");
   REQUIRE_ERROR(queue.flush(), "CUDA failed to replay what was recorded");
   queue.flush();
@@ -52,7 +52,7 @@ TEST_CASE("a launch has so many nodes, however many graphs they are in", "[launc
       for (int i = 0; i < times; ++i) graph.launch();
       cuda::synchronize();
     };
-    launch(), launch();  // made the second time
+    launch(), launch();  // the second call makes the graph
     return launches_of(launch);
   };
   REQUIRE(launches(*recorded(half), 2) == 1);

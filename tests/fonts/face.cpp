@@ -1,4 +1,4 @@
-// The glyphs that fonts draw, and where they place them.
+// The glyphs that fonts draw, and their places.
 
 #include "fonts/face.h"
 
@@ -13,7 +13,7 @@ namespace {
 using fonts::Face;
 using fonts::GlyphLayout;
 
-bool near(int a, int b) { return std::abs(a - b) <= 8; }  // 1/64 pixel on two sides of 255
+bool near(int a, int b) { return std::abs(a - b) <= 8; }  // 1/64 of a pixel on two sides is 8 of 255
 
 }  // namespace
 
@@ -26,7 +26,7 @@ TEST_CASE("glyphs stand where their layout has them", "[font]") {
   const Face face(folder.TemporaryDirectory::write("tiny.ttf", tiny.file()).string());
   REQUIRE(face.about() == GlyphFont{"Tiny Regular", "tiny.ttf", 0, "Free for all"});
 
-  // 400 x 200 units on the 14 pixels inside a margin of 1: from 4.5 to 11.5 in height.
+  // 400 x 200 units on the 14 pixels inside a margin of 1: the height is from 4.5 to 11.5.
   const GrayImage wide = face.draw(U'永', 16, GlyphLayout::bbox).value();
   REQUIRE((wide.height == 16 && wide.width == 16));
   for (int64_t y = 0; y < 16; ++y)
@@ -34,7 +34,7 @@ TEST_CASE("glyphs stand where their layout has them", "[font]") {
       const int ink = x < 1 || x > 14 || y < 4 || y > 11 ? 0 : y == 4 || y == 11 ? 128 : 255;
       REQUIRE(near(wide.at(y, x), 255 - ink));
     }
-  // 50 x 800 units on 224 pixels of 256: 14 wide in the middle.
+  // 50 x 800 units on 224 of 256 pixels: 14 pixels wide, in the middle.
   const GrayImage tall = face.draw(U'\x20000', 256, GlyphLayout::bbox).value();
   for (const auto& [y, x, gray] : {std::array{15, 128, 255},
                                    {16, 128, 0},
@@ -45,7 +45,8 @@ TEST_CASE("glyphs stand where their layout has them", "[font]") {
                                    {128, 134, 0},
                                    {128, 135, 255}})
     REQUIRE(near(tall.at(y, x), gray));
-  // An em of 150 from (20, 20), the base line 0.8 em below: x from 35 to 95, y from 110 to 140.
+  // An em of 150 pixels from (20, 20) on, with the baseline 0.8 em below: x is from 35 to 95, y
+  // from 110 to 140.
   const GrayImage placed = face.draw(U'永', 256, GlyphLayout::zi2zi).value();
   for (const auto& [y, x, gray] : {std::array{109, 60, 255},
                                    {110, 60, 0},
@@ -56,7 +57,7 @@ TEST_CASE("glyphs stand where their layout has them", "[font]") {
                                    {120, 94, 0},
                                    {120, 95, 255}})
     REQUIRE(near(placed.at(y, x), gray));
-  // Half of that: from 17.5 to 47.5.
+  // At half the size, x is from 17.5 to 47.5.
   const GrayImage half = face.draw(U'永', 128, GlyphLayout::zi2zi).value();
   REQUIRE(near(half.at(60, 17), 127));
   REQUIRE(near(half.at(60, 47), 127));
@@ -68,7 +69,7 @@ TEST_CASE("glyphs stand where their layout has them", "[font]") {
 TEST_CASE("a face is chosen among several, and its licence told", "[font]") {
   const Folder folder;
   TinyFont one = letters("One", 100), two = letters("Two", 200);
-  one.licence = "a\n  licence\t\xff";  // in UTF-16 U+FF, of one byte here
+  one.licence = "a\n  licence\t\xff";  // U+FF in UTF-16, but one byte here
   two.licence = "";
   two.copyright = "Somebody";
   const std::string file =
@@ -80,7 +81,7 @@ TEST_CASE("a face is chosen among several, and its licence told", "[font]") {
   REQUIRE_ERROR(Face(file + "#2"), "has no face 2: it has 0 to 1");
   REQUIRE_ERROR(Face(file + "#two"), "expected the number of a face behind '#'");
   const std::string odd =
-      folder.TemporaryDirectory::write("odd#1", one.file()).string();  // a name, not a face
+      folder.TemporaryDirectory::write("odd#1", one.file()).string();  // a file name, not the number of a face
   REQUIRE(Face(odd).about().face == 0);
 }
 
@@ -92,7 +93,7 @@ TEST_CASE("what is no font or damaged is refused by its name", "[font]") {
                 "text.ttf' is no font");
   REQUIRE_ERROR(Face(folder.TemporaryDirectory::write("empty.ttf", "").string()),
                 "the file is empty");
-  // Cut off or changed anywhere, a file is refused, or drawn as far as it can be.
+  // A file that is cut off or changed anywhere is refused, or drawn as far as possible.
   const std::string whole = letters("Whole", 300).file();
   int64_t refused = 0, tried = 0;
   const auto try_file = [&](const std::string& content) {

@@ -1,4 +1,4 @@
-// Scores of drawn glyphs against scikit-image's, and where they are known without it.
+// Scores of drawn glyphs, compared with scikit-image's and with values known without it.
 
 #include "fonts/glyph_score.h"
 
@@ -29,8 +29,8 @@ Tensor plain(double value) {
   return drawn(16, 16, [=](int, int) { return value; });
 }
 
-// Means round by 22 * 2^-53 at most, so variances by three times that, and are divided by no less
-// than C2 = 0.0009. The other scores are quotients of whole numbers, and of sums without rounding.
+// Means round by at most 22 * 2^-53, so variances round by three times that, and the divisor is at
+// least C2 = 0.0009. The other scores are quotients of whole numbers, and of sums without rounding.
 void require_score(const GlyphScore& score, const GlyphScore& expected) {
   REQUIRE(std::abs(score.ssim - expected.ssim) < 1e-11);
   REQUIRE(score.ink_iou == expected.ink_iou);
@@ -82,7 +82,7 @@ TEST_CASE("equal glyphs score 1, and blank pages are told from glyphs", "[data]"
   const Tensor paper = plain(1), ink = plain(-1);
   require_same(sum_of_glyph_scores(paper, paper), {1, 1, 1, 0});
   require_same(sum_of_glyph_scores(ink, ink), {1, 1, 1, 0});
-  // Windows of means 1 and 0 without variance: C1 / (1 + C1).
+  // The windows have means 1 and 0 and no variance: C1 / (1 + C1).
   require_score(sum_of_glyph_scores(paper, ink), {1e-4 / (1 + 1e-4), 0, 0, 2});
   // The middle gray is no ink.
   require_score(sum_of_glyph_scores(plain(0), ink), {1e-4 / (0.25 + 1e-4), 0, 0, 1});

@@ -1,5 +1,5 @@
-// Directories of glyphs: what is written is read back in the manifest's order, and what is wrong is
-// refused by its name.
+// Directories of glyphs: they are read back in the manifest's order, and errors name the wrong
+// file.
 
 #include "fonts/glyphs.h"
 
@@ -29,7 +29,7 @@ GlyphManifest example_manifest() {
   return manifest;
 }
 
-// Unlike any other's: the style, the half and the last digit of the code point.
+// A gray that differs for each style, half and last digits of the code point.
 uint8_t gray_of_pair(size_t style, bool target, char32_t code) {
   return static_cast<uint8_t>(100 * style + 50 * target + code % 50);
 }
@@ -80,7 +80,7 @@ TEST_CASE("a directory of glyphs becomes a data set in its order", "[data]") {
 }
 
 TEST_CASE("a tenth of the characters is held out, each by itself", "[data]") {
-  // By hand with Python's integers.
+  // Computed by hand with Python's integers.
   const std::u32string held_out = U"丗个丬中丵";
   int64_t count = 0;
   for (char32_t code = 0x4e00; code < 0x9fa6; ++code) count += is_held_out(code);

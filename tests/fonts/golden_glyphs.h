@@ -1,7 +1,7 @@
 #pragma once
 
 // tests/golden/zi2zi.safetensors, as scripts/golden_zi2zi.py wrote it, and the streams of numbers
-// that all in it starts from.
+// from which its runs start.
 
 #include <map>
 #include <nlohmann/json.hpp>
@@ -19,7 +19,7 @@
 namespace accrue::test {
 
 using Series = std::vector<double>;
-// Everything of a run by its golden name, tensors whole.
+// All values of a run by their golden names, with whole tensors.
 using Played = std::map<std::string, Series>;
 using Cut = std::vector<int64_t>;
 
@@ -30,7 +30,7 @@ struct Configuration {
   Zi2ziGame game;
   Order order;
   double head_scale;
-  std::set<std::string> vanishing;  // parameters that what follows undoes
+  std::set<std::string> vanishing;  // parameters whose effect a later norm removes
 
   // Batch norm couples the samples of a micro-batch, or of the window.
   bool depends_on_cut() const { return game.networks.norm == NormKind::batch; }
@@ -77,8 +77,8 @@ struct GoldenGlyphs {
         all.push_back(configuration(name));
     return all;
   }
-  // The numbers expected of a configuration, by their names within it. The two category losses of D
-  // are added into one.
+  // The expected numbers of a configuration, by their names within it. The two category losses of D
+  // are added up.
   Played of(const Configuration& c) const {
     Played expected;
     for (const auto& [key, tensor] : tensors)

@@ -14,8 +14,8 @@ using fonts::Contour;
 using fonts::OutlinePoint;
 using fonts::trace;
 
-// The image of a shape that says how far inside of it a point is, in pixels: of a straight edge
-// through a pixel's centre, half of it is inked.
+// The image of a shape. depth(x, y) is the distance, in pixels, of a point inside the shape from
+// its edge. A pixel whose center lies on a straight edge is half ink.
 GrayImage image_of(int64_t S, const std::function<double(double x, double y)>& depth) {
   GrayImage image(S, S);
   for (int64_t y = 0; y < S; ++y)
@@ -26,7 +26,7 @@ GrayImage image_of(int64_t S, const std::function<double(double x, double y)>& d
   return image;
 }
 
-// Points that are close on the curves of an outline.
+// Closely spaced points on the curves of an outline.
 std::vector<OutlinePoint> points_along(const Contour& contour) {
   std::vector<OutlinePoint> way;
   const size_t n = contour.size();
@@ -58,7 +58,7 @@ double clockwise_area(const Contour& contour) {
   return twice / 2;
 }
 
-// How near an outline comes to a place, in pixels.
+// The distance of a point from an outline, in pixels.
 double distance(const Contour& contour, double x, double y) {
   double nearest = 1e9;
   for (const OutlinePoint& p : points_along(contour))
@@ -70,7 +70,8 @@ double distance(const Contour& contour, double x, double y) {
 
 TEST_CASE("an outline has ink on its right, and edges between pixels", "[.potrace]") {
   NEEDS_POTRACE;
-  // A disc with a hole that is off its middle. Of a chord of 1 pixel lies at most 1 / (8 r) inside.
+  // A disc with a hole that is off-center. A chord of 1 pixel lies at most 1 / (8 r) inside of the
+  // circle.
   const auto disc = [](double x, double y) { return 20.3 - std::hypot(x - 31.7, y - 33.2); };
   const auto hole = [](double x, double y) { return 7.4 - std::hypot(x - 28.1, y - 36.6); };
   const std::vector<Contour> ring =
@@ -111,7 +112,7 @@ TEST_CASE("odd drawings are traced, too", "[.potrace]") {
   GrayImage speck(16, 16);
   speck.at(3, 4) = 0;
   REQUIRE(trace(speck).empty());
-  speck.at(3, 5) = 0;  // of two pixels there is a dot
+  speck.at(3, 5) = 0;  // two pixels make a dot
   REQUIRE(trace(speck).size() == 1);
   REQUIRE(clockwise_area(trace(speck)[0]) > 1);
   REQUIRE(trace(GrayImage()).empty());
@@ -128,7 +129,7 @@ TEST_CASE("odd drawings are traced, too", "[.potrace]") {
   for (const Contour& square : squares(255)) REQUIRE(distance(square, 8, 8) < 0.1);
   REQUIRE(squares(200).size() == 1);
 
-  // Noise of any kind gives outlines that end where they begin.
+  // Any noise gives closed outlines.
   uint32_t state = 1;
   for (int i = 0; i < 50; ++i) {
     GrayImage noise(24, 24);

@@ -1,4 +1,4 @@
-// The program potrace as a process, and what stands in its place: its output is checked.
+// The program potrace as a process, and other programs in its place: their output is checked.
 
 #include "fonts/potrace.h"
 
@@ -20,7 +20,7 @@ using fonts::require_potrace;
 using fonts::trace;
 using fonts::TracedCurve;
 
-// A folder with a program potrace that does this.
+// A folder with a program potrace that runs this script.
 struct FakePotrace : Folder {
   explicit FakePotrace(const std::string& script) {
     TemporaryDirectory::write("potrace", "#!/bin/sh\n" + script);
@@ -30,7 +30,7 @@ struct FakePotrace : Folder {
 
 std::string nothing() { return {}; }
 
-// As potrace prints it: a page of these operators.
+// A page of these operators, as potrace prints it.
 std::string page(const std::string& operators) {
   return "%%Page: 1 1\nsave\n72.0 162.0 translate\n0.02 0.02 scale\n0 setgray\n" + operators +
          "restore\nshowpage\n";
@@ -117,13 +117,13 @@ TEST_CASE("a filter reads while it is written to", "[font]") {
   REQUIRE(run.errors.empty());
 
   const auto endless = [] { return std::string(size, 'x'); };
-  // One that ends before it has read all.
+  // A program that ends before it has read all input.
   const Filtered stopped = run_filter({"head", "-c", "10"}, endless, 10);
   REQUIRE((stopped.status == 0 && stopped.output == "xxxxxxxxxx"));
   REQUIRE_ERROR(run_filter({"cat"}, endless, 1'000'000), "cat printed more than 1000000 bytes");
   const auto broken = []() -> std::string { fail("no more of it"); };
   REQUIRE_ERROR(run_filter({"cat"}, broken, 10), "no more of it");
-  // Nothing is left of those that were ended.
+  // No process remains of the programs that were ended.
   errno = 0;
   REQUIRE((::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD));
 }

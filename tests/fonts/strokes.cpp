@@ -1,4 +1,5 @@
-// The built-in strokes: reproducible, and one drawing in two hands that differ much.
+// The built-in strokes: they are reproducible, and the same drawing looks very different in two
+// hands.
 
 #include "fonts/strokes.h"
 
@@ -63,7 +64,8 @@ TEST_CASE("the thin pen is a bad drawing of the brush's", "[data]") {
         thin_ink += in_thin;
         broad_ink += in_broad;
       }
-      // Three strokes of at least 2 x 0.1 x 0.028 of the square, drawn wider by the brush.
+      // Each of three strokes covers at least 2 x 0.1 x 0.028 of the square; the brush draws them
+      // wider.
       REQUIRE(thin_ink > 0.006 * double(S * S));
       REQUIRE(broad_ink > 1.2 * thin_ink);
       REQUIRE(broad_ink < 0.5 * double(S * S));

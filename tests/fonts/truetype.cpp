@@ -1,4 +1,4 @@
-// The fonts that are made of drawings. In python/tests/judges fontTools reads one.
+// Fonts made from drawings. In python/tests/judges fontTools reads one.
 
 #include "fonts/truetype.h"
 
@@ -35,7 +35,7 @@ std::vector<GrayImage> targets_of_strokes(int64_t count) {
 
 constexpr char32_t first_code = U'一';
 
-// A font of drawings that fill an em each, whose lower left corner is the origin.
+// A font of drawings. Each fills an em, whose lower left corner is the origin.
 TrueTypeFont font_of(const std::vector<GrayImage>& drawings) {
   TrueTypeFont font{"Strokes", "Strokes by hand", "Drawn for a test", {}, {}};
   font.source.units_per_em = 1024;
@@ -51,7 +51,7 @@ TrueTypeFont font_of(const std::vector<GrayImage>& drawings) {
   return font;
 }
 
-// Draws the glyphs of such a font by FreeType, S pixels an em.
+// Draws the glyphs of such a font by FreeType, with S pixels to an em.
 class Rendered {
  public:
   Rendered(const std::string& path, int64_t S) : S_(S) {

@@ -1,7 +1,7 @@
-// zi2zi's two networks over ten windows, against PyTorch's big batches: the golden file that
-// scripts/golden_zi2zi.py wrote in float64. Its text has the formulas, the streams of numbers that
-// all starts from, and what a difference is compared with. tests/fonts/zi2zi_training.cpp has what
-// the trainer makes of them.
+// zi2zi's two networks over ten windows, compared with PyTorch's big batches:
+// scripts/golden_zi2zi.py wrote the golden file in float64. The script documents the formulas, the
+// streams of numbers from which a run starts, and the limits of a difference.
+// tests/fonts/zi2zi_training.cpp tests the networks under the trainer.
 
 #include <cmath>
 #include <list>
@@ -21,7 +21,7 @@ enum class Mistake {
   weight_of_last_micro_batch,  // the adversarial weight follows its loss instead of the window's
   zeroed_each_micro_batch,     // D's gradient
   iterates_each_micro_batch,   // spectral norm
-  old_discriminator,           // G is trained against what D was before its step
+  old_discriminator,           // G is trained against the D before its step
   l1_shared_out,               // divided by the number of micro-batches
   normalised_by_micro_batch    // by batch norm
 };
@@ -30,13 +30,13 @@ struct PlayedAs {
   DType dtype = DType::f64;
   Mistake mistake = Mistake::none;
   int64_t windows = glyph_windows;
-  // Each value that a window starts from, and each pixel, is moved by at most this share of itself,
-  // and the other way where it is negative; by other shares for each seed.
+  // Each value from which a window starts, and each pixel, moves by at most this share of itself. A
+  // negative disturbance moves it in the opposite direction. Each seed draws other shares.
   double disturbance = 0;
   int seed = 0;
 };
 
-// Values, each moved by at most a share of itself.
+// The values, each moved by at most a share of itself.
 Series disturbed(Series values, const std::string& name, const PlayedAs& as) {
   if (as.disturbance == 0) return values;
   const Series by = stream(fmt::format("{}.{}", as.seed, name), int64_t(values.size()));
@@ -81,7 +81,7 @@ struct GlyphNetwork {
     window.restored();
   }
 
-  // Takes over all that another game's network of this player carries from window to window.
+  // Copies all state that the same player's network in another game carries from window to window.
   void continue_from(GlyphNetwork& other, const PlayedAs& as) {
     const auto copy = [&](const Tensor& from, const Tensor& to, const std::string& name) {
       const Series values = disturbed(to_doubles(from), prefix + name, as);
@@ -173,7 +173,7 @@ struct GlyphGame {
     return zi2zi_players(game);
   }
 
-  // Training makes them in the same way.
+  // Makes a player in the same way as Training does.
   Player player(const Configuration& c, GlyphNetwork& network, const PlayerOptions& o,
                 std::function<Loss(const Samples&, const Pass&)> loss) {
     return {
@@ -230,8 +230,8 @@ Samples glyph_samples(const Zi2ziOptions& o, const PlayedAs& as) {
   return samples;
 }
 
-// Plays a window and returns what the golden file has of it, by the names there, less the
-// configuration's prefix.
+// Plays a window. Returns the values that the golden file has for it, by their names there without
+// the configuration's prefix.
 Played play_window(GlyphGame& played, const Samples& samples, const Cut& cut, int64_t w) {
   Played seen;
   std::vector<MicroBatch> parts;
@@ -261,7 +261,7 @@ Played play_window(GlyphGame& played, const Samples& samples, const Cut& cut, in
   return seen;
 }
 
-// Adds what a game has come to.
+// Adds the final values of a game.
 void add_final(Played& seen, const GlyphGame& played) {
   for (const GlyphNetwork* network : {&played.d, &played.g}) {
     for (const auto& entry : network->parameters.entries())
@@ -277,8 +277,8 @@ std::string kind_of(const std::string& key) {
   return "window";
 }
 
-// Plays a configuration: of every window what it reports, the first one's gradients, the final
-// values.
+// Plays a configuration. Returns the reports of every window, the first window's gradients, and the
+// final values.
 Played play_glyphs(const Configuration& c, const Cut& cut, const PlayedAs& as = {}) {
   GlyphGame played(c, as, cut.size());
   const Samples samples = glyph_samples(c.game.networks, as);
@@ -290,7 +290,7 @@ Played play_glyphs(const Configuration& c, const Cut& cut, const PlayedAs& as = 
   return seen;
 }
 
-// Long tensors are stored as four projections and the largest magnitude.
+// The golden file stores long tensors as four projections and the largest magnitude.
 Series summary(const Series& values) {
   if (values.size() <= 64) return values;
   Series result;
@@ -312,9 +312,9 @@ double largest_of(const Series& values) {
   return largest;
 }
 
-// The largest difference of each kind (of what a window reports, of gradients, of final values),
-// relative to the largest element of its tensor; of vanishing ones apart, gradients of these
-// relative to the largest of the player's.
+// The largest difference of each kind (reports of a window, gradients, final values), relative to
+// the largest element of the tensor. Vanishing parameters are kinds of their own. Their gradients
+// are relative to the largest gradient of the player.
 using Far = std::map<std::string, double>;
 Far difference(const Played& actual, const Played& expected, const Configuration& c) {
   Far far;
@@ -346,7 +346,7 @@ std::vector<Cut> all_cuts() {
   return {{2, 2, 2, 2}, {3, 3, 2}, Cut(8, 1)};
 }
 
-// The runner takes seconds for each window.
+// On the runner each window takes seconds.
 PlayedAs on_this_device() { return {.windows = on_runner() ? 1 : glyph_windows}; }
 
 void require_within(const Far& bound, const Far& far) {
@@ -363,8 +363,8 @@ Played summarised(Played played) {
   return played;
 }
 
-// A game that takes over another's state before each window, so that a window shows what that
-// window adds, and not what ten have grown it to.
+// A game that takes over another game's state before each window. Its differences then come from
+// one window, and do not grow over ten.
 struct Follower {
   PlayedAs as;
   Cut cut;
@@ -393,8 +393,9 @@ TEST_CASE("zi2zi's networks take PyTorch's steps, however a window is cut", "[zi
     const Played expected = golden.of(c);
     const bool once = on_runner() && reduced();
     const Played whole = once ? Played() : play_glyphs(c, {8}, on_this_device());
-    // PyTorch's own versions are a tenth of this apart (scripts/golden_zi2zi.py, LIMITS). The steps
-    // of what vanishes are those of its rounding.
+    // The differences between PyTorch's own versions are a tenth of these limits
+    // (scripts/golden_zi2zi.py, LIMITS). Gradients that vanish are nothing but rounding, and so are
+    // their steps.
     const Far to_pytorch{{"window", 1e-12},
                          {"gradient", 1e-12},
                          {"final", 1e-11},
@@ -405,9 +406,9 @@ TEST_CASE("zi2zi's networks take PyTorch's steps, however a window is cut", "[zi
       CAPTURE(c.name, cut.size());
       const Played played = play_glyphs(c, cut, on_this_device());
       require_within(to_pytorch, difference(summarised(played), expected, c));
-      // The first window's gradients differ by the order of a sum of eight, those of ten windows by
-      // what has grown out of it: final values move 4400 times as far as the initial ones are
-      // disturbed, by 5e-13 for each unit of rounding.
+      // The first window's gradients differ by the order of a sum of eight terms. Over ten windows
+      // that difference grows: final values move 4400 times as far as initial values are disturbed,
+      // by 5e-13 for each unit of rounding.
       if (!once) require_within(to_pytorch, difference(played, whole, c));
     }
   }
@@ -421,7 +422,7 @@ TEST_CASE("the mistakes of zi2zi's training loops are noticed", "[zi2zi]") {
     PlayedAs as = on_this_device();
     as.mistake = mistake;
     Far far = difference(summarised(play_glyphs(c, {3, 3, 2}, as)), golden.of(c), c);
-    REQUIRE(far["window"] > 1e-2);  // or 1e-12
+    REQUIRE(far["window"] > 1e-2);  // without a mistake it is below 1e-12
   };
   if (on_runner()) return;  // seconds each, and nothing depends on the device
   noticed("32.simultaneous", Mistake::iterates_each_micro_batch);
@@ -439,11 +440,11 @@ TEST_CASE("the mistakes of zi2zi's training loops are noticed", "[zi2zi]") {
 
 TEST_CASE("zi2zi in float32 is as far from float64 as rounding takes it", "[zi2zi]") {
   const GoldenGlyphs golden;
-  // Each product and sum is that of values which are moved by some 2^-24, sums of n products by
-  // about sqrt(n) times as much: the longest, of 5x5 pixels of 32 channels, 28 times. In float64,
-  // values are moved by as much, in two directions and in the opposite ones: that takes the input
-  // of a relu, or the difference in an L1 loss, to both sides of a 0 that is as near as rounding.
-  // What is compared is such a sum itself, and rounded by as much again.
+  // In float32 the values are off by some 2^-24, and sums of n products by about sqrt(n) times as
+  // much. The longest sum has 5x5 pixels of 32 channels, which gives 28 times. To find the effect,
+  // runs in float64 move the values by as much: in two directions, and in the opposite ones. If the
+  // input of a relu, or a difference in an L1 loss, is within rounding of 0, these runs see both
+  // sides of it. The result that is compared is a sum, too: it is rounded by as much again.
   constexpr double unit = 0x1p-24, share = 28 * unit;
   if (on_runner() && sanitized()) return;  // half a minute
   for (const Configuration& c : golden.configurations()) {
@@ -454,7 +455,7 @@ TEST_CASE("zi2zi in float32 is as far from float64 as rounding takes it", "[zi2z
       for (const double disturbance : {share, -share})
         moved.emplace_back(c, Cut{8}, PlayedAs{.disturbance = disturbance, .seed = seed});
     for (const Cut& cut : all_cuts()) rounded.emplace_back(c, cut, PlayedAs{.dtype = DType::f32});
-    Configuration mistaken = c;  // by a thousandth, which must be noticed in every window
+    Configuration mistaken = c;  // by a thousandth: every window must notice it
     mistaken.game.losses.l1_weight *= 1.001;
     Follower wrong(mistaken, {8}, {.dtype = DType::f32});
     for (int64_t w = 0; w < on_this_device().windows; ++w) {
@@ -472,10 +473,11 @@ TEST_CASE("zi2zi in float32 is as far from float64 as rounding takes it", "[zi2z
       for (const Played& played : of_moved)
         for (const auto& [kind, far] : difference(played, truth, c))
           bound[kind] = std::max(bound[kind], far + share);
-      // The gradient of a bias is the sum over 8 samples of S/2 x S/2 pixels at most.
+      // The gradient of a bias is a sum over at most 8 samples of S/2 x S/2 pixels.
       bound["vanishing gradient"] = std::sqrt(8.0) * double(c.game.networks.size) / 2 * unit;
       bound.erase("vanishing final");
-      // Adam's first step is the sign of a gradient, be it as small as rounding.
+      // Adam's first step depends on the sign of a gradient, even if the gradient is nothing but
+      // rounding.
       if (w == 0) bound.erase("final");
       for (const Played& played : of_rounded) require_within(bound, difference(played, truth, c));
       REQUIRE(difference(of_wrong, truth, c).at("window") > bound.at("window"));

@@ -1,5 +1,5 @@
-// zi2zi under the trainer: the same bits however a run is interrupted, cut and threaded, and the
-// memory that was predicted. tests/fonts/zi2zi.cpp holds its windows to PyTorch's.
+// zi2zi under the trainer: a run gives the same bits however it is interrupted, cut and threaded,
+// and takes the predicted memory. tests/fonts/zi2zi.cpp compares its windows with PyTorch's.
 
 #include <limits>
 #include <map>
@@ -24,7 +24,8 @@ namespace {
 // Windows of 5, 5 and 3 samples in micro-batches of 3 and, halved, of 2.
 constexpr int64_t glyphs = 13, glyphs_of_a_step = 5, glyphs_at_once = 3, glyphs_halved = 2;
 
-// The runner takes a second for each window of 32 pixels. 64 are the fewest that have dropout.
+// On the runner, each window of 32 pixels takes a second. Networks for fewer than 64 pixels have no
+// dropout.
 int64_t glyph_steps() { return on_runner() ? 2 : 3; }
 int64_t glyph_side() { return on_runner() ? 32 : 64; }
 
@@ -56,7 +57,7 @@ TrainingOptions glyph_options(Order order, const Zi2ziGame& game) {
 
 TrainingOptions glyph_options(Order order) { return glyph_options(order, small_game()); }
 
-// With batch norms over the whole window.
+// The options with batch norms over the whole window.
 TrainingOptions seeing_window(TrainingOptions options) {
   options.batch_norm = BatchNormOver::window;
   options.batch_norm_by = BatchNormBy::walk;
@@ -64,7 +65,7 @@ TrainingOptions seeing_window(TrainingOptions options) {
   return options;
 }
 
-// With spectral norm's u and v and the adversarial weight.
+// The state of a training, with spectral norm's u and v and the adversarial weight.
 TrainingState state_of_glyphs(Training& training) {
   TrainingState state = state_of_training(training);
   REQUIRE(state.contains("discriminator.adversarial_weight"));
@@ -101,7 +102,7 @@ void play_turn(Training& training, const Game::Turn& turn, Loader& loader, int64
   training.game().step(turn);
 }
 
-// A run by hand, whose micro-batches are whole before turn `change`, counted over all windows, and
+// A run by hand. Its micro-batches are whole before turn `change`, counted over all windows, and
 // halved from there on.
 TrainingState by_turns(TrainingOptions options, const Dataset& data, int64_t change) {
   options.cuda_graphs = Graphs::off;
@@ -160,8 +161,8 @@ TEST_CASE("a turn of zi2zi's generator without enough memory is run again in hal
     TrainingOptions options = glyph_options(order);
     options.on_oom = OnOom::split;
     options.cuda_graphs = Graphs::off;  // what is replayed allocates nothing
-    // The second window: its turn of the generator, after the discriminator has stepped, or that of
-    // both.
+    // The turn that fails, in the second window: the generator's, after the discriminator has
+    // stepped, or the turn of both.
     const int64_t failing = order == Order::alternating ? 3 : 1;
     int64_t begin = 0, end = 0;  // of its allocations
     {
@@ -229,7 +230,7 @@ TEST_CASE("an overflow of one of zi2zi's networks leaves no trace in either", "[
     REQUIRE(play(1) == std::vector{true, true});
     REQUIRE(state_of_glyphs(training) == before);
     poison = false;
-    // A window that follows does not, either.
+    // The overflow leaves no trace in the next window, either.
     REQUIRE(play(1) == std::vector{false, false});
     const TrainingState after = state_of_glyphs(training);
     REQUIRE(after == undisturbed);
@@ -269,7 +270,7 @@ TEST_CASE("zi2zi has the same bits however much of it is recomputed", "[zi2zi]")
     }
 }
 
-// A window in one micro-batch, whose activations decide. Nothing is computed.
+// The window is one micro-batch, and its activations decide the peak. Nothing is computed.
 TEST_CASE("recomputing zi2zi saves more the more is recomputed", "[zi2zi][plan]") {
   Zi2ziGame game = small_game();
   game.networks.size = 64;
@@ -329,7 +330,8 @@ TEST_CASE("the memory of zi2zi is predicted to the byte", "[zi2zi][plan]") {
       compare(seeing_window(glyph_options(order, game)), "norms over the window");
 }
 
-// By their terms: both players' losses are those of what G draws in the pass that they are given.
+// Compares terms of the losses: both players' losses use the drawings that G makes in the same
+// pass.
 TEST_CASE("zi2zi's discriminator judges the drawings that its generator is trained on", "[zi2zi]") {
   Zi2ziGame game = small_game();
   game.networks.size = 64;
@@ -388,7 +390,7 @@ TEST_CASE("zi2zi draws each glyph with the same bits, whatever is drawn beside i
   for (const auto& [begin, end] : {std::pair{0, 1}, {1, 2}, {1, 4}, {3, 5}, {4, 5}})
     REQUIRE(to_doubles(draw(begin, end, Pass::eval())) == to_doubles(together.slice(begin, end)));
   REQUIRE(to_doubles(together.slice(0, 1)) != to_doubles(together.slice(1, 2)));
-  // Without styles it draws the first.
+  // Without styles it draws the first style.
   REQUIRE(to_doubles(G(sources.slice(0, 1), Pass::eval())) == to_doubles(together.slice(0, 1)));
 }
 

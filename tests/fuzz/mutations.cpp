@@ -20,7 +20,8 @@
 
 namespace {
 
-// By operator new, since it was last set to 0. Tensors' memory is on the ledger instead.
+// The largest allocation by operator new since this was last set to 0. The ledger counts tensors'
+// memory.
 size_t largest_allocation = 0;
 
 }  // namespace
@@ -41,7 +42,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The reader's buffer of 64 KiB; small strings, trees of JSON, and tensors' alignment.
+// For the reader's buffer of 64 KiB, small strings, trees of JSON, and the alignment of tensors.
 constexpr size_t constant_bytes = 128 << 10;
 
 std::vector<Bytes> corpus_of(const std::string& name) {
@@ -83,7 +84,7 @@ class Mutator {
     const size_t at = below(file.size()), length = below(std::min<size_t>(64, file.size() - at));
     const auto begin = file.begin() + static_cast<ptrdiff_t>(at);
     const auto end = begin + static_cast<ptrdiff_t>(length);
-    // Values at which sizes go wrong, and JSON's own signs.
+    // Values that often break sizes, and JSON's punctuation.
     static const std::vector<std::string> pieces{std::string(4, '\0'),
                                                  std::string(8, '\xff'),
                                                  "\x7f\xff\xff\xff",

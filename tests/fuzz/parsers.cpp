@@ -38,7 +38,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file that lies in memory, at a path.
+// A file in memory that has a path.
 class MemoryFile {
  public:
   explicit MemoryFile(std::span<const std::byte> content)
@@ -60,7 +60,7 @@ class MemoryFile {
 // A gray image of 4 x 3 pixels.
 std::string small_image() { return encode_png(GrayImage(3, 4, 7)); }
 
-// The mask of an image that is good.
+// Reads the file as the mask of a valid image.
 void look_at_mask(std::span<const std::byte> file) {
   static const std::string image = small_image();
   const MemoryFile good(std::as_bytes(std::span(image))), mask(file);
@@ -73,7 +73,7 @@ void look_at_mask(std::span<const std::byte> file) {
   check_has_classes(folder, found);
 }
 
-// A folder in memory, if the machine has such.
+// A folder, in memory if the machine allows it.
 class Folder {
  public:
   Folder() {
@@ -89,8 +89,8 @@ class Folder {
   Folder& operator=(const Folder&) = delete;
 
   const fs::path& path() const { return path_; }
-  // An entry, where there can be one: an image, a folder, a link or a file. Links do not leave the
-  // folder, though it may be what they lead to.
+  // Adds an image, a folder, a link or a file, if its path allows it. Links do not lead out of the
+  // folder, but may lead to the folder itself.
   void add(char kind, std::string_view name, std::string_view content) const {
     const fs::path path = inside(name);
     std::error_code ignored;
@@ -115,10 +115,10 @@ class Folder {
   fs::path path_;
 };
 
-// A line is an entry of a folder: "i train/cat/a.png", "d train/dog", "l a.png b/c.png", and
-// "f train.csv file,label|a.png,cat".
+// Each line is an entry of a folder: "i train/cat/a.png", "d train/dog", "l a.png b/c.png", or "f
+// train.csv file,label|a.png,cat".
 void look_at_folder(std::span<const std::byte> file) {
-  set_thread_count(1);  // allocations are counted by one
+  set_thread_count(1);  // allocations are counted on one thread
   const Folder folder;
   std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   for (int entries = 0; entries < 24 && !text.empty(); ++entries) {
@@ -135,13 +135,13 @@ void look_at_folder(std::span<const std::byte> file) {
   notes_of(*found, seen);
 }
 
-// As potrace prints it for two bitmaps.
+// Reads the file as potrace's output for two bitmaps.
 void look_at_outlines(std::span<const std::byte> file) {
   const std::vector<fonts::BitmapSize> sizes{{8, 4}, {16, 16}};
   fonts::read_postscript({reinterpret_cast<const char*>(file.data()), file.size()}, sizes);
 }
 
-// A first line is corpus.json, and the rest the ends of the documents of 32 tokens.
+// The first line is corpus.json. The rest are the ends of the documents of 32 tokens.
 void look_at_corpus(std::span<const std::byte> file) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   const size_t line = std::min(text.find('\n'), text.size());
@@ -172,7 +172,7 @@ void look_at_json_lines(std::span<const std::byte> file) {
   }
 }
 
-// All that a file says, and the elements of its tensors.
+// Reads all metadata of a file, and the elements of its tensors.
 void look_at_gguf(std::span<const std::byte> content) {
   const MemoryFile memory(content);
   const GgufFile file(memory.path());
@@ -180,7 +180,7 @@ void look_at_gguf(std::span<const std::byte> content) {
     const auto try_one = [](const auto& read) {
       try {
         read();
-      } catch (const Error&) {  // of another kind
+      } catch (const Error&) {  // it has another type
       }
     };
     (try_one(reads), ...);
@@ -221,7 +221,7 @@ const std::vector<Parser>& parsers() {
   static const std::vector<Parser> all{
       {"safetensors", [](auto file) { read_safetensors(MemoryFile(file).path()); }, plain},
       {"npy", [](auto file) { read_npy(MemoryFile(file).path()); }, plain},
-      // A value of four bytes may be a digit and a comma, in a vector that grows by doubling.
+      // A digit and a comma become a value of four bytes, in a vector that grows by doubling.
       {"csv", [](auto file) { read_csv(MemoryFile(file).path()); },
        [](auto file) { return file.size() * (is_gzip(file) ? 1032 : 1) * 8; }},
       {"checkpoint", [](auto file) { read_checkpoint_record(MemoryFile(file).path()); }, plain},
@@ -234,9 +234,9 @@ const std::vector<Parser>& parsers() {
            read_idx_labels(memory.path());
          }
        },
-       // data/byte_stream.cpp gives the source; a label takes four bytes once it is read.
+       // data/byte_stream.cpp explains 1032. A label takes four bytes once it is read.
        [](auto file) { return file.size() * (is_gzip(file) ? 1032 : 1) * 4; }},
-      // data/png.cpp gives the source of 1032; a pixel of one bit becomes a byte.
+      // data/png.cpp explains 1032. A pixel of one bit becomes a byte.
       {"png",
        [](auto file) {
          const MemoryFile memory(file);
@@ -247,12 +247,12 @@ const std::vector<Parser>& parsers() {
          read_png(memory.path());
          read_image(memory.path());
        },
-       // A place in a palette becomes three colours.
+       // An index into a palette becomes three colors.
        [](auto file) { return file.size() * 1032 * 8 * 3; }},
-      // images/jpeg.cpp gives the source of 1366.
+      // images/jpeg.cpp explains 1366.
       {"jpeg", [](auto file) { read_image(MemoryFile(file).path()); },
        [](auto file) { return file.size() * 1366; }},
-      // A line of few bytes becomes three texts and a number.
+      // A line of a few bytes becomes three strings and a number.
       {"run_lengths",
        [](auto file) {
          std::vector<uint8_t> plane(48);
@@ -263,19 +263,19 @@ const std::vector<Parser>& parsers() {
       {"labels", [](auto file) { read_labels(MemoryFile(file).path()); },
        [](auto file) { return file.size() * sizeof(ImageLabel); }},
       {"masks", look_at_mask, [](auto file) { return file.size() * 1032 * 8 * 3; }},
-      // A name of few bytes becomes several paths.
+      // A name of a few bytes becomes several paths.
       {"folders", look_at_folder, [](auto file) { return file.size() * 1024; }},
       {"cifar", [](auto file) { read_cifar10_batch(MemoryFile(file).path()); },
        [](auto file) { return file.size() * 2; }},
-      // A line of 12 bytes becomes a part of a curve, in a vector that grows by doubling.
+      // A line of 12 bytes becomes a piece of a curve, in a vector that grows by doubling.
       {"postscript", look_at_outlines, [](auto file) { return file.size() * 16; }},
       {"corpora", look_at_corpus, plain},
-      // A value of two bytes is an element of 16, in a vector that grows by doubling.
-      // A text of 8 bytes becomes several of JSON.
+      // A value of two bytes becomes an element of 16, in a vector that grows by doubling. A string
+      // of 8 bytes becomes several strings of JSON.
       {"gguf", look_at_gguf, [](auto file) { return file.size() * 64; }},
       {"json_lines", look_at_json_lines,
        [](auto file) { return file.size() * (is_gzip(file) ? 1032 : 1) * 16; }},
-      // A name of few bytes becomes a text, beside another that is left out.
+      // A name of a few bytes becomes a string, beside another one that is left out.
       {"tokenizer",
        [](auto file) {
          const TokenizerPtr tokenizer = read_tokenizer(MemoryFile(file).path());

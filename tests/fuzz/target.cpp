@@ -32,7 +32,7 @@ void parse(std::span<const std::byte> file) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span file(reinterpret_cast<const std::byte*>(data), size);
   parse(file);
-  // Behind checksums, which no mutation gets right.
+  // No mutation gets a checksum right, so the file is also parsed with the right one.
   if (parser().name == "checkpoint") parse(accrue::fuzz::with_right_checksum(file));
   if (parser().name == "png" || parser().name == "masks")
     parse(accrue::fuzz::with_right_crcs(file));

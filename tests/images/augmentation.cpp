@@ -1,4 +1,4 @@
-// Augmentation: what becomes of pixels and masks, and that only seed, epoch and sample decide it.
+// Augmentation: how it changes pixels and masks. Only the seed, the epoch and the sample decide it.
 
 #include "images/augmentation.h"
 
@@ -26,7 +26,7 @@ Row augmented(Row row, const Shape& shape, const Augmenting& by,
   return row;
 }
 
-// The pixels of every sample of an epoch, from a window on.
+// The pixels of every sample of an epoch, from a given window on.
 std::map<int32_t, std::vector<double>> seen(const Dataset& data, LoaderOptions options,
                                             int64_t epoch, int64_t window = 0) {
   options.effective_batch_size = 20;
@@ -62,12 +62,12 @@ TEST_CASE("images are mirrored, turned and moved", "[data]") {
     REQUIRE(augmented(image, shape, over, encoding) == Row{70, 80, 90, 40, 50, 60, 10, 20, 30});
     // Output (x, y) shows (y, -x): clockwise, in a system whose y goes down.
     REQUIRE(augmented(image, shape, quarter, encoding) == Row{70, 40, 10, 80, 50, 20, 90, 60, 30});
-    // Outside of the image all is black.
+    // Outside of the image everything is black.
     REQUIRE(augmented(image, shape, {.across = {1, 0, 1.0 / 3}}, encoding) ==
             Row{20, 30, 0, 50, 60, 0, 80, 90, 0});
   }
   REQUIRE(augmented({1, 2, 3, 4, 5, 6}, wide, mirror) == Row{3, 2, 1, 6, 5, 4});
-  // Half a pixel further: the mean of two, but the nearest of a mask.
+  // Half a pixel to the side: an image takes the mean of two pixels, a mask the nearest one.
   const Augmenting half{.across = {1, 0, 0.5 / 3}};
   REQUIRE(augmented({10, 20, 30, 4, 5, 7}, wide, half) == Row{15, 25, 15, 5, 6, 4});
   REQUIRE(augmented({10, 20, 30, 4, 5, 7}, wide, half, Encoding::mask) == Row{20, 30, 0, 5, 7, 0});
@@ -76,7 +76,7 @@ TEST_CASE("images are mirrored, turned and moved", "[data]") {
   REQUIRE(classes == std::vector<int32_t>{9, 8, 7});
   augment_row(std::as_writable_bytes(std::span(classes)), Encoding::index, {1, 3}, mirror);
   REQUIRE(classes == std::vector<int32_t>{9, 8, 7});
-  // Nobody has judged what lies outside, if there is such a thing.
+  // If a mask can have pixels that are not judged, pixels outside of it are not judged.
   augment_row(std::as_writable_bytes(std::span(classes)), Encoding::index, {1, 1, 1, 3},
               {.across = {1, 0, 1.0 / 3}}, -1);
   REQUIRE(classes == std::vector<int32_t>{8, 7, -1});
@@ -85,7 +85,7 @@ TEST_CASE("images are mirrored, turned and moved", "[data]") {
 TEST_CASE("pixels become brighter and more contrasted, masks do not", "[data]") {
   const Shape shape{1, 1, 1, 3};
   REQUIRE(augmented({10, 100, 220}, shape, {.brightness = 1.5}) == Row{15, 150, 255});
-  // About their mean, 110.
+  // Contrast scales around the mean, 110.
   REQUIRE(augmented({10, 100, 220}, shape, {.contrast = 1.5}) == Row{0, 95, 255});
   REQUIRE(augmented({10, 100, 220}, shape, {.contrast = 0.5}) == Row{60, 105, 165});
   REQUIRE(augmented({0, 255, 0}, shape, {.brightness = 0.5}, Encoding::mask) == Row{0, 255, 0});
@@ -116,12 +116,12 @@ TEST_CASE("what falls to a sample is within the ranges and its own", "[data]") {
   // Five standard deviations of a fair coin.
   REQUIRE(std::abs(mirrored - draws / 2) < 5 * std::sqrt(draws) / 2);
   REQUIRE(std::abs(over - draws / 2) < 5 * std::sqrt(draws) / 2);
-  // With probability e^-40 none of 4000 draws is in the last hundredth of a range.
+  // The probability that none of 4000 draws is in the last hundredth of a range is e^-40.
   REQUIRE((least_part >= 0.6 && least_part < 0.604));
   REQUIRE((most_angle < 0.5236 && most_angle > 0.5236 * 0.99));
   REQUIRE((least_light >= 0.7 && least_light < 0.706));
   REQUIRE((most_light < 1.3 && most_light > 1.294));
-  // One wish less leaves the others.
+  // Without one of the options, the others stay the same.
   const Augmenting all = draw_augmenting(wish, 3, 2, 17),
                    less = draw_augmenting(parse_augmentation("brightness=0.3"), 3, 2, 17);
   REQUIRE(all.brightness == less.brightness);
@@ -133,12 +133,12 @@ TEST_CASE("neither split nor threads nor resumption change what is augmented", "
   Dataset data = make_shapes(Split::test, {.test_size = 60});
   const auto plain = seen(data, {.micro_batch_size = 7}, 1);
   data.augmentation = changes_of(parse_augmentation("flip,rotate,crop,brightness"));
-  REQUIRE(seen(data, {.micro_batch_size = 7}, 1) == plain);  // as of scores
+  REQUIRE(seen(data, {.micro_batch_size = 7}, 1) == plain);  // as for scores
   const auto first = seen(data, {.micro_batch_size = 7, .augment = Augment::yes}, 1);
   REQUIRE(first.size() == 60);
   REQUIRE(first != plain);
   REQUIRE(first != seen(data, {.micro_batch_size = 7, .augment = Augment::yes}, 2));
-  // It is the sample's, not its place's in the order.
+  // It depends on the sample, and not on its place in the order.
   REQUIRE(first ==
           seen(data, {.micro_batch_size = 7, .shuffle = Shuffle::off, .augment = Augment::yes}, 1));
   for (const int threads : {1, 3})
@@ -152,7 +152,7 @@ TEST_CASE("neither split nor threads nor resumption change what is augmented", "
 }
 
 TEST_CASE("crops lie anywhere in training and in the middle elsewhere", "[data]") {
-  // A pixel's value tells its place, a mask's class, too.
+  // The value of a pixel, and the class in a mask, tell its place.
   constexpr int64_t N = 60, H = 9, W = 12, h = 4, w = 7;
   std::vector<uint8_t> pixels;
   std::vector<int32_t> classes;
@@ -203,7 +203,7 @@ TEST_CASE("crops lie anywhere in training and in the middle elsewhere", "[data]"
   REQUIRE_ERROR(
       numbers.check_pixels("--augment flip"),
       "--augment flip acts on pixels, but the images of data set 'numbers' are f32 [2, 9]");
-  // Read on demand, by other threads and in other micro-batches, they are the same.
+  // They are the same if they are read on demand, by other threads and in other micro-batches.
   for (Field& field : data.fields) {
     const Tensor held = std::exchange(
         field.values,

@@ -32,7 +32,8 @@ WindowOutcome run(const MicroBatchSizes& split, Strategy strategy, Between layer
                   LossWay way = LossWay::walks, Ranks* ranks = nullptr,
                   BatchNormBy batch_norm_by = BatchNormBy::keep) {
   Sequential model;
-  // In front of a BatchNorm a bias has no gradient but roundings, which Adam makes large.
+  // In front of a BatchNorm the gradient of a bias is nothing but rounding, and Adam would turn
+  // that into large steps.
   model.add<Conv2d>(1, 4, 3, Conv2dShape{.padding = 1}, InitScheme::kaiming,
                     layer == Between::batch_norm ? Bias::none : Bias::learned);
   if (layer == Between::tanh) model.add<Tanh>();
@@ -56,7 +57,7 @@ WindowOutcome run(const MicroBatchSizes& split, Strategy strategy, Between layer
   return take_steps(player, parts, golden_steps);
 }
 
-// The largest one of a rank.
+// The largest difference on any rank.
 double difference(int count, const MicroBatchSizes& split, Strategy strategy,
                   const WindowOutcome& expected, Between layer = Between::tanh,
                   LossWay way = LossWay::walks) {

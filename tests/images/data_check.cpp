@@ -1,5 +1,5 @@
-// What the check of a data set tells of files that hold many images each. tests/apps/images.cpp has
-// the program's check of folders.
+// The check of a data set whose files hold many images each. tests/apps/images.cpp tests the
+// program's check of folders.
 
 #include "images/data_check.h"
 
@@ -10,7 +10,7 @@
 namespace accrue::test {
 namespace {
 
-// All that a check has to tell, with its error last.
+// The output of a check, with its error last.
 std::string told_of(const DataCheckOptions& asked) {
   std::string all;
   const Notices notices(
@@ -23,7 +23,8 @@ std::string told_of(const DataCheckOptions& asked) {
   return all;
 }
 
-// A file of CIFAR-10 with an image of each of these classes, all of whose pixels are 25 times it.
+// A file of CIFAR-10 with one image for each of these classes. All pixels of an image are 25 times
+// its class.
 Bytes cifar_batch_of(const std::vector<int>& classes) {
   Bytes all;
   for (const int k : classes) {
@@ -33,7 +34,7 @@ Bytes cifar_batch_of(const std::vector<int>& classes) {
   return all;
 }
 
-// The colour in the middle of a thumbnail of a sheet.
+// The color in the middle of a thumbnail on a sheet.
 int thumb(const Image& sheet, int64_t line, int64_t place) {
   return sheet
       .pixels[static_cast<size_t>((4 + 100 * line + 48) * sheet.width + 4 + 100 * place + 48)];
@@ -59,9 +60,9 @@ TEST_CASE("CIFAR-10's files are checked", "[data]") {
   const Image seen = read_image(sheet);
   REQUIRE(seen.size() == ImageSize{1004, 804});
   REQUIRE(thumb(seen, 3, 0) == 75);
-  REQUIRE(thumb(seen, 3, 2) == 75);  // of the test
+  REQUIRE(thumb(seen, 3, 2) == 75);  // from the test set
   REQUIRE(thumb(seen, 9, 0) == 225);
-  REQUIRE(thumb(seen, 9, 1) == 208);  // none
+  REQUIRE(thumb(seen, 9, 1) == 208);  // no image
 
   write(folder / "data_batch_2.bin", Bytes(100));
   write(folder / "data_batch_3.bin", cifar_batch_of({10}));

@@ -1,4 +1,4 @@
-// The built-in digits: reproducible, and neither trivial nor hopeless.
+// The built-in digits: reproducible, and neither too easy nor too hard.
 
 #include "images/digits.h"
 
@@ -28,7 +28,7 @@ uint64_t hash(const Dataset& data) {
               hash(std::as_bytes(data["images"].span<uint8_t>())));
 }
 
-// Weights of a layer, uniform in +-1/sqrt(I), trained by plain gradient descent.
+// The weights of a layer, uniform in +-1/sqrt(I), for training by plain gradient descent.
 struct Dense {
   Tensor w, b;
 
@@ -57,8 +57,8 @@ Tensor forward(const std::vector<Dense>& layers, const Tensor& images) {
   return x;
 }
 
-// Test accuracy after training for some epochs; on one thread, because on a busy machine barriers
-// cost many times the arithmetic.
+// The test accuracy after training. It runs on one thread, because on a busy machine barriers take
+// much longer than the arithmetic.
 double accuracy(std::vector<Dense> layers, int64_t epochs, float lr) {
   const int threads = thread_count();
   set_thread_count(1);
@@ -118,7 +118,7 @@ TEST_CASE("the built-in digits are balanced and use the range of a byte", "[data
 
 // Trained to the end (60 epochs of Adam) a linear model reaches 89 %, mlp after 10 epochs 96 %.
 TEST_CASE("a linear model cannot solve the built-in digits, a hidden layer helps", "[data]") {
-  if (sanitized()) return;  // twenty epochs, of which the release build knows the end
+  if (sanitized()) return;  // twenty epochs; the release build checks the result
   const double linear_model = accuracy({Dense(10, 784, 1)}, 10, 0.02f);
   INFO("linear " << linear_model);
   REQUIRE(linear_model > 0.75);

@@ -31,12 +31,12 @@ TEST_CASE("each entry of a folder is an image, ignored, or bad", "[data]") {
                            "__MACOSX/a.png", ".ipynb_checkpoints/a.png"})
     folder.write(name, "anything");
   for (const char* name : {"a.PNG", "b.jfif", "c.heic"}) folder.write(name, "anything");
-  folder.write("d", png_of(some_planes(1, 2, 2)));  // by its content
+  folder.write("d", png_of(some_planes(1, 2, 2)));  // recognized by its content
   folder.write("labels.csv", "a");
   folder.write("e", "no image");
   folder.write("f.dat", "");
   fs::create_symlink("nowhere.png", here / "g.png");
-  fs::create_symlink("h.png", here / "h.png");  // to itself
+  fs::create_symlink("h.png", here / "h.png");  // a link to itself
   fs::create_symlink("nowhere.txt", here / "i.txt");
   REQUIRE(::mkfifo((here / "j.png").c_str(), 0600) == 0);
   const FolderTree tree = read_folder_tree(here);

@@ -1,5 +1,5 @@
-// Image files: PNG and JPEG become planes of gray or of three colours, masks keep their values,
-// what is damaged is refused, and images of another size are what a judge makes of them.
+// Image files: PNG and JPEG become planes of gray or of three colors, masks keep their values,
+// damaged files are refused, and resized images equal images computed by hand.
 
 #include "images/image_file.h"
 
@@ -52,7 +52,7 @@ TEST_CASE("PNG images become planes of gray or of colours", "[data]") {
   REQUIRE(read(png_file(2, 1, 8, gray_alpha, bytes({0, 0, 64, 9, 0}))) == Values{191, 255});
   REQUIRE(read(png_file(2, 1, 8, rgb, bytes({0, 1, 2, 3, 4, 5, 6}))) == Values{1, 4, 2, 5, 3, 6});
   REQUIRE(read(png_file(1, 1, 16, rgb, bytes({0, 1, 0, 2, 0, 3, 0}))) == Values{1, 2, 3});
-  // 200 * 128 / 255 + 127 = 227.4, likewise 177.2 and 152.1
+  // 200 * 128 / 255 + 127 = 227.4, and in the same way 177.2 and 152.1.
   REQUIRE(read(png_file(1, 1, 8, rgba, bytes({0, 200, 100, 50, 128}))) == Values{227, 177, 152});
   const std::string colours = chunk("PLTE", bytes({0, 0, 0, 200, 100, 50, 255, 255, 255}));
   REQUIRE(read(png_file(2, 1, 4, palette, bytes({0, 0x12}), colours)) ==
@@ -81,8 +81,9 @@ TEST_CASE("JPEG images become planes, turned as EXIF says", "[data]") {
   for (const int64_t channels : {1, 3})
     for (const bool progressive : {false, true}) {
       const Image image = some_planes(channels, 19, 26);
-      // At quality 100 each of 64 coefficients is rounded by 1/2 at most, and a sample is their sum
-      // by cosines of length 1: 4 in the worst case, then again by the colours' conversion.
+      // At quality 100 each of 64 coefficients is rounded by at most 1/2. A sample is their sum,
+      // weighted by cosines of norm 1: it is off by 4 in the worst case. The conversion of colors
+      // rounds again.
       REQUIRE(largest_pixel_difference(read(jpeg_file(image, 100, progressive)), image) <= 5);
     }
   const Image image = some_planes(3, 16, 24);
@@ -97,7 +98,7 @@ TEST_CASE("JPEG images become planes, turned as EXIF says", "[data]") {
       const Image turned = read(with_orientation(file, orientation, little_endian));
       REQUIRE(turned == oriented(plain, orientation));
       REQUIRE(turned.height == (orientation > 4 ? 24 : 16));
-      // Where the corner of the file, its pixel (0, 0), is to be seen (EXIF 2.32, table 4.6.4).
+      // The corner where the file's pixel (0, 0) must appear (EXIF 2.32, table 4.6.4).
       const bool bottom =
           orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
       const bool right =
@@ -105,7 +106,7 @@ TEST_CASE("JPEG images become planes, turned as EXIF says", "[data]") {
       REQUIRE(at(turned, bottom ? turned.height - 1 : 0, right ? turned.width - 1 : 0) ==
               at(plain, 0, 0));
     }
-  // Row 0 of the file is the right side (6), and column 0 its top.
+  // With orientation 6, row 0 of the file is the right side, and column 0 is the top.
   const Image six = oriented(plain, 6);
   REQUIRE(at(six, 5, six.width - 1) == at(plain, 0, 5));
   const Image eight = oriented(plain, 8);
@@ -151,7 +152,7 @@ TEST_CASE("an image of too many pixels is refused before they take memory", "[da
   }
   REQUIRE(read_mask(mask, 35).size() == ImageSize{5, 7});
   refuse([&] { read_mask(mask, 34); }, "is 5x7, which needs 35 B decoded");
-  // As large as its bytes can hold, by the usual bound.
+  // As large as a file of this size can be, by the usual bound.
   const std::string ends(300'000, 'x');
   const auto huge = folder.write(
       "image.png", std::string("\x89PNG\r\n\x1a\n", 8) +
@@ -198,11 +199,11 @@ TEST_CASE("an image file that is damaged is refused by its name", "[data]") {
 
 TEST_CASE("an image shrinks by area and grows along straight lines", "[data]") {
   const Image image{.channels = 1, .height = 2, .width = 3, .pixels = {10, 20, 30, 40, 50, 60}};
-  // Boxes of 1.5 pixels: (10 + 20/2) / 1.5 and (20/2 + 30) / 1.5
+  // Boxes of 1.5 pixels: (10 + 20/2) / 1.5 and (20/2 + 30) / 1.5.
   REQUIRE(numbers(resized(image, {2, 2})) == std::vector<int>{13, 27, 43, 57});
   REQUIRE(numbers(resized(image, {1, 1})) == std::vector<int>{35});
   REQUIRE(numbers(resized(image, {1, 3})) == std::vector<int>{25, 35, 45});
-  // Centres at -1/4, 1/4, 3/4 and 5/4 of two rows whose distance is 30.
+  // The centers lie at -1/4, 1/4, 3/4 and 5/4 of two rows whose values differ by 30.
   const Image column{.channels = 1, .height = 2, .width = 1, .pixels = {10, 40}};
   REQUIRE(numbers(resized(column, {4, 1})) == std::vector<int>{10, 18, 33, 40});
   REQUIRE(resized(image, {2, 3}) == image);
@@ -214,7 +215,8 @@ TEST_CASE("an image shrinks by area and grows along straight lines", "[data]") {
   REQUIRE(numbers(resized_mask(mask, {2, 6})) ==
           std::vector<int>{1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6});
 
-  // A constant stays, the mean stays within the roundings of the pixels, and planes do not mix.
+  // A constant image stays constant, the mean stays within the pixels' rounding, and planes do not
+  // mix.
   const Image planes = some_planes(3, 37, 53);
   for (const ImageSize size : {ImageSize{8, 9}, {36, 52}, {80, 90}, {5, 100}, {100, 5}}) {
     const Image other = resized(planes, size);
@@ -245,7 +247,7 @@ TEST_CASE("an image becomes what a network takes", "[data]") {
   const Normalization channels{.mean = {0.5, 0.25, 0}, .std = {0.5, 1, 2}};
   const Tensor x = image_tensor(image, channels, DType::f64);
   REQUIRE(x.shape() == Shape{1, 3, 1, 2});
-  // (x / 255 - mean) / std, of a product and a difference that each round once.
+  // (x / 255 - mean) / std, by a product and a difference that each round once.
   REQUIRE(largest_difference(to_doubles(x), {-1, 1, -0.05, 0.15, 0.3, 0.4}) <= 0x1p-50);
   REQUIRE_ERROR(image_tensor(image, {.mean = {0, 0}, .std = {1, 1}}), "[image_tensor] mean 0,0");
   REQUIRE_ERROR(image_tensor({}), "an image of [1, 0, 0, 0] has no pixels");

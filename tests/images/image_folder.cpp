@@ -1,4 +1,4 @@
-// Folders of images: what their names say, what becomes of their files, and what is bad in them.
+// Folders of images: the meaning of their names, how their files are read, and bad files.
 
 #include "images/image_folder.h"
 
@@ -39,7 +39,7 @@ std::vector<int> labels_of(const Dataset& set) {
   return {all.begin(), all.end()};
 }
 
-// An asymmetric mask of 3 rows and 4 columns, gray.
+// A gray mask of 3 rows and 4 columns.
 std::string mask_png(std::initializer_list<int> values) {
   Image mask{.channels = 1, .height = 3, .width = 4};
   for (const int value : values) mask.pixels.push_back(static_cast<uint8_t>(value));
@@ -60,24 +60,24 @@ TEST_CASE("a folder for each class becomes labelled images", "[data]") {
   REQUIRE(sets.train.about ==
           "4 images, 2 classes, 6x8 (height x width), 25 % held out; no class dog in the "
           "test");
-  REQUIRE(sets.train["images"].shape() == Shape{3, 3, 6, 8});  // the JPEG file has colours
+  REQUIRE(sets.train["images"].shape() == Shape{3, 3, 6, 8});  // three channels, because the JPEG file has colors
   REQUIRE(labels_of(sets.train) == std::vector<int>{0, 1, 1});
   REQUIRE(labels_of(sets.test) == std::vector<int>{0});
   REQUIRE(sets.train.field("labels").classes == 2);
   const auto pixels = sets.train["images"].span<uint8_t>();
   const Image cat = read_image(folder.path() / "train/cat/c.jpg");
   REQUIRE(std::equal(cat.pixels.begin(), cat.pixels.end(), pixels.begin()));
-  for (size_t i = 0; i < 144; ++i) {  // gray in each of the colours
+  for (size_t i = 0; i < 144; ++i) {  // gray: all three colors are equal
     REQUIRE(pixels[144 + i] == 10);
     REQUIRE(pixels[288 + i] == 20);
   }
-  // A class folder within a folder that is none of samples, as of Kaggle's, adds no class.
+  // An empty class folder within a folder of the test, as Kaggle's archives have, adds no class.
   std::filesystem::create_directories(folder.path() / "test/empty");
   REQUIRE(find_dataset(folder.path().string()).train.field("labels").classes == 2);
   std::filesystem::remove_all(folder.path() / "test");
   std::filesystem::create_directory_symlink("..", folder.path() / "train/dog/back");
   REQUIRE(find_dataset(folder.path().string()).train.size() == 3);
-  // With a folder test beside it, that one is taken.
+  // If there is a folder test beside it, that becomes the test.
   folder.write("test/dog/e.png", gray_png(6, 8, 40));
   REQUIRE(labels_of(find_dataset(folder.path().string()).test) == std::vector<int>{1});
 
@@ -104,7 +104,8 @@ TEST_CASE("a part of the images is held out by their names alone", "[data]") {
   for (int i = 0; i < 1000; ++i)
     folder.write(fmt::format("{}/{}.png", i % 2 ? "odd" : "even", i), "unread");
   const auto tenth = held_out(0.1);
-  // Binomial of 1000 and 0.1: 100 +- 9.5, within four of them.
+  // A binomial distribution of 1000 and 0.1 has mean 100 and standard deviation 9.5. Four standard
+  // deviations are allowed.
   REQUIRE(tenth.size() >= 62);
   REQUIRE(tenth.size() <= 138);
   const auto third = held_out(0.3);
@@ -173,13 +174,13 @@ TEST_CASE("images beside masks become pairs", "[data]") {
     REQUIRE(masks_of(sets.train) == drawn);
     REQUIRE(sets.train.about == "2 images, masks, 3x4 (height x width), 50 % held out");
     const Datasets small = find_dataset(folder.path().string(), {}, {.size = ImageSize{6, 4}});
-    // Rows 0 0 1 1 2 2, by centres.
+    // By pixel centers these are the rows 0 0 1 1 2 2.
     const std::vector<int> rows = masks_of(small.train);
     for (size_t y = 0; y < 6; ++y)
       for (size_t x = 0; x < 4; ++x) REQUIRE(rows[y * 4 + x] == drawn[y / 2 * 4 + x]);
   }
   {
-    const TemporaryDirectory folder;  // a gray for each class, and names that end in _mask
+    const TemporaryDirectory folder;  // a gray value for each class, and names that end in _mask
     folder.write("train/x.png", image);
     folder.write("train/x_mask.png", mask_png({0, 100, 100, 30, 0, 0, 0, 0, 0, 0, 0, 0}));
     folder.write("test/y.png", image);
@@ -224,8 +225,8 @@ TEST_CASE("a value in masks can say that nobody has judged a pixel", "[data]") {
 
 TEST_CASE("masks with smoothed edges are named as such", "[data]") {
   const TemporaryDirectory folder;
-  // A disc in the middle, by the part of each pixel that it covers in a grid of 4 x 4 points, of
-  // which `levels` are told apart.
+  // A disc in the middle. A pixel's value is the part of it that the disc covers, by a grid of 4 x
+  // 4 points, rounded down to one of `levels` steps.
   const auto disc = [](int levels, double radius) {
     Image mask{.channels = 1, .height = 24, .width = 24};
     for (int y = 0; y < 24; ++y)
@@ -248,13 +249,13 @@ TEST_CASE("masks with smoothed edges are named as such", "[data]") {
   };
   write(1);
   REQUIRE(load().train.field("masks").encoding == Encoding::mask);
-  for (const int values : {5, 9}) {  // that occur
+  for (const int values : {5, 9}) {  // values that occur
     write(values == 5 ? 4 : 16);
     REQUIRE_ERROR(load(), fmt::format("have {} values, of which {} (", values, values - 2));
     REQUIRE_ERROR(load(), "smoothed edges (antialiasing)");
     REQUIRE(load(true).train.field("masks").classes == values);
   }
-  // What JPEG strews around an edge.
+  // Noise around an edge, as JPEG causes it.
   const auto strewn = [](int first) {
     Image mask{.channels = 1, .height = 24, .width = 24};
     for (int i = 0; i < 24 * 24; ++i) {
@@ -267,8 +268,8 @@ TEST_CASE("masks with smoothed edges are named as such", "[data]") {
   folder.write("train/masks/a.png", strewn(0));
   folder.write("test/masks/a.png", strewn(1));
   REQUIRE_ERROR(load(), "have 12 values, of which 10 (1, 2, 3, ...) have no regions of their own");
-  // Classes have an interior, however rare they are; stripes of one pixel that are no transition
-  // are classes, too.
+  // A value with an interior is a class, however rare it is. Stripes of one pixel that are not a
+  // transition between two values are classes, too.
   Image mask{.channels = 1, .height = 24, .width = 24, .pixels = std::vector<uint8_t>(24 * 24)};
   const auto fill = [&](size_t top, size_t left, size_t height, size_t width, uint8_t value) {
     for (size_t y = top; y < top + height; ++y)
@@ -289,8 +290,8 @@ TEST_CASE("Kaggle's run lengths go down the columns", "[data]") {
   for (const char* name : {"a.jpg", "b.jpg", "c.jpg", "d.jpg"})
     folder.write(fmt::format("train_images/{}", name), jpeg_file(some_planes(3, 3, 4)));
   folder.write("test_images/z.jpg", jpeg_file(some_planes(3, 3, 4)));
-  // In images of 3 rows pixels 2 and 3 are the lower two of the first column, 4 to 7 the second
-  // column and the top of the third.
+  // In images of 3 rows, pixels 2 and 3 are the lower two of the first column. Pixels 4 to 7 are
+  // the second column and the top of the third.
   const std::string csv =
       "Image_Label,EncodedPixels\r\n"
       "a.jpg_Fish,2 2 4 4\r\n"
@@ -337,7 +338,7 @@ TEST_CASE("bad files are refused, listed or left out", "[data]") {
   };
   REQUIRE(load(SkipBad::no).train.size() == 4);
   const std::string whole = gray_png(3, 4, 1);
-  folder.write("train/images/1.png", whole.substr(0, whole.size() - 14));  // its header is whole
+  folder.write("train/images/1.png", whole.substr(0, whole.size() - 14));  // damaged behind its header
   REQUIRE_ERROR(load(SkipBad::no), "1 bad file");
   REQUIRE_ERROR(load(SkipBad::no), "too early");
   folder.write("train/masks/2.png", gray_png(4, 3, 0));
@@ -348,7 +349,7 @@ TEST_CASE("bad files are refused, listed or left out", "[data]") {
   REQUIRE(sets.train.about ==
           "3 images, masks, 3x4 (height x width), 33 % held out, 4 bad files left out");
   REQUIRE(sets.train["images"].shape() == Shape{2, 1, 3, 4});
-  REQUIRE(sets.train["images"].span<uint8_t>()[12] == 3);  // the third, in the place of the others
+  REQUIRE(sets.train["images"].span<uint8_t>()[12] == 3);  // the third image now comes first
   REQUIRE(sets.test.size() == 1);
   const auto found = find_images(folder.path());
   REQUIRE(survey(*found, SurveyDepth::pixels).bad.size() == 4);

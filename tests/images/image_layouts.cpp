@@ -1,5 +1,5 @@
-// Layouts of folders of images: each is recognised, or refused with the path or the names that are
-// wrong.
+// Layouts of folders of images: each is recognized, or refused by an error that names the wrong
+// path or names.
 
 #include <set>
 
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 using Paths = std::vector<std::string>;
 
-// A folder with an image at each of these paths; those that end in .csv or .txt come with content.
+// A folder with an image at each of the paths, and with text files of the given contents.
 struct Tree {
   explicit Tree(const Paths& images,
                 const std::vector<std::pair<std::string, std::string>>& texts = {}) {
@@ -33,8 +33,8 @@ std::string without(std::string text, const std::string& part) {
   return text;
 }
 
-// What it is taken for: each sample with its class, mask, or labels of runs, those of the test in
-// brackets; then what is bad, and the notes.
+// How the layout is read: each sample with its class, its mask, or its labels and runs; samples of
+// the test are in brackets. The bad files and the notes follow.
 std::string meaning_of(const Tree& tree, double hold_out = 0) {
   const fs::path& here = tree.folder.path();
   std::string text;
@@ -69,7 +69,7 @@ TEST_CASE("one folder too many is entered", "[data]") {
                            "up/pets/test/cat/c.png", "up/__MACOSX/dog/._b.png"})) ==
           "up/pets/train/cat/a.png cat\nup/pets/train/dog/b.png dog\n[up/pets/test/cat/c.png cat]\n"
           "in DIR/up\nin DIR/up/pets\n");
-  // Only one class: load_images() refuses it.
+  // A single class is read here; load_images() refuses it.
   REQUIRE(meaning_of(Tree({"pets/a.png", "pets/b.png"})) == "pets/a.png pets\npets/b.png pets\n");
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("folders that may be classes or sets of them are refused", "[data]") {
   REQUIRE_THAT(meaning_of(Tree({"a.png", "b.png"}, {{"l.csv", "file,cat,dog\na.png,1,0\n"}})),
                ContainsSubstring("their classes or masks (l.csv has the columns file, cat, dog)"));
   REQUIRE_THAT(meaning_of(Tree({})), ContainsSubstring("nothing that is known"));
-  // Deeper folders by other names are just folders.
+  // Deeper folders with other names have no meaning.
   REQUIRE(meaning_of(Tree({"cat/2020/a.png", "cat/2021/b.png", "dog/2021/c.png"})) ==
           "cat/2020/a.png cat\ncat/2021/b.png cat\ndog/2021/c.png dog\n");
 }
@@ -151,7 +151,7 @@ TEST_CASE("folders of images and masks are found by the names that people use", 
             "images/" + image + ".png masks/" + mask + ".png\n");
     REQUIRE(meaning_of(Tree({image + ".png", mask + ".png"})) == image + ".png " + mask + ".png\n");
   }
-  // Not masks: classes of faces, letters.
+  // These folders are classes of faces and letters, and not masks.
   REQUIRE(meaning_of(Tree({"mask/a.png", "no_mask/a.png"})) ==
           "mask/a.png mask\nno_mask/a.png no_mask\n");
   REQUIRE(meaning_of(Tree({"x/a.png", "y/a.png"})) == "x/a.png x\ny/a.png y\n");
@@ -219,13 +219,14 @@ TEST_CASE("a CSV of classes", "[data]") {
   REQUIRE_THAT(meaning_of(Tree(flat, {{"a.csv", "id,label\na,1\nb,1\nc,2\n"},
                                       {"b.csv", "id,label\na,1\nb,1\nc,2\n"}})),
                ContainsSubstring("several CSV files of classes, a.csv, b.csv: expected one"));
-  // Two folders have the same names: the one with more of them is used; equally many are refused.
+  // If two folders have the same names, the folder with more of them is used. Equal numbers are
+  // refused.
   REQUIRE_THAT(meaning_of(Tree({"a/1.png", "a/2.png", "b/1.png"},
                                {{"l.csv", "file,label\n1.png,x\n2.png,y\n"}})),
                StartsWith("a/1.png x\na/2.png y\n") && ContainsSubstring("b is not used\n"));
   REQUIRE_THAT(meaning_of(Tree({"a/1.png", "b/1.png"}, {{"l.csv", "file,label\n1.png,x\n"}})),
                ContainsSubstring("line 2: 1.png: it could be 'DIR/a/1.png' or 'DIR/b/1.png'"));
-  // One of something else.
+  // A CSV file about something else is not used.
   REQUIRE(meaning_of(Tree({"cat/a.png", "dog/b.png"}, {{"sizes.csv", "file,width\na.png,3\n"}})) ==
           "cat/a.png cat\ndog/b.png dog\nsizes.csv is not used\n");
 }
@@ -317,7 +318,7 @@ TEST_CASE("what teaches nothing is refused", "[data]") {
   for (int i = 0; i < 12; ++i) images.push_back(fmt::format("dog/{}.png", i));
   const Tree tree(images);
   REQUIRE(load(tree).field("labels").classes == 2);
-  // A class of bad files alone is left out with them.
+  // A class that has only bad files is left out.
   tree.folder.write("ant/a.png", "no image");
   fs::create_directory(tree.folder.path() / "bee");
   REQUIRE_ERROR(load(tree), "has 2 bad files");

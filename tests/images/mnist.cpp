@@ -1,4 +1,4 @@
-// The data sets that are found by name, and those made of IDX files.
+// Data sets that are found by name, and data sets of IDX files.
 
 #include "images/mnist.h"
 

@@ -18,8 +18,8 @@ Tensor images_to_cut() {
   return Tensor::from(values, shape, test_device());
 }
 
-// Noise that is strong and bright on the left and weak and dark on the right, so that no tile has
-// the moments of the image.
+// Noise that is strong and bright on the left, and weak and dark on the right: no tile has the mean
+// and variance of the image.
 template <class T>
 Tensor uneven_images(const Shape& shape) {
   RandomStream random(32);
@@ -45,7 +45,7 @@ TEST_CASE("tiles answer as the whole image where they share what a pixel depends
   model.add<Conv2d>(8, 2, 3, Conv2dShape{.padding = 1});
   const Parameters parameters = place(model, DType::f64, test_device(), 5);
   const auto whole = answer(model, images_to_cut());
-  // A pixel depends on two others on every side. Sums of 27 and 72 products in any order.
+  // A pixel depends on two pixels on every side. The sums have 27 and 72 products, in any order.
   for (const auto& [size, overlap] :
        std::vector<std::pair<int64_t, int64_t>>{{64, 0}, {10, 4}, {8, 4}, {7, 6}, {21, 12}}) {
     INFO(size << " " << overlap);
@@ -63,8 +63,8 @@ TEST_CASE("a U-Net in tiles answers as the whole image, its group norms too", "[
     Shape images;
     std::vector<int64_t> sizes;
   };
-  // Sizes that the coarsest level has no whole pixels for; the last tiles have one row of their
-  // own and more.
+  // Sizes that do not divide into whole pixels of the coarsest level. The last tiles have one or
+  // more rows that no other tile has.
   for (const auto& [channels, images, sizes] :
        {Case{{8, 16, 24}, {2, 3, 38, 51}, {12, 24, 44, 48}},
         Case{{8, 8, 8, 8}, {1, 1, 21, 90}, {32}}, Case{{8}, {1, 2, 13, 17}, {10}}}) {
@@ -76,7 +76,7 @@ TEST_CASE("a U-Net in tiles answers as the whole image, its group norms too", "[
       if (reduced() && (size == 24 || size == 48)) continue;
       INFO(fmt::format("{} in tiles of {}", images, size));
       REQUIRE(largest_difference(answer(TiledUNet(unet, size), x), whole) < 1e-12);
-      // Tiles with norms of their own are far from it.
+      // If each tile computed its own norms, the result would be far off.
       if (channels.size() > 1 && !reduced())
         REQUIRE(largest_difference(answer(Tiled(unet, size, 8), x), whole) > 0.1);
     }
@@ -96,8 +96,8 @@ TEST_CASE("a U-Net in tiles answers in float32 and takes little memory", "[model
   };
   std::vector<double> whole, tiled;
   const size_t most = peak_of(unet, whole), least = peak_of(TiledUNet(unet, 32), tiled);
-  // Tiles and whole images may go through different algorithms. Each of the two rounds in 11
-  // convolutions sums of at most 9 x 64 products of numbers around 1, by sqrt(576) units.
+  // Tiles and whole images may use different algorithms. Both round in 11 convolutions, whose sums
+  // have at most 9 x 64 products of numbers around 1: by sqrt(576) units each.
   REQUIRE(largest_difference(whole, tiled) < 2 * 11 * 24 * 0x1p-24);
   INFO(least << " of " << most);
   if (!on_runner()) REQUIRE(2 * least < most);

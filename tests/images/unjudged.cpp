@@ -1,6 +1,6 @@
-// Masks of which a part is not judged: a window is a mean over its judged pixels, however it is cut
-// into micro-batches. tests/golden/unjudged.safetensors is PyTorch's result for the whole window as
-// one batch (scripts/golden_unjudged.py).
+// Masks with pixels that are not judged: a window is the mean over its judged pixels, however it is
+// cut into micro-batches. tests/golden/unjudged.safetensors is PyTorch's result for the whole
+// window as one batch (scripts/golden_unjudged.py).
 
 #include <algorithm>
 #include <cmath>
@@ -95,7 +95,7 @@ struct Learner {
   }
 };
 
-// Three windows, and what PyTorch's has of them.
+// The reports of three windows, and the tensors that the golden file has for them.
 struct OfWindows {
   std::vector<StepReport> reports;
   std::map<std::string, Values> tensors;
@@ -166,7 +166,7 @@ TEST_CASE("ranks are PyTorch's mean over the judged pixels of all", "[golden]") 
   };
   for (const int R : {2, 3})
     for (const MicroBatchSizes& split : splits) compare(R, Strategy::fused, split);
-  // The second rank has no judged pixel in its micro-batch.
+  // The second rank's micro-batch has no judged pixel.
   compare(3, Strategy::step_in_backward, {4, 2, 2});
 }
 
@@ -215,7 +215,7 @@ TEST_CASE("a window without a judged pixel is skipped and leaves no trace", "[go
     REQUIRE(report.weight == 0);
     REQUIRE(report.step == 0);
     REQUIRE(to_doubles(learner.parameters->values()) == before);
-    // The window leaves everything as if it had not been.
+    // The skipped window leaves no trace.
     require_golden(run(learner, "both", {8}), "both");
   }
 }
@@ -265,7 +265,8 @@ TEST_CASE("a class that is nowhere has no score", "[data]") {
                                  .classes = 3,
                                  .class_names = {"sea", "sand", "wood"}}}};
   const ObjectivePtr objective = segmentation(data.field("masks"));
-  // The loss; of each class both, found and wanted: sand is neither found nor there.
+  // The loss, and for each class the number of pixels that are found and in the mask, found, and in
+  // the mask. Sand is neither found nor in the mask.
   const std::vector<double> sums{0, 2, 4, 4, 0, 0, 0, 0, 4, 4};
   const Score score = objective->score(sums, data);
   REQUIRE(score["dice"] == (0.5 + 0) / 2);
@@ -299,7 +300,7 @@ TEST_CASE("scores leave out what is not judged", "[golden]") {
                                      .classes = classes}}};
       return learner.objective->score(sums.to(Device::cpu).span<double>(), data);
     };
-    // IoU by hand.
+    // The IoU, computed by hand.
     const Values x = to_doubles(logits);
     const auto labels = golden_labels();
     double mean_iou = 0;

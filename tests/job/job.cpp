@@ -1,4 +1,5 @@
-// A job, which every door opens: what it makes of a request, and what it refuses.
+// A job: what it does with a request, and the requests that it refuses. The program, the library's
+// users and Python all go through it.
 
 #include "job/job.h"
 
@@ -19,7 +20,7 @@ Request asked(const std::map<std::string, std::string>& settings) {
   return request;
 }
 
-// What a run tells, in order; windows once each.
+// The calls that a run makes to its observers, in order; each window once.
 class Told : public RunObserver {
  public:
   void on_begin() override { all.emplace_back("begin"); }
@@ -58,7 +59,7 @@ TEST_CASE("a job trains, and another one begins with what it has saved", "[job]"
   REQUIRE(scores.test->loss == run.score_on_test()->loss);
   const Dataset digits = make_digits(accrue::Split::test, {.test_size = 20});
   REQUIRE(saved.predict(digits).shape() == Shape{20, 10});
-  // Others' weights do not say what samples they are for.
+  // Weights of other programs do not say which samples they are for.
   const std::string plain = folder.path() / "plain.safetensors";
   write_safetensors(plain, read_safetensors(weights));
   REQUIRE(Job(asked({{"model", "mlp-small"}, {"init", plain}})).predict(digits).shape() ==

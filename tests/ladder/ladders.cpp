@@ -1,5 +1,5 @@
-// `accrue bench kernels`: every rung computes what it should, and the checker sees one that does
-// not.
+// `accrue bench kernels`: every rung computes the right result, and the checker sees a rung that
+// does not.
 
 #include "accumulate/ladder/ladders.h"
 
@@ -12,7 +12,7 @@
 namespace accrue::test {
 namespace {
 
-// A weight, a bias, and a gap behind each.
+// A weight and a bias, each with a gap behind it.
 Parameters small_layout() {
   return Parameters({{"weight", {33, 17}}, {"bias", {33}}}, {}, DType::f32, Device::meta);
 }
@@ -45,7 +45,8 @@ TEST_CASE("a wrong rung is found and named", "[ladder]") {
     plant(rungs[3]);
     REQUIRE_ERROR(ladder::require_ok(check_all(arrays, rungs)), "'flat (shipped)' of accumulate");
   };
-  // Added twice, not added at all, one element lost, and what no comparison with NaN may let pass.
+  // Four mistakes: adding twice, not adding at all, losing one element, and writing NaN, for which
+  // every comparison is false.
   refused([&](ladder::Rung& rung) { rung.run = [run = rung.run] { run(), run(); }; });
   refused([&](ladder::Rung& rung) { rung.run = [] {}; });
   refused([&](ladder::Rung& rung) {

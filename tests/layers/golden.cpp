@@ -1,5 +1,5 @@
-// Against PyTorch: gradients, norms, losses and weights of golden files that scripts/golden.py
-// wrote in float64, for K = 1 and K = 4, in both dtypes.
+// Comparison with PyTorch: gradients, norms, losses and weights of golden files that
+// scripts/golden.py wrote in float64, for K = 1 and K = 4, in both dtypes.
 
 #include <cmath>
 #include <map>
@@ -51,7 +51,7 @@ Tensor convert(const Tensor& source, DType dtype) {
   return Tensor::from(to_doubles(source), source.shape(), test_device());
 }
 
-// Largest difference, relative to the largest magnitude of the expected tensor.
+// The largest difference, relative to the largest magnitude in the expected tensor.
 double relative_difference(const Tensor& actual, const Tensor& expected) {
   REQUIRE(actual.shape() == expected.shape());
   double difference = 0, largest = 0;
@@ -80,8 +80,8 @@ void compare(const std::string& net, int64_t K, DType dtype, Strategy strategy, 
                 {.effective_batch_size = N, .strategy = strategy});
 
   const std::string k = ".k" + std::to_string(K);
-  // 1e-5 is what is promised for float32; in float64 both sides round at 1e-16, which Adam's
-  // division by sqrt(v) + 1e-8 may enlarge.
+  // The promise for float32 is 1e-5. In float64 both sides round at 1e-16, and Adam's division by
+  // sqrt(v) + 1e-8 may enlarge that.
   const double bound = dtype == DType::f32 ? 1e-5 : 1e-9;
   for (int step = 0; step < steps; ++step) {
     for (int64_t i = 0; i < N; i += n) {

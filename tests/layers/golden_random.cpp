@@ -1,5 +1,5 @@
-// One window of 200 random configurations against PyTorch: scripts/golden_random.py draws them,
-// computes the window in float64 and derives how far each tensor may be from that.
+// One window for each of 200 random configurations, compared with PyTorch: scripts/golden_random.py
+// draws them, computes the window in float64 and derives the bound for each tensor.
 
 #include <cmath>
 #include <fstream>
@@ -82,7 +82,7 @@ void add_layer(Sequential& net, const std::string& line) {
   find(layers, name)();
 }
 
-// Values: the generator of the script, integers in [-128, 128).
+// Values: the script's generator of integers in [-128, 128).
 
 class Generator {
  public:
@@ -161,7 +161,7 @@ struct Configuration {
   }
 };
 
-// All samples of a window, and what a model's answer to some of them costs.
+// All samples of a window, and the loss of a model's answers to some of the samples.
 struct Problem {
   std::string loss;
   Tensor x, target;
@@ -198,7 +198,8 @@ struct Problem {
   }
 };
 
-// That tensors, one after the other in `flat`, are as close to it as their bounds.
+// Checks tensors against `flat`, which holds the expected values of all tensors in turn, each
+// within its bound.
 class Comparison {
  public:
   Comparison(const Tensor& flat, const Json& bounds) : truth_(to_doubles(flat)), bounds_(bounds) {}

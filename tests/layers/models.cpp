@@ -1,4 +1,4 @@
-// The networks that are made of blocks: their names, gradients, splits and memory.
+// Networks made of blocks: their names, gradients, splits and memory.
 
 #include "layers/models.h"
 
@@ -75,7 +75,7 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
-// d/dh of the loss where the parameter is moved by h times the direction, by a central difference.
+// d/dh of the loss with the parameter moved by h times the direction, by a central difference.
 double slope_along(const Learner& learner, const Tensor& parameter,
                    const std::vector<double>& direction) {
   constexpr double h = 1e-6;
@@ -98,7 +98,7 @@ std::vector<std::string> names_of(Layer& model) {
   return names;
 }
 
-// The gradient of a window over the N samples, split so.
+// The gradient of a window of the N samples in micro-batches by `split`.
 std::vector<double> gradient_of(ModelKind kind, const Split& split) {
   const Learner learner(kind);
   int64_t begin = 0;
@@ -208,22 +208,22 @@ TEST_CASE("an observer sees every part of a model, and the model's answer is the
                      }};
   const Tensor y = (*learner.model)(learner.samples["images"], watched);
   REQUIRE(to_doubles(y) == to_doubles((*learner.model)(learner.samples["images"])));
-  // 3 DoubleConvs of 4 layers, a transposed convolution, the head, the model itself.
+  // 3 DoubleConvs of 4 layers each, a transposed convolution, the head, and the model itself.
   REQUIRE(seen.size() == 3 * 4 + 3);
   REQUIRE(seen.back() == learner.model->describe());
 }
 
 TEST_CASE("the arithmetic of a sample is that of its products and convolutions", "[models]") {
-  // Per pixel: encoder.0 (1 + 8) * 8 * 9, decoder.0 (16 + 8) * 8 * 9, head 8; at a quarter of the
-  // pixels encoder.1 (8 + 16) * 16 * 9 and up.0 16 * 8 * 4.
+  // Products per pixel: encoder.0 (1 + 8) * 8 * 9, decoder.0 (16 + 8) * 8 * 9, head 8. At a quarter
+  // of the pixels: encoder.1 (8 + 16) * 16 * 9 and up.0 16 * 8 * 4.
   const int64_t whole = 9 * 8 * 9 + 24 * 8 * 9 + 8, quarter = 24 * 16 * 9 + 16 * 8 * 4;
-  // 6 for each, but for the gradient of the images.
+  // 6 flops for each product, less the gradient of the images, which is not computed.
   const int64_t flops = image * image * (6 * whole - 2 * 9 * 8) + image * image / 4 * 6 * quarter;
   REQUIRE(training_flops_per_sample([] { return small(ModelKind::unet); }, {1, 1, image, image}) ==
           double(flops));
 }
 
-TEST_CASE("gradients of models of blocks are those of central differences", "[models]") {
+TEST_CASE("gradients of models of blocks agree with central differences", "[models]") {
   for (const ModelKind kind : block_models) {
     const Learner learner(kind);
     backward(learner.loss(0, N));
@@ -237,8 +237,8 @@ TEST_CASE("gradients of models of blocks are those of central differences", "[mo
       const double norm = std::sqrt(dot(direction, direction));
       for (double& d : direction) d /= norm;
       const double expected = slope_along(learner, entry.tensor, direction);
-      // The difference of two losses near 2, each rounded by a few 1e-16, over 2e-6: 1e-9; the
-      // third derivative times h^2 = 1e-12 is of that size for derivatives up to 1000.
+      // Two losses near 2 are each off by a few 1e-16; their difference divided by 2e-6 is off by
+      // 1e-9. The third derivative times h^2 = 1e-12 is of that size for derivatives up to 1000.
       REQUIRE(std::abs(dot(to_doubles(grad(entry.tensor)), direction) - expected) < 1e-8);
     }
   }
@@ -251,7 +251,7 @@ TEST_CASE("every split gives the gradient of one batch, but with BatchNorm", "[m
     for (const Split& split : {Split{4, 4}, Split{3, 3, 2}, Split(N, 1)}) {
       if (on_runner() && split.size() > 3) continue;
       const double difference = largest_difference(gradient_of(kind, split), whole);
-      // Sums of N * 64 terms of at most 10, rounded by 1e-16 each.
+      // Sums of N * 64 terms of at most 10, each rounded by 1e-16.
       if (kind != ModelKind::resnet_bn) REQUIRE(difference <= 1e-12);
       else REQUIRE(difference > 1e-4);
     }
@@ -282,7 +282,7 @@ TEST_CASE("the peak of a model of blocks is predicted to the byte", "[models][me
         const Usage measured = peak_of_windows(options, data.train, device);
         REQUIRE(predicted.bytes == measured.bytes);
         if (batches.micro == 1) continue;
-        // Whatever the number of micro-batches of two.
+        // The activations are the same for any number of micro-batches of two.
         if (first.total() == 0) first = measured;
         REQUIRE(measured[Category::activations] == first[Category::activations]);
       }
@@ -296,7 +296,8 @@ TEST_CASE("every model takes images of any channels, height and width, and any c
   for (const auto& [name, kind] : model_names()) {
     if (reduced() && !one_of_each_kind.contains(kind)) continue;
     INFO(name);
-    // Models for photographs are large, and BatchNorm needs more than a pixel in their last stage.
+    // Models for photographs are large, and BatchNorm needs more than one pixel in their last
+    // stage.
     const bool large = default_model(kind).image[1] > 100;
     const int64_t H = large ? 36 : 20, W = large ? 40 : 12;
     RandomStream random(5);
@@ -362,7 +363,7 @@ TEST_CASE("the score of masks is over all pixels, whatever the micro-batch", "[m
 
 namespace {
 
-// A module whose constructor declares what it is told to.
+// A module whose constructor makes the declarations that it is given.
 struct Declaring : Layer {
   explicit Declaring(const std::function<void(Declaring&)>& say) { say(*this); }
   using Layer::declare;
@@ -386,7 +387,7 @@ TEST_CASE("what is declared twice is refused", "[models]") {
   REQUIRE_ERROR(place_module(same), "two parameters or buffers of the model are called 'a.weight'");
   Declaring dotted([](auto& m) { m.declare("a", m.one), m.declare("a.bias", m.bias); });
   REQUIRE_ERROR(place_module(dotted), "are called 'a.bias'");
-  // Through two parents.
+  // A module that is declared by two parents.
   Declaring shared([](auto& m) { m.declare("a", m.one); });
   Declaring parent([&](auto& m) { m.declare("x", shared), m.declare("y", shared.one); });
   REQUIRE_ERROR(place_module(parent), "'x.a.weight' and 'y.weight' are one parameter or buffer");

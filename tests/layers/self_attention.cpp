@@ -39,7 +39,7 @@ TEST_CASE("self-attention starts as the identity, and learns to be more", "[mode
   backward(mse_loss(y, target));
   REQUIRE(to_doubles(grad(tensor_named(parameters, "gamma")))[0] != 0);
 
-  // Where gamma is not 0, every parameter's gradient is a central difference.
+  // If gamma is not 0, every parameter's gradient agrees with a central difference.
   const Tensor& gamma = tensor_named(parameters, "gamma");
   gamma.fill(0.5);
   parameters.zero_grad();
@@ -59,7 +59,7 @@ TEST_CASE("self-attention starts as the identity, and learns to be more", "[mode
       const double above = loss_with(entry.tensor, moved);
       moved[i] = values[i] - h;
       const double below = loss_with(entry.tensor, moved);
-      // The truncation error is O(h^2), the rounding error some 2^-53 / h.
+      // The truncation error is O(h^2), and the rounding error about 2^-53 / h.
       REQUIRE(gradient[i] == Approx((above - below) / (2 * h)).margin(1e-9));
     }
     loss_with(entry.tensor, values);

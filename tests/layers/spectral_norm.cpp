@@ -1,4 +1,4 @@
-// Layers with spectrally normalised weights: what PyTorch makes of them, and what a window does.
+// Layers with spectrally normalized weights, compared with PyTorch, and in windows.
 
 #include <cmath>
 
@@ -18,7 +18,7 @@ std::unique_ptr<Conv2d> spectral_conv(int64_t in, int64_t out, int64_t kernel) {
                                   Bias::learned, WeightNorm::spectral);
 }
 
-// That of scripts/golden_spectral_norm.py.
+// The same values as ramp() in scripts/golden_spectral_norm.py.
 Values ramp(int64_t n) {
   Values values;
   for (int64_t i = 0; i < n; ++i) values.push_back(double((7 * i + 3) % 11 - 5) / 4);
@@ -46,7 +46,7 @@ void set(const Parameters::Entry& entry, const Values& values) {
 
 void require_close(const Values& actual, const Values& expected) {
   REQUIRE(actual.size() == expected.size());
-  // Some twenty roundings of numbers near 1 in float64.
+  // About twenty roundings of numbers near 1 in float64.
   for (size_t i = 0; i < actual.size(); ++i)
     REQUIRE(actual[i] == Approx(expected[i]).margin(1e-14));
 }
@@ -66,7 +66,7 @@ Tensor random_tensor(const Shape& shape, uint64_t seed, DType dtype) {
 
 }  // namespace
 
-// Made by scripts/golden_spectral_norm.py.
+// scripts/golden_spectral_norm.py computed the numbers.
 TEST_CASE("a convolution with spectral norm is PyTorch's", "[spectral]") {
   const auto conv = spectral_conv(2, 3, 2);
   const Parameters parameters = place(*conv, DType::f64, test_device(), 1);
@@ -86,7 +86,8 @@ TEST_CASE("a convolution with spectral norm is PyTorch's", "[spectral]") {
                                 -0.75373047911550528, -0.55148640172008756, 1.0216425687960453,
                                 0.81865818550364111, 0.99626952088449472, 0.021642568796045147,
                                 -0.33358010196566212, -1.3231289705161331, -0.2828340061425611});
-  // sum_i y[i] * ramp[i] has the gradient of |y - (y - ramp / 2 * 12)|^2 / 12.
+  // sum_i y[i] * ramp[i] has the same gradient as the mean square of y - target, with target = y -
+  // 6 ramp for 12 elements.
   Values target = to_doubles(y);
   const Values c = ramp(12);
   for (size_t i = 0; i < target.size(); ++i) target[i] -= c[i] * 6;
@@ -116,13 +117,13 @@ TEST_CASE("layers with spectral norm are named and start as in PyTorch", "[spect
   REQUIRE(entry(parameters.buffer_entries(), "0.weight_v").tensor.shape() == Shape{27});
   for (const Parameters::Entry& e : parameters.buffer_entries())
     REQUIRE(norm_of(to_doubles(e.tensor)) == Approx(1).epsilon(1e-6));
-  // The two start from numbers of their own, and so does another seed.
+  // The two layers start from different numbers, and so does a network of another seed.
   Sequential other;
   other.add<Conv2d>(3, 4, 3, Conv2dShape{}, InitScheme::kaiming, Bias::none, WeightNorm::spectral);
   const Parameters second = place(other, DType::f32, test_device(), 2);
   REQUIRE(to_doubles(second.buffer_entries()[0].tensor) !=
           to_doubles(parameters.buffer_entries()[0].tensor));
-  // The iterations have gone most of the way to the largest singular value.
+  // The iterations have come close to the largest singular value.
   const Values w = to_doubles(entry(parameters.entries(), "1.weight_orig").tensor);
   const auto sigma = [&] {
     const Values u = to_doubles(entry(parameters.buffer_entries(), "1.weight_u").tensor);
@@ -169,8 +170,8 @@ TEST_CASE("micro-batches of a layer with spectral norm add up to their batch", "
     }
     double largest = 0;
     for (const double g : gradients[0]) largest = std::max(largest, std::abs(g));
-    // Sums over 54 pixels and 18 taps, which dw goes on to be scaled by; in 16 bits the share of
-    // each micro-batch in dy is rounded by itself.
+    // The gradients are sums over 54 pixels, and the sums over 18 taps scale them. In 16 bits, each
+    // micro-batch's share in dy is rounded, too.
     const double unit = dtype == DType::f64   ? 0x1p-53
                         : dtype == DType::f32 ? 0x1p-24
                         : dtype == DType::f16 ? 0x1p-11
@@ -191,8 +192,8 @@ TEST_CASE("the gradient of a spectrally normalised weight is not rounded to 16 b
     const auto& buffers = parameters.buffer_entries();
     const Values w = to_doubles(weight.tensor), u = to_doubles(entry(buffers, "weight_u").tensor),
                  v = to_doubles(entry(buffers, "weight_v").tensor);
-    // Small whole numbers, of which every product and sum is exact; the sum over n of x is the
-    // gradient by the normalised weight.
+    // Products and sums of small whole numbers are exact. The gradient of the normalized weight is
+    // the sum of x over n.
     Values x;
     for (int64_t i = 0; i < 3 * I; ++i) x.push_back(double(i * 5 % 7 - 3));
     const Tensor y = linear(from(x, {3, I}, dtype), {});
@@ -209,7 +210,7 @@ TEST_CASE("the gradient of a spectrally normalised weight is not rounded to 16 b
     double largest = 0;
     for (size_t i = 0; i < w.size(); ++i)
       largest = std::max({largest, std::abs(dy(i % I) / sigma), std::abs(s / sigma)});
-    // sigma and s are sums of I * O terms, and there are some operations on them.
+    // sigma and s are sums of I * O terms, with a few more operations on them.
     for (size_t i = 0; i < w.size(); ++i)
       REQUIRE(std::abs(gradient[i] - (dy(i % I) - s * u[i / I] * v[i % I]) / sigma) <=
               (2 * I * O + 8) * 0x1p-24 * largest);

@@ -1,5 +1,5 @@
-// Against torchvision: the networks whose golden file scripts/golden_torchvision.py wrote, which
-// says what it holds. Weights and images follow from the same formula here.
+// Comparison with torchvision's networks. scripts/golden_torchvision.py wrote the golden file, and
+// documents its contents. Weights and images follow from the same formula here.
 
 #include <cmath>
 #include <map>
@@ -82,7 +82,7 @@ Tensor photograph_labels(int64_t count = photographs) {
   return Tensor::from(values, {count}, test_device());
 }
 
-// Compares the sums of the squares and of the products with the two vectors.
+// Compares the sum of squares, and the products with two vectors.
 void require_sums(const std::vector<double>& x, const std::vector<double>& expected,
                   double tolerance = 1e-10) {
   std::vector<double> sums(3);
@@ -92,7 +92,7 @@ void require_sums(const std::vector<double>& x, const std::vector<double>& expec
     const auto vector = from_formula(vector_streams[v], n);
     for (size_t i = 0; i < x.size(); ++i) sums[1 + v] += x[i] * vector[i];
   }
-  // A product is at most the norm of x times that of a vector of n elements up to 1.
+  // A product is at most the norm of x times the norm of a vector of n elements up to 1.
   const double norm = std::sqrt(expected[0]);
   REQUIRE(std::abs(sums[0] - expected[0]) <= tolerance * expected[0]);
   for (size_t i : {1, 2})
@@ -143,13 +143,13 @@ TEST_CASE("resnet18, resnet34 and resnet50 are torchvision's, with GroupNorm, to
       require_sums(to_doubles(entry.tensor), take("buffer." + entry.name));
     }
   }
-  // Every tensor of torchvision's is one here, too.
+  // Every tensor of torchvision's network has a counterpart here.
   REQUIRE(golden.empty());
 }
 
 TEST_CASE("fine-tuning with frozen layers takes PyTorch's steps", "[golden]") {
   if (on_runner()) return;  // hours
-  // scripts/golden_fine_tuning.py says what the file holds.
+  // scripts/golden_fine_tuning.py documents the contents of the file.
   const auto stored = read_safetensors(source_folder + "/tests/golden/fine_tuning.safetensors");
   std::map<std::string, Tensor> golden(stored.begin(), stored.end());
   const auto take = [&](const std::string& own) {
@@ -160,8 +160,8 @@ TEST_CASE("fine-tuning with frozen layers takes PyTorch's steps", "[golden]") {
     golden.erase(found);
     return values;
   };
-  // Adam divides by the root of squares of gradients that are sums of cancelling terms, and ten
-  // steps carry each difference on: of the 16 digits more than half remain.
+  // The gradients are sums of terms that cancel, and Adam divides by the root of their squares. Ten
+  // steps carry each difference on. More than half of the 16 digits remain.
   constexpr double tolerance = 1e-7;
   const Tensor x = photograph_images(DType::f64, 2 * photographs);
   const Tensor labels = photograph_labels(2 * photographs);

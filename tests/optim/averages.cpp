@@ -1,4 +1,4 @@
-// The average of the weights and the gradient's noise scale, which a window keeps beside its step.
+// The average of the weights, and the gradient's noise scale: a window keeps them beside its step.
 
 #include "job/averages.h"
 
@@ -57,7 +57,7 @@ Tensor not_finite() {
   return Tensor::full({N, features}, std::nan(""), DType::f64, test_device(), Category::data);
 }
 
-// |gradient of the mean loss of the first samples of a batch|^2, all at once.
+// |gradient|^2 of the mean loss of the first samples of a batch, computed at once.
 double squared_gradient(const Batch& batch, int64_t samples) {
   Learner learner({.effective_batch_size = samples});
   const double norm = learner.step(batch, samples, samples).grad_norm;
@@ -75,12 +75,12 @@ TEST_CASE("the average of the weights moves once a step, by the formula", "[wind
     std::vector<double> expected = learner.weights();
     for (int t = 1; t <= 12; ++t) {
       learner.step(random_batch(t), strategy == Strategy::step_in_backward ? N : 4);
-      // Both sides of the minimum: t / (9 + t) is below 0.4 up to t = 5.
+      // The steps cover both sides of the minimum: t / (9 + t) is below 0.4 up to t = 5.
       const double d = t == 1 ? 0 : std::min(decay, (1.0 + (t - 1)) / (10.0 + (t - 1)));
       const auto w = learner.weights();
       for (size_t i = 0; i < w.size(); ++i) expected[i] = d * expected[i] + (1 - d) * w[i];
       INFO("strategy " << int(strategy) << ", step " << t);
-      // Five roundings a step of values below 2.
+      // Five roundings of values below 2 in each step.
       REQUIRE(largest_difference(learner.averages(), expected) <= 12 * 5 * 2 * 0x1p-53);
       REQUIRE(largest_difference(learner.weights(), w) == 0);
     }
@@ -116,7 +116,7 @@ TEST_CASE("the noise scale is that of the two norms, by the formula", "[window][
         gradient += 0.01 * ((B * big - b * small) / (B - b) - gradient);
         trace += 0.01 * ((small - big) / (1.0 / b - 1 / B) - trace);
         estimate = learner.step(batch, b, samples).noise_scale;
-        // Nothing of a window that is skipped.
+        // A skipped window does not count.
         REQUIRE(learner.step({not_finite(), batch.labels}, b).skipped);
       }
       INFO("strategy " << int(strategy) << ", " << samples << " samples");
@@ -139,9 +139,10 @@ TEST_CASE("the noise scale of one micro-batch, or unasked, is not known", "[wind
   REQUIRE_ERROR(Learner({.effective_batch_size = N, .ema_decay = 1.0}), "average 1: expected in");
 }
 
-// Samples whose gradient is known: with the loss x w + c (the distance to a target far below) that
-// of w is x itself, drawn from a normal distribution, and that of the bias is 1. With d features of
-// mean m and variance 1 the noise scale is d / (d m^2 + 1).
+// The gradients of these samples are known. The loss is x w + c, the distance to a target far
+// below. So the gradient of w is x itself, which is drawn from a normal distribution, and the
+// gradient of the bias is 1. With d features of mean m and variance 1 the noise scale is d / (d m^2
+// + 1).
 TEST_CASE("the noise scale of a known distribution is found", "[window][averages]") {
   if (test_device() != Device::cpu) return;  // the formula is the same
   constexpr int64_t d = 200, B = 64, b = 8, windows = 600;
@@ -163,9 +164,10 @@ TEST_CASE("the noise scale of a known distribution is found", "[window][averages
     estimate = window.step().noise_scale;
   }
   const double expected = d / (d * mean * mean + 1);
-  // The standard deviations of one window's estimates are 12 % of tr(Sigma) and 30 % of |G|^2
-  // (|e|^2 of d normal errors of variance 1/b varies by 2 d / b^2, G e by |G|^2 / b); an average
-  // that moves by 1 % is one of 199 windows, so that their ratio varies by 2.3 %. Four times that.
+  // The standard deviations of one window's estimates are 12 % of tr(Sigma) and 30 % of |G|^2:
+  // |e|^2 of d normal errors of variance 1/b has the variance 2 d / b^2, and G e has |G|^2 / b. An
+  // average that moves by 1 % is like the mean of 199 windows, so the ratio of the two varies by
+  // 2.3 %. The bound is four times that.
   INFO("estimated " << estimate << ", expected " << expected);
   REQUIRE(std::abs(estimate / expected - 1) < 0.092);
 }

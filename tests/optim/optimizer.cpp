@@ -18,7 +18,7 @@ namespace {
 using Values = std::vector<double>;
 constexpr double lr = 0.01;
 
-// One optimizer. The tests are derived from it.
+// One optimizer and its formula. All tests use this description.
 struct Rule {
   std::string name;
   std::function<std::unique_ptr<Optimizer>(Parameters&)> make;
@@ -77,7 +77,7 @@ std::vector<Rule> rules() {
           sgd_rule(0, false), sgd_rule(0.9, false), sgd_rule(0.9, true)};
 }
 
-// The outcome of a decision.
+// The outcome of the decision whether to step.
 Tensor decided(double grad_scale, Skipped skipped) {
   const StepOutcome outcome{.lr = lr, .grad_scale = grad_scale, .skipped = skipped};
   std::vector<uint8_t> bytes(sizeof(outcome));
@@ -93,7 +93,7 @@ Tensor tensor_of(const Values& values, DType dtype) {
   });
 }
 
-// Numbers of float32 in [-1, 1), and a few zeros.
+// Numbers in [-1, 1) that float32 holds, and a few zeros.
 Values random_values(int64_t n, uint64_t seed) {
   RandomStream random(seed);
   Values values;
@@ -104,12 +104,12 @@ Values random_values(int64_t n, uint64_t seed) {
 // How a model is placed and how its parameters are stepped.
 struct Mode {
   DType dtype, compute;
-  std::vector<int64_t> cuts = {};  // between ranges; odd ones leave them misaligned
+  std::vector<int64_t> cuts = {};  // between ranges; odd numbers misalign them
   DType gradient = dtype;
-  std::vector<Parameters::Range> exempt = {};  // from decay
+  std::vector<Parameters::Range> exempt = {};  // from weight decay
 };
 
-// Parameters full of random values, their optimizer, and the same in double.
+// Parameters with random values, their optimizer, and the same computation in double.
 struct Stepped {
   Mode mode;
   const Rule& rule;
@@ -168,7 +168,8 @@ struct Stepped {
     return values;
   }
 
-  // At `rounding`, several times what the formula's roundings of numbers up to 2 make of one.
+  // Compares with the formula in double. The bound is several times the error of the formula's
+  // roundings of numbers up to 2, if one rounding is `rounding`.
   void check(double rounding) const {
     INFO(rule.name << ", " << name(mode.dtype) << ", " << name(mode.compute) << ", "
                    << name(mode.gradient));
@@ -197,12 +198,12 @@ const std::vector<Mode> modes{
     {DType::f32, DType::bf16, {33, 64}},
     {DType::f32, DType::f32, {}, DType::bf16},
     {DType::f32, DType::f16, {33, 64}, DType::bf16},
-    // At the start, over a cut, and within a part.
+    // The exempt ranges: at the start, across a cut, and within a part.
     {DType::f64, DType::f64, {33, 64}, DType::f64, {{0, 5}, {30, 40}, {70, 77}}}};
 
 }  // namespace
 
-TEST_CASE("an optimizer's steps are those of its formula", "[window]") {
+TEST_CASE("an optimizer's steps follow its formula", "[window]") {
   for (const Rule& rule : rules())
     for (const Mode& mode : modes) {
       Stepped stepped(rule, mode);
@@ -241,7 +242,8 @@ TEST_CASE("a NaN in a gradient that is stepped by shows in its weight alone", "[
   }
 }
 
-// A weight whose gradient has ended moves by the sign of its moment, until that has faded.
+// A weight whose gradient is 0 from now on still moves by the sign of its moment, until the moment
+// has faded.
 TEST_CASE("lion's moment ends at zero, not at a denormal that moves its weight for ever",
           "[window]") {
   const Rule rule = lion_rule();
@@ -255,7 +257,7 @@ TEST_CASE("lion keeps one moment and refuses what is no beta", "[window]") {
   Parameters parameters({{"weight", {64}}}, {}, DType::f32, Device::meta);
   const size_t before = ledger(Device::meta).current()[Category::optimizer];
   const auto optimizer = lion(parameters);
-  // Beside the count of steps.
+  // 64 bytes are for the count of steps.
   REQUIRE(ledger(Device::meta).current()[Category::optimizer] - before == 64 * 4 + 64);
   REQUIRE_ERROR(lion(parameters, {.beta1 = 1}), "beta1 is 1");
   REQUIRE_ERROR(lion(parameters, {.beta2 = -1}), "beta2 is -1");

@@ -1,4 +1,4 @@
-// Models that compute in 16 bits, and the loss scale that goes with float16.
+// Models that compute in 16 bits, and the loss scale for float16.
 
 #include <bit>
 #include <cmath>
@@ -26,7 +26,8 @@ using Values = std::vector<double>;
 
 constexpr int64_t N = 16, features = 12, classes = 5;
 
-// Rows of a classification task; those of micro-batch `loud` are as large as float16 can be.
+// Rows of a classification task. The rows [loud_begin, loud_end) have values nearly as large as
+// float16 allows.
 struct Rows {
   Tensor x, labels;
 
@@ -91,7 +92,8 @@ const std::vector<DType> both{DType::f16, DType::bf16};
 
 }  // namespace
 
-// In bfloat16 256 + 1 = 256: a weight's gradient is a float32 sum whatever its terms are.
+// In bfloat16 256 + 1 = 256. A weight's gradient is a sum in float32, whatever the dtype of its
+// terms.
 TEST_CASE("a 16-bit model's accumulator counts past 256", "[precision]") {
   for (const DType dtype : both) {
     const Tensor w = require_grad(Tensor::full({1, 1}, 1, DType::f32, test_device()));
@@ -141,7 +143,7 @@ TEST_CASE("an overflow in micro-batch 3 of 4 leaves no trace, and the run recove
   REQUIRE(learner.window.steps() == steps);
   REQUIRE(learner.optimizer->steps() == steps);
   REQUIRE(learner.state() == before);
-  // Whatever the scale has come down to, it goes on from the same weights.
+  // However far the scale has come down, training continues from the same weights.
   const StepReport next = learner.run_window(quiet);
   REQUIRE_FALSE(next.skipped);
   REQUIRE(next.loss_scale == overflowed.loss_scale / 2);
@@ -174,7 +176,8 @@ TEST_CASE("a micro-batch that overflows can be dropped from its window", "[preci
   REQUIRE(dropped.state() == before);
 }
 
-// 1/N is rounded once, whatever the micro-batch: its gradient is computed as its share.
+// 1/N is rounded once, whatever the micro-batch: the gradient of a micro-batch is computed as its
+// share of the window's.
 TEST_CASE("separate in 16 bits depends on the split as little as fused", "[precision]") {
   for (const DType dtype : both) {
     const Rows rows(dtype);
@@ -192,7 +195,7 @@ TEST_CASE("separate in 16 bits depends on the split as little as fused", "[preci
   }
 }
 
-// PyTorch's rules, step by step, and the hysteresis that it lacks.
+// PyTorch's rules, step by step, and the hysteresis, which PyTorch does not have.
 TEST_CASE("the loss scale backs off and grows", "[precision]") {
   const Rows quiet(DType::f16), loud(DType::f16, 8, 12);
   LossScale scale = LossScale::dynamic();
@@ -232,7 +235,7 @@ TEST_CASE("the loss scale stops falling where it cures nothing", "[precision]") 
 }
 
 TEST_CASE("a loss scale changes nothing but the roundings", "[precision]") {
-  // Powers of two shift exponents only: in float32 not even those.
+  // Powers of two shift only exponents, so in float32 nothing is rounded otherwise.
   const Rows rows(DType::f32);
   Learner plain(DType::f32, {.effective_batch_size = N});
   LossScale scale = LossScale::dynamic();
@@ -264,13 +267,13 @@ TEST_CASE("what a loss scale does not go with", "[precision]") {
   LossScale stuck = LossScale::dynamic();
   stuck.backoff = 1;
   REQUIRE_ERROR(make({.loss_scale = stuck}), "backs off by 1:");
-  // Neither a number of float32, nor one with an inverse.
+  // These are not numbers of float32, or have no inverse.
   for (const double out_of_range : {1e-39, 1e39, std::nan("")})
     REQUIRE_ERROR(make({.loss_scale = out_of_range}), "expected from 2^-126 to 2^126");
 }
 
-// A GPU converts by an instruction. Of every upper half of a float: the values that either format
-// has, the middles between them, and the neighbours of both.
+// A GPU converts by an instruction. For every upper half of a float, the test takes the values of
+// either format, the middles between them, and the neighbors of both.
 TEST_CASE("every device rounds to 16 bits as the host does", "[precision][ops]") {
   std::vector<float> floats;
   for (uint32_t upper = 0; upper < 0x10000; ++upper)
@@ -320,10 +323,11 @@ TEST_CASE("a run that cannot recover says what is not finite", "[precision]") {
   run(3, std::nan(""), 2);
   REQUIRE_ERROR(run(3, std::nan(""), 3),
                 "in 3 windows in a row (after step 0, loss nan): 2.bias is not");
-  // A hidden layer of 6e4 in float16: its logits are infinite for every sample.
+  // A hidden layer with values of 6e4 in float16: its logits are infinite for every sample.
   options.precision = Precision::fp16;
   REQUIRE_ERROR(run(1, 6e4, 3), "the first sample with such a result is number");
-  // A scale that falls cures what it caused; one that does not fall, or hardly, counts as at 1.
+  // If the scale falls, it repairs the overflow that it caused. If it falls hardly or not at all,
+  // the run ends as with a scale of 1.
   options.dynamic_scale.initial = 1e12;
   run(1, 0, 50);
   options.dynamic_scale.hysteresis = 1'000'000'000;
@@ -341,7 +345,7 @@ TEST_CASE("activations in 16 bits take half", "[precision][plan]") {
   for (const ModelKind kind : {ModelKind::mlp, ModelKind::cnn_gn, ModelKind::resnet}) {
     TrainingOptions options;
     options.model = model_factory(default_model(kind));
-    options.batches = {64, 64};  // so that the peak is where activations are
+    options.batches = {64, 64};  // so the activations decide the peak
     const auto peak = [&](Precision precision) {
       options.precision = precision;
       return predict_peak(options, digits, Device::cpu)[Category::activations];

@@ -28,8 +28,8 @@ TEST_CASE("schedules count optimizer steps", "[window][schedule]") {
   REQUIRE_ERROR(Schedule({.kind = Kind::step, .every = 0}), "every 0 steps");
 }
 
-// The values are those of torch/optim/lr_scheduler.py of PyTorch 1.13, which computes in double;
-// the recursive forms there round differently.
+// The values come from torch/optim/lr_scheduler.py of PyTorch 1.13, which computes in double. Its
+// recursive forms round differently.
 TEST_CASE("schedules agree with PyTorch's", "[window][schedule]") {
   using Kind = ScheduleOptions::Kind;
   const auto require_lr = [](const Schedule& schedule, const std::vector<double>& expected) {
@@ -61,7 +61,7 @@ TEST_CASE("schedules agree with PyTorch's", "[window][schedule]") {
                                       4e-07};
   require_lr(Schedule({.kind = Kind::one_cycle, .base = 0.1, .total = 20}), one_cycle);
   // OneCycleLR(max_lr=2, total_steps=7, pct_start=0.5, div_factor=10, final_div_factor=100): the
-  // top lies between two steps.
+  // maximum lies between two steps.
   const std::vector<double> between{0.19999999999999996,
                                     0.8218847050625473,
                                     1.8281152949374526,

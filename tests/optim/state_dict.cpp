@@ -1,4 +1,4 @@
-// The state that a window carries to the next continues with the same bits in another window.
+// The state that one window passes on to the next continues with the same bits in another Window.
 
 #include "optim/state_dict.h"
 
@@ -93,7 +93,7 @@ TEST_CASE("a window's state goes on elsewhere with the same bits", "[checkpoint]
       }
       REQUIRE(first.window.lr() == second.window.lr());
       REQUIRE(first.window.lr() < 0.01);
-      // An abandoned window goes back to the buffers that were taken over.
+      // Abandoning a window restores the buffers that were loaded.
       const Tensor before = second.parameters.buffers().to(Device::cpu);
       second.window.abandon();
       REQUIRE(same_bits(second.parameters.buffers(), before));
@@ -110,7 +110,7 @@ TEST_CASE("a window's state is asked for between windows", "[checkpoint]") {
   learner.window.enqueue_step();
   REQUIRE_ERROR(learner.window.state_dict(), "with 1 steps not reported");
   learner.window.reports(Window::Wait::yes);
-  // The window's, the optimizer's count and the average of the weights.
+  // The window's state, the optimizer's count and the average of the weights.
   REQUIRE(learner.window.state_dict().tensors.size() == 3);
 }
 

@@ -1,4 +1,4 @@
-// The contents of the pages. scripts/check_report.py looks at them in a browser.
+// The contents of the pages. scripts/check_report.py opens them in a browser.
 
 #include "report/page.h"
 

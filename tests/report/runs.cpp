@@ -24,7 +24,7 @@ TEST_CASE("a run's curves are means over stretches of its steps", "[report]") {
                     {"samples_per_s", step % 2 ? 30.0 : 10.0},
                     {"peak_bytes", {{"total", 7}, {"data", 2}}}}
             << "\n";
-    lines << R"({"step": 11, "lo)";  // not written to its end
+    lines << R"({"step": 11, "lo)";  // an incomplete line
   }
   const Json run = read_run(log, 5);
   const std::vector<int> last_steps{2, 4, 6, 8, 10};
@@ -66,7 +66,7 @@ TEST_CASE("each network of a game has a curve of its own", "[report]") {
               << "\n";
       };
       write("critic", window, window);
-      // Plays every other time.
+      // The artist plays every other time.
       if (window % 2 == 0) write("artist", window / 2, -window);
     }
   }

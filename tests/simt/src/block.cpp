@@ -63,7 +63,7 @@ class Block {
   Random* random_ = nullptr;
   std::vector<Thread> threads_;
   std::vector<unsigned> order_;  // the order in which threads start
-  std::vector<unsigned> ready_;  // released threads, resumed before others start, the last one first
+  std::vector<unsigned> ready_;  // released threads; resumed before others start, last first
   std::vector<unsigned> present_, meeting_;  // lanes of each warp that have not exited; that wait
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
