@@ -200,15 +200,16 @@ TEST_CASE("an out-of-memory error knows what holds the memory", "[engine][memory
   REQUIRE(shortage->requested.type() == "f32 [8, 32, 14, 14]");
   REQUIRE(shortage->cause.empty());
   REQUIRE(shortage->in_use[Category::activations] == 2 * 4096);
-  REQUIRE(shortage->peak[Category::data] == 448);  // 100 floats, rounded up to a multiple of 64 bytes
+  REQUIRE(shortage->peak[Category::data] ==
+          448);  // 100 floats, rounded up to a multiple of 64 bytes
   REQUIRE(shortage->limit == before + 14000);
   REQUIRE(shortage->largest.size() == 5);
   REQUIRE(shortage->largest[0].each.name() == "conv");  // two of 4096 bytes, counted together
   REQUIRE(shortage->largest[0].count == 2);
   REQUIRE(shortage->largest[0].bytes == 8192);
   REQUIRE(shortage->largest[1].each.name() == "weights");
-  // Of equally large groups the one made first comes first. The fourth of them would be the sixth
-  // in all.
+  // If groups are equally large, the one made first comes first. The fourth of them would be the
+  // sixth in all.
   REQUIRE(shortage->largest[4].each.name() == "s3");
 
   const auto lines = lines_of(OutOfMemory(*shortage).what());
@@ -388,7 +389,8 @@ TEST_CASE("a timeline has every change and adds up to the peak", "[engine][memor
     }
     REQUIRE(highest == peak);
     // At the end of the timeline the learner's parameters are alive, and no activations.
-    const size_t parameters = 48 + 16 + 720 + 16;  // each tensor rounded up to cache lines of 16 floats
+    const size_t parameters =
+        48 + 16 + 720 + 16;  // each tensor rounded up to cache lines of 16 floats
     REQUIRE(usage[Category::parameters] - timeline.initial()[Category::parameters] ==
             parameters * sizeof(float));
     REQUIRE(usage[Category::activations] == timeline.initial()[Category::activations]);

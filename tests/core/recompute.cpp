@@ -311,8 +311,8 @@ TEST_CASE("hooked to the kernel, one layer's gradients are alive at a time", "[r
 
 TEST_CASE("ops at the end of a segment compute nothing the second time, but what they keep",
           "[recompute]") {
-  // y = x + drop(u w^T + (u a^T) b^T), u = x + x. Of the products in forward, the second run
-  // computes only u a^T, because another op keeps it.
+  // y = x + drop(u w^T + (u a^T) b^T), u = x + x. The second run computes only one of forward's
+  // products, u a^T, because another op keeps it.
   const auto leaf = [](std::vector<double> values, const Shape& shape) {
     return require_grad(Tensor::from(values, shape, test_device(), Category::activations));
   };

@@ -77,8 +77,9 @@ TEST_CASE("columns of images, labels and run lengths are found by their names", 
     return all[0].image + ' ' + all[0].label + ' ' + std::to_string(all[0].line);
   };
   REQUIRE(labels("label,width,Image Name\ncat,3,a.png\n") == "a.png cat 2");
-  REQUIRE(labels("\"\",id_code,diagnosis\n1,a,4\n") == "a 4 2");  // with row numbers, as R writes them
-  REQUIRE(labels("a.png,cat\n") == "a.png cat 1");                // without a header
+  REQUIRE(labels("\"\",id_code,diagnosis\n1,a,4\n") ==
+          "a 4 2");                                 // with row numbers, as R writes them
+  REQUIRE(labels("a.png,cat\n") == "a.png cat 1");  // without a header
   REQUIRE(labels("breed;id\ncat;a\n") == "a cat 2");
   REQUIRE(label_columns(folder.write("a.csv", "id,z\na,1\n"))->certainty ==
           LabelColumns::Certainty::guessed);

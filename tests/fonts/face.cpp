@@ -13,7 +13,9 @@ namespace {
 using fonts::Face;
 using fonts::GlyphLayout;
 
-bool near(int a, int b) { return std::abs(a - b) <= 8; }  // 1/64 of a pixel on two sides is 8 of 255
+bool near(int a, int b) {
+  return std::abs(a - b) <= 8;
+}  // 1/64 of a pixel on two sides is 8 of 255
 
 }  // namespace
 
@@ -80,8 +82,8 @@ TEST_CASE("a face is chosen among several, and its licence told", "[font]") {
   REQUIRE(Face(file + "#0").about().licence == "a licence \xc3\xbf");
   REQUIRE_ERROR(Face(file + "#2"), "has no face 2: it has 0 to 1");
   REQUIRE_ERROR(Face(file + "#two"), "expected the number of a face behind '#'");
-  const std::string odd =
-      folder.TemporaryDirectory::write("odd#1", one.file()).string();  // a file name, not the number of a face
+  const std::string odd = folder.TemporaryDirectory::write("odd#1", one.file())
+                              .string();  // a file name, not the number of a face
   REQUIRE(Face(odd).about().face == 0);
 }
 

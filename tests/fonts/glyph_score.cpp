@@ -47,20 +47,20 @@ void require_same(const GlyphScore& a, const GlyphScore& b) {
 
 }  // namespace
 
-// By scikit-image 0.26.0:
-//   def scores(x, t):
-//       ssim = structural_similarity((x + 1) / 2, (t + 1) / 2, data_range=1, sigma=1.5,
-//                                    gaussian_weights=True, use_sample_covariance=False)
-//       X, T = x < 0, t < 0
-//       both, either = (X & T).sum(), (X | T).sum()
-//       return ssim, both / either, 2 * both / (X.sum() + T.sum()), abs(x - t).mean()
-//   i, j = np.mgrid[0:20, 0:13].astype(float)
-//   scores((i * i + 3 * i * j + 7 * j) % 17 / 8 - 1, (i * j + 5 * i + j * j) % 17 / 8 - 1)
-//   i, j = np.mgrid[0:11, 0:11].astype(float)
-//   scores((i + 2 * j) % 17 / 8 - 1, (2 * i + j) % 17 / 8 - 1)
-//   i, j = np.mgrid[0:32, 0:32].astype(float)
-//   ring = lambda i0, j0: np.where(abs((i - i0)**2 + (j - j0)**2 - 100) <= 40, -1., 1.)
-//   scores(ring(15, 16), ring(17, 15))
+// scikit-image 0.26.0 computed the scores:
+//     def scores(x, t):
+//         ssim = structural_similarity((x + 1) / 2, (t + 1) / 2, data_range=1, sigma=1.5,
+//                                      gaussian_weights=True, use_sample_covariance=False)
+//         X, T = x < 0, t < 0
+//         both, either = (X & T).sum(), (X | T).sum()
+//         return ssim, both / either, 2 * both / (X.sum() + T.sum()), abs(x - t).mean()
+//     i, j = np.mgrid[0:20, 0:13].astype(float)
+//     scores((i * i + 3 * i * j + 7 * j) % 17 / 8 - 1, (i * j + 5 * i + j * j) % 17 / 8 - 1)
+//     i, j = np.mgrid[0:11, 0:11].astype(float)
+//     scores((i + 2 * j) % 17 / 8 - 1, (2 * i + j) % 17 / 8 - 1)
+//     i, j = np.mgrid[0:32, 0:32].astype(float)
+//     ring = lambda i0, j0: np.where(abs((i - i0)**2 + (j - j0)**2 - 100) <= 40, -1., 1.)
+//     scores(ring(15, 16), ring(17, 15))
 TEST_CASE("glyphs score as by scikit-image", "[data]") {
   require_score(
       sum_of_glyph_scores(

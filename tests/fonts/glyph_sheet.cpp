@@ -11,7 +11,8 @@ TEST_CASE("a sheet has its images in rows, with gaps", "[font]") {
     return images;
   };
   const std::vector<std::vector<GrayImage>> rows{row(10), row(20)};
-  const GrayImage image = glyph_sheet(rows, 2);  // three lines of two columns; the last line has one glyph
+  const GrayImage image =
+      glyph_sheet(rows, 2);  // three lines of two columns; the last line has one glyph
   REQUIRE((image.width == 7 && image.height == 3 * 5 + 2 * 4));
   const auto gray_at = [&](int64_t y, int64_t x) { return int{image.at(y, x)}; };
   REQUIRE((gray_at(0, 0) == 10 && gray_at(1, 2) == 10 && gray_at(0, 4) == 11));

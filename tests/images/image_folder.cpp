@@ -60,7 +60,7 @@ TEST_CASE("a folder for each class becomes labelled images", "[data]") {
   REQUIRE(sets.train.about ==
           "4 images, 2 classes, 6x8 (height x width), 25 % held out; no class dog in the "
           "test");
-  REQUIRE(sets.train["images"].shape() == Shape{3, 3, 6, 8});  // three channels, because the JPEG file has colors
+  REQUIRE(sets.train["images"].shape() == Shape{3, 3, 6, 8});  // the JPEG file has colors
   REQUIRE(labels_of(sets.train) == std::vector<int>{0, 1, 1});
   REQUIRE(labels_of(sets.test) == std::vector<int>{0});
   REQUIRE(sets.train.field("labels").classes == 2);
@@ -71,7 +71,7 @@ TEST_CASE("a folder for each class becomes labelled images", "[data]") {
     REQUIRE(pixels[144 + i] == 10);
     REQUIRE(pixels[288 + i] == 20);
   }
-  // An empty class folder within a folder of the test, as Kaggle's archives have, adds no class.
+  // A class folder within a folder without images, like some of Kaggle's, adds no class.
   std::filesystem::create_directories(folder.path() / "test/empty");
   REQUIRE(find_dataset(folder.path().string()).train.field("labels").classes == 2);
   std::filesystem::remove_all(folder.path() / "test");
@@ -338,7 +338,8 @@ TEST_CASE("bad files are refused, listed or left out", "[data]") {
   };
   REQUIRE(load(SkipBad::no).train.size() == 4);
   const std::string whole = gray_png(3, 4, 1);
-  folder.write("train/images/1.png", whole.substr(0, whole.size() - 14));  // damaged behind its header
+  folder.write("train/images/1.png",
+               whole.substr(0, whole.size() - 14));  // damaged behind its header
   REQUIRE_ERROR(load(SkipBad::no), "1 bad file");
   REQUIRE_ERROR(load(SkipBad::no), "too early");
   folder.write("train/masks/2.png", gray_png(4, 3, 0));

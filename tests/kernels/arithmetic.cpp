@@ -1,4 +1,5 @@
-// Sums, products and concatenation, and what they show of the engine: one tensor used many times.
+// Sums, products and concatenation. They also test how the engine treats a tensor that is used many
+// times.
 
 #include "kernels/arithmetic.h"
 
@@ -46,7 +47,7 @@ Op unary(std::string name, Run run, F f) {
               }};
 }
 
-// Tensors of these shapes along `dim`.
+// Concatenates tensors of these shapes along `dim`.
 Op concat_op(const std::vector<Shape>& shapes, int dim) {
   return {.name = fmt::format("concat of {} tensors in dimension {}", shapes.size(), dim),
           .inputs = shapes,
@@ -94,12 +95,13 @@ TEST_CASE("scale_by", "[ops]") {
       [](double x) { return 0.75 * x; }));
 }
 
-// On cached blocks, so none of [ops]: a graph goes on writing to those that are free again.
+// This test needs cached blocks, so it is not in [ops]: a graph continues to write to blocks that
+// are free again.
 TEST_CASE("scale_by reads its factor when a recorded graph replays", "[engine]") {
   const Tensor x = require_grad(full({3}, 2)), factor = full({1}), y = full({3});
-  claim_grad(x);  // allocates, so that the buffer is none of the graphs'
+  claim_grad(x);  // allocates the gradient outside of the graphs
   Replays<int> graphs(test_device(), Graphs::on);
-  // On cuda run, recorded and replayed twice.
+  // On cuda the work runs once, is recorded once, and is replayed twice.
   for (const double value : {5.0, -1.0, 0.25, 3.0}) {
     factor.fill(value);
     graphs.run(0, [&] {
@@ -127,7 +129,7 @@ TEST_CASE("add and scale where results go over operands", "[ops]") {
         return mul(mul(sum, sum), b);
       },
       [](double a, double b) { return (a + b) * (a + b) * b; });
-  product.roundings = 4;  // those of the sum count twice in its square
+  product.roundings = 4;  // the sum's roundings count twice in its square
   check_op(product);
   check_op(unary(
       "2x + constant, 2x * constant",
@@ -138,7 +140,8 @@ TEST_CASE("add and scale where results go over operands", "[ops]") {
       [](double x) { return 3 * (3 + 2 * x); }));
 }
 
-// A framework was wrong only at 5, 6 and 7 uses of one tensor, hence each count up to 9.
+// The test takes each count up to 9, because one framework was wrong only at 5, 6 and 7 uses of one
+// tensor.
 TEST_CASE("one tensor used 1 to 9 times", "[ops]") {
   for (int uses = 1; uses <= 9; ++uses) {
     Op sum = unary(
@@ -205,13 +208,14 @@ TEST_CASE("a residual connection allocates one gradient, not two", "[ops]") {
     });
   }
   for (const Tensor& leaf : {x, y}) {
-    claim_grad(leaf);  // allocates, so that the peak is not in the leaves' gradients
+    claim_grad(leaf);  // allocates the leaves' gradients before the peak
     zero_grad(leaf);
   }
   const size_t before = ledger(test_device()).current()[Category::activations];
   ledger(test_device()).reset_peak();
   backward(loss);
-  // dsum, which becomes the gradient of scale(x, 2), and its copy for scale(y, 3).
+  // The gradient of the sum, which becomes the gradient of scale(x, 2), and its copy for scale(y,
+  // 3).
   REQUIRE(ledger(test_device()).peak()[Category::activations] - before == 2 * size * sizeof(float));
   REQUIRE(to_doubles(grad(x))[size - 1] == 2);
   REQUIRE(to_doubles(grad(y))[size - 1] == 3);
@@ -263,7 +267,7 @@ TEST_CASE("accumulate adds what is narrower to a wider sum", "[ops]") {
   const std::vector<float> g{1, 0x1p-20f, -3};
   const Tensor sum = Tensor::from(Values{1, 1, 1}, {3}, test_device());
   accumulate(sum.view(), Tensor::from(g, {3}, test_device()).view(), 0x1p-20);
-  // Exact in double, where float32 would keep none of the second.
+  // Exact in double. In float32 the second summand would be lost.
   REQUIRE(to_doubles(sum) == Values{1 + 0x1p-20, 1 + 0x1p-40, 1 - 3 * 0x1p-20});
   const Tensor narrow = Tensor::full({3}, 0, DType::f32, test_device());
   REQUIRE_ERROR(accumulate(narrow.view(), sum.view(), 1), "or in float32 under a float64 one");

@@ -16,7 +16,7 @@
 namespace accrue::test {
 namespace {
 
-// Shapes, and the lengths of a row's documents, the same in every row; none for no positions.
+// Shapes, and the lengths of the documents in every row; without lengths the op gets no positions.
 struct CausalCase {
   size_t N, H, G, D, Tq, T;
   std::vector<int32_t> lengths = {};
@@ -51,8 +51,9 @@ struct CausalGradients {
 
 enum class Terms { as_they_are, by_magnitude };
 
-// The plain formula, token by token, and its gradients from dy, if there is one. By magnitude no
-// terms of a sum cancel: a rounding of each changes the sum by at most as large a part of it.
+// The plain formula, token by token, and its gradients from dy, if there is one. With
+// Terms::by_magnitude it adds up magnitudes: the error of a sum is at most the relative error of
+// its terms, times that sum.
 CausalGradients plain_causal_attention(const CausalCase& c, const Values& q, const Values& k,
                                        const Values& v, const Values& dy = {},
                                        Terms terms = Terms::as_they_are) {
@@ -102,8 +103,8 @@ CausalGradients plain_causal_attention(const CausalCase& c, const Values& q, con
   return out;
 }
 
-// A score sums D products, an exponential costs some operations, the softmax and y sum over T, and
-// backward sums D products and over the tokens of all heads of a group.
+// A score is a sum of D products, an exponential takes a few operations, and the softmax and y are
+// sums over T. Backward has sums of D products, and sums over the tokens of all heads of a group.
 double causal_depth(const CausalCase& c) { return double(2 * c.D + (2 + c.H / c.G) * c.T + 8); }
 
 Op causal_op(const CausalCase& c) {
@@ -122,7 +123,7 @@ Op causal_op(const CausalCase& c) {
       .roundings = 2};
 }
 
-// The columns of heads [first, first + count) of packed rows, and back.
+// Takes the columns of heads [first, first + count) from packed rows.
 Values unpacked(const CausalCase& c, const Values& qkv, size_t first, size_t count) {
   const size_t all = c.H + 2 * c.G;
   Values out;
@@ -149,7 +150,7 @@ Op packed_causal_op(const CausalCase& c) {
       .roundings = 2};
 }
 
-// The same, where the row comes in pieces of these sizes, of a tensor each.
+// The same op with the row in pieces of these sizes; each piece is a tensor.
 Op pieces_op(const CausalCase& c, const std::vector<int64_t>& sizes) {
   const auto columns = static_cast<int64_t>((c.H + 2 * c.G) * c.D);
   std::vector<Shape> shapes;
@@ -180,7 +181,7 @@ Op pieces_op(const CausalCase& c, const std::vector<int64_t>& sizes) {
                 return packed_causal_op(c).reference({all});
               },
           .depth = causal_depth(c),
-          // Also a and ds are rounded on cuda, and dk and dv once for each piece.
+          // On cuda a and ds are rounded, too; dk and dv are rounded once for each piece.
           .roundings = 2 + double(sizes.size())};
 }
 
@@ -190,7 +191,7 @@ double causal_largest(const Values& values) {
   return largest;
 }
 
-// Copies x to a multiple of 16 bytes or, if displaced, one element beyond it.
+// Copies x to an address that is a multiple of 16 bytes or, if displaced, one element behind it.
 Tensor placed(const Tensor& x, bool displaced) {
   const int64_t size = x.shape().numel(), begin = displaced ? 1 : 0;
   Tensor whole = Tensor::full({begin + size}, NAN, x.dtype(), x.device());
@@ -201,8 +202,8 @@ Tensor placed(const Tensor& x, bool displaced) {
 
 enum class Operand { none, q, k, v, dy, dq, dk, dv };
 
-// y and the gradients of random values against the plain formula; gradients are added to 0.5, or
-// replace NaN. `displaced` is one element beyond a multiple of 16 bytes.
+// Compares y and the gradients for random values with the plain formula. Gradients are added to
+// 0.5, or replace NaN. The operand `displaced` lies one element behind a multiple of 16 bytes.
 void check_16_bits(const CausalCase& c, DType dtype, bool adds, Operand displaced = Operand::none) {
   const auto shapes = c.shapes();
   INFO(to_string(shapes[0]) << ", " << to_string(shapes[1]) << ", " << name(dtype) << ", displaced "
@@ -225,9 +226,9 @@ void check_16_bits(const CausalCase& c, DType dtype, bool adds, Operand displace
                                                             Terms::by_magnitude);
   const Tensor y =
       causal_attention(leaves[0], leaves[1], leaves[2], c.heads(), c.positions(leaves[0]));
-  // Half a unit in the last place. A sum of terms by a or ds has that of each and its own. In ds, t
-  // is a sum of terms by y, which has two. What is as small as 2^-14 is rounded to multiples of
-  // 2^-24 in half.
+  // `rounding` is half a unit in the last place. A sum of terms with a or ds has the rounding of
+  // the terms and its own. In ds, t is a sum of terms with y, which has two roundings. Half rounds
+  // numbers below 2^-14 to multiples of 2^-24.
   const double rounding = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
   const auto check = [&](const Values& found, const Values& wanted, const Values& size,
                          double roundings, double there) {
@@ -253,7 +254,7 @@ void check_16_bits(const CausalCase& c, DType dtype, bool adds, Operand displace
 TEST_CASE("causal_attention", "[ops]") {
   check_op(causal_op({.N = 2, .H = 1, .G = 1, .D = 2, .Tq = 4, .T = 4}));
   check_op(causal_op({.N = 1, .H = 4, .G = 2, .D = 1, .Tq = 3, .T = 5}));
-  // On a GPU by tensor cores in 16 bits.
+  // On a GPU tensor cores compute this case in 16 bits.
   check_op(causal_op({.N = 1, .H = 1, .G = 1, .D = 8, .Tq = 2, .T = 3}));
 }
 
@@ -275,7 +276,8 @@ TEST_CASE("causal_attention of a row in pieces", "[ops]") {
                      {1, 1, 2, 1}));
 }
 
-// As q, k and v of their own, in pieces that end within blocks, with the plain formula's gradients.
+// Separate q, k and v, and pieces that end within blocks, compared with the plain formula and its
+// gradients.
 TEST_CASE("causal_attention of many tokens in pieces is the plain formula", "[ops]") {
   const CausalCase c{
       .N = 1, .H = 2, .G = 1, .D = 16, .Tq = 210, .T = 210, .lengths = {17, 1, 100, 92}};
@@ -345,12 +347,12 @@ TEST_CASE("causal_attention of one tensor", "[ops]") {
             .reference =
                 [=](const auto& in) { return plain_causal_attention(c, in[0], in[0], in[0]).y; },
             .depth = causal_depth(c),
-            // A gradient that is added up from three.
+            // Each gradient is the sum of three.
             .roundings = 3});
 }
 
-// Several blocks of queries and keys on either device, heads whose channels fill whole vectors and
-// others that do not, groups whose backward is cut into parts, and documents that begin within
+// The cases have several blocks of queries and keys on either device, heads whose channels do or do
+// not fill whole vectors, groups whose backward is cut into parts, and documents that begin within
 // blocks or skip some.
 TEST_CASE("causal_attention of many tokens is the plain formula", "[ops]") {
   const std::vector<CausalCase> cases{
@@ -382,9 +384,10 @@ TEST_CASE("causal_attention of many tokens is the plain formula", "[ops]") {
     }
 }
 
-// On a GPU tensor cores multiply what is all 16 bits wide and fills vectors of 8: with one tile of
-// 64 rows or several, groups, queries that are the last of more tokens, documents, up to 64
-// channels and up to 128. Others are computed as in float32.
+// On a GPU tensor cores compute attention if all operands have 16 bits and their channels fill
+// vectors of 8. The cases have one or several tiles of 64 rows, groups, queries that are the last
+// of more tokens, documents, and up to 64 or up to 128 channels. Other shapes are computed as in
+// float32.
 TEST_CASE("causal_attention of 16 bits is the plain formula", "[ops]") {
   const std::vector<CausalCase> cases{
       {.N = 2, .H = 2, .G = 1, .D = 64, .Tq = 150, .T = 150},
@@ -402,7 +405,7 @@ TEST_CASE("causal_attention of 16 bits is the plain formula", "[ops]") {
       }
 }
 
-// By tensor cores all that is read or written lies at multiples of 16 bytes.
+// Tensor cores need operands at multiples of 16 bytes.
 TEST_CASE("causal_attention of 16 bits takes operands at any address", "[ops]") {
   const CausalCase c{.N = 1, .H = 2, .G = 1, .D = 16, .Tq = 20, .T = 20};
   for (const Operand displaced :
@@ -446,10 +449,11 @@ TEST_CASE("causal_attention keeps no matrix of tokens", "[ops]") {
     ledger(device).reset_peak();
     const int64_t before = bytes();
     const Tensor y = causal_attention(qkv, {H, H, D});
-    // y and L.
+    // The op keeps y and L.
     REQUIRE(bytes() - before == H * D * T * element + H * T * element);
     backward_of_sum(y);
-    // Beside y, dy and dqkv: less than qkv, where the plain formula has H * T * T elements.
+    // Besides y, dy and dqkv, backward takes less memory than qkv. The plain formula takes H * T *
+    // T elements.
     const int64_t most = int64_t(ledger(device).peak().total()) - before;
     REQUIRE(most - 5 * H * D * T * element <= 3 * H * D * T * element);
   }

@@ -10,7 +10,7 @@
 namespace accrue::test {
 namespace {
 
-// Values of very different size, so that the order of a sum shows.
+// Values of very different sizes: their sum depends on the order.
 Tensor rows_of_ranks(int64_t R, int64_t n, DType dtype) {
   const Tensor x = Tensor::empty({R, n}, dtype, Device::cpu, Category::workspace);
   dispatch_wide(dtype, [&]<class T>() {
@@ -29,7 +29,7 @@ double rounded(double value, DType dtype) {
 TEST_CASE("what ranks have becomes their sum, added in order and rounded once", "[ops]") {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const int64_t R : {1, 2, 3, 8})
-      // Rows that vectors of 16 bytes fit, and rows that they do not.
+      // Rows with and without whole vectors of 16 bytes.
       for (const int64_t n : {0, 1, 7, 16, 1000, 5003}) {
         INFO(R << " ranks, " << n << " values in " << name(dtype));
         const Tensor x = rows_of_ranks(R, n, dtype);
@@ -45,7 +45,7 @@ TEST_CASE("what ranks have becomes their sum, added in order and rounded once", 
         sum_ranks(y.view(), there.view());
         REQUIRE(to_doubles(y) == expected);
         REQUIRE(to_doubles(there) == values);
-        // Over the first row.
+        // The result is written over the first row.
         const Tensor first = there.slice(0, 1).reshape({n});
         sum_ranks(first.view(), there.view());
         REQUIRE(to_doubles(first) == expected);

@@ -1,4 +1,4 @@
-// Convolutions of images [N, C, H, W], and what all ops on images refuse.
+// Convolutions of images [N, C, H, W], and the operands that all ops on images refuse.
 
 #include "kernels/conv2d.h"
 
@@ -32,7 +32,7 @@ struct ConvCase {
   Activation activation = Activation::none;
 };
 
-// cuDNN rounds its result before the bias is added and it is rounded again.
+// cuDNN rounds its result; adding the bias rounds it again.
 constexpr double roundings = 2;
 
 Op conv2d_op(std::string name, ConvCase k) {
@@ -64,7 +64,7 @@ Op conv2d_op(std::string name, ConvCase k) {
           .parameters = {1, 2}};
 }
 
-// conv2d_op() with x given in parts of so many channels.
+// conv2d_op() with x in parts that have these numbers of channels.
 Op conv2d_op_of_parts(const std::vector<int64_t>& channels, const ConvCase& k) {
   Op op = conv2d_op(fmt::format("in {} parts", channels.size()), k);
   const size_t K = channels.size();
@@ -144,8 +144,8 @@ TEST_CASE("conv2d of parts is that of their concatenation", "[ops]") {
   REQUIRE_ERROR(conv2d(std::vector<Tensor>{}, w, {}, {}), "there is no tensor");
 }
 
-// As at the bottom of a deep U-Net: kernels as large as the image or larger, whose outer taps see
-// padding alone.
+// Kernels as large as the image or larger, as at the bottom of a deep U-Net: their outer taps see
+// nothing but padding.
 TEST_CASE("conv2d of images smaller than its kernel", "[ops]") {
   const Conv2dShape halving{.stride = 2, .padding = 1};
   for (const int64_t H : {2, 3, 6})
@@ -165,8 +165,8 @@ TEST_CASE("the bias gradient of a convolution over several blocks", "[ops]") {
   const Tensor b = require_grad(Tensor::from(Values{1, -3}, {2}, test_device()));
   for (int repeat = 1; repeat <= 2; ++repeat) {  // written, then added to
     set_thread_order(repeat);
-    // The gradient of the mean of y^2: 2 b / 2 each, in at most as many roundings as there are
-    // elements.
+    // The gradient of the mean of y^2 is 2 b / 2 for each channel, with at most as many roundings
+    // as there are elements.
     const Tensor y = conv2d(x, w, b, {});
     backward(mse_loss(y, Tensor::full(y.shape(), 0, DType::f64, test_device())));
     const Values db = to_doubles(grad(b));
@@ -188,9 +188,9 @@ TEST_CASE("conv_transpose2d", "[ops]") {
                                {.stride = 2, .padding = 1}, {2, 2, 2, 2}));
 }
 
-// Convolutions large enough to be cut into bands, and into slices of channels. They are bilinear,
-// so sum(dy * y) = sum(dx * x) = sum(dw * w): with y right, that holds for random operands only if
-// both gradients are right.
+// Convolutions that are large enough to be cut into bands, and into slices of channels. They are
+// bilinear, so sum(dy * y) = sum(dx * x) = sum(dw * w). If y is right, this holds for random
+// operands only if both gradients are right.
 template <class Convolve>
 void check_bilinear(const Shape& x_shape, const Shape& w_shape, Convolve convolve) {
   RandomStream random(3);
@@ -207,8 +207,8 @@ void check_bilinear(const Shape& x_shape, const Shape& w_shape, Convolve convolv
   const Tensor y = convolve(x, w), dy = make(y.shape());
   const double expected = dot(dy, y);
   backward(matmul(y.reshape({1, y.numel()}), dy.reshape({y.numel(), 1})));
-  // Every product is at most 1, and on its way into a sum is rounded less often than there are
-  // elements in all.
+  // Every product is at most 1. The number of its roundings within a sum is less than the number of
+  // all elements.
   const auto products = double(y.numel() * w_shape.numel(1, 4));
   const double bound = double(x.numel() + y.numel() + w.numel()) * products * 0x1p-53;
   REQUIRE(std::abs(dot(grad(x), x) - expected) <= bound);
@@ -237,7 +237,8 @@ TEST_CASE("large convolutions", "[ops]") {
   }
 }
 
-// With the slots that its loops may use, which a larger micro-batch has chunks for, up to some.
+// A larger micro-batch has chunks for more slots of the loops, up to a limit; each slot has its own
+// scratch.
 TEST_CASE("a convolution's scratch grows with the micro-batch up to a bound", "[ops]") {
   const auto peak_of = [](int64_t N) {
     const auto make = [](const Shape& shape) {
@@ -282,11 +283,12 @@ TEST_CASE("a convolution's scratch on cuda is known from shapes", "[ops]") {
     return memory.peak()[Category::workspace];
   };
   REQUIRE(peak_of(1, 1) == 4 << 20);
-  // The larger of image and grid.
+  // The scratch is as large as the larger one of image and grid.
   REQUIRE(peak_of(128, 1) == 128 * 16 * 32 * 32 * sizeof(float));
-  // A copy of the image, padded on both sides, is added where the padding differs.
+  // If the padding differs, a copy of the image, padded on both sides, comes on top.
   REQUIRE(peak_of(1, {0, 2}) == (4 << 20) + 4 * 34 * 34 * sizeof(float) + 192);
-  // In 16 bits all that tensor cores see with channels last, in eights, and the weights twice.
+  // In 16 bits tensor cores need image and grid with channels last, in multiples of eight, and the
+  // weights twice.
   for (const DType dtype : {DType::f16, DType::bf16})
     REQUIRE(peak_of(128, 1, dtype) ==
             2 * (128 * 8 * 32 * 32 + 128 * 16 * 32 * 32 + 2 * 16 * 8 * 3 * 3));
@@ -296,7 +298,8 @@ TEST_CASE("a convolution's scratch on cuda is known from shapes", "[ops]") {
   REQUIRE(in_tf32 == 4 * (128 * 8 * 32 * 32 + 128 * 16 * 32 * 32 + 2 * 16 * 8 * 3 * 3));
 }
 
-// In float32 there are as many parts of its sum as blocks run at once; two of a large one.
+// The parts of the sum are in float32. There are as many as blocks run at once, but only two of a
+// large sum.
 TEST_CASE("the scratch of a weight gradient on cuda has room for its split sum", "[ops]") {
   const auto peak_of = [](DType dtype, int64_t channels) {
     const auto make = [&](const Shape& shape) {
@@ -326,7 +329,7 @@ TEST_CASE("a convolution of images that are too large for cuDNN is refused from 
   REQUIRE_ERROR(convolve(1, 1 << 11), "fewer than 2^31 elements, and one of these has 2147483648");
 }
 
-// With or without channels for tensor cores.
+// The numbers of channels suit tensor cores or do not.
 TEST_CASE("a convolution of small integers is exact", "[ops]") {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64})
     for (const int64_t C : {3, 8}) {
@@ -346,7 +349,7 @@ TEST_CASE("a convolution of small integers is exact", "[ops]") {
     }
 }
 
-// 1 + 2^-12 is 1 in TF32.
+// 1 + 2^-12 rounds to 1 in TF32.
 TEST_CASE("float32 convolutions are TF32's only where that is allowed", "[ops]") {
   if (test_device() != Device::cuda) return;
   const auto convolve = [] {
@@ -361,13 +364,13 @@ TEST_CASE("float32 convolutions are TF32's only where that is allowed", "[ops]")
   if (on_runner()) REQUIRE(y == 8);
 }
 
-// Which is the way of tensors of 2^31 elements, too.
+// Tensors of 2^31 elements are computed in the same way.
 TEST_CASE("a convolution of more images than cuDNN takes is computed in parts", "[ops]") {
   const TensorLimit limit(2 * 2 * 5 * 6);
   check_op(conv2d_op("5 images, 2 at once", {{5, 2, 5, 6}, {2, 2, 3, 3}, {.padding = 1}}));
 }
 
-// The workspace has no room for copies of both.
+// The workspace has no room for aligned copies of both operands.
 TEST_CASE("a convolution of large operands that start between 16 bytes", "[ops]") {
   constexpr int64_t N = 2, C = 32, H = 192, O = 4;
   const auto check = [&]<class T>(T) {
@@ -392,7 +395,7 @@ TEST_CASE("a convolution of large operands that start between 16 bytes", "[ops]"
   check(BFloat16{});
 }
 
-// Gradients of few and of many weights, of early layers, and in TF32.
+// Gradients of few and of many weights, gradients in early layers, and TF32.
 TEST_CASE("a convolution on tensor cores has room for what they need", "[ops]") {
   if (test_device() != Device::cuda) return;
   struct Case {

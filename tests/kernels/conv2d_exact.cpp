@@ -1,4 +1,4 @@
-// Convolutions of whole numbers, which every way to compute them gives exactly.
+// Convolutions of whole numbers: every algorithm must compute them exactly.
 
 #include <cmath>
 
@@ -14,7 +14,7 @@
 namespace accrue::test {
 namespace {
 
-// The values as elements of a dtype, and these as doubles.
+// The values as elements of type T.
 template <class T>
 std::vector<T> elements(const Values& values) {
   std::vector<T> of_type(values.size());
@@ -28,8 +28,8 @@ Values rounded(const Values& values) {
   return Values(of_type.begin(), of_type.end());
 }
 
-// Sums of small whole numbers are exact in any order, also in the sums of 16-bit factors, so that
-// every element can be compared: what an op stores is such a sum, rounded once.
+// Sums of small whole numbers are exact in any order, also with 16-bit factors. So every element
+// can be compared: an op stores such a sum, rounded once.
 template <class T>
 void check_exact(const Shape& x_shape, const Shape& w_shape, int64_t stride, int64_t padding,
                  bool transposed) {
@@ -82,31 +82,32 @@ void check_exact(const Shape& x, const Shape& w, int64_t stride, int64_t padding
 
 }  // namespace
 
-// Their cells the cpu multiplies several images at a time, with channels in slices.
+// The cpu multiplies the cells of several such images at a time, with channels in slices.
 TEST_CASE("convolutions of small images with many channels", "[ops]") {
   check_exact({3, 70, 2, 2}, {140, 70, 3, 3}, 1, 1, false);
   check_exact({7, 37, 8, 8}, {130, 37, 4, 4}, 2, 1, false);
   check_exact({30, 40, 3, 3}, {136, 40, 3, 3}, 1, 1, false);
   check_exact({2, 21, 9, 7}, {100, 21, 5, 5}, 2, 2, false);
-  check_exact({5, 66, 2, 2}, {64, 66, 4, 4}, 2, 1, false);  // 12 taps see padding alone
+  check_exact({5, 66, 2, 2}, {64, 66, 4, 4}, 2, 1, false);  // 12 taps see only padding
   check_exact({3, 64, 2, 3}, {64, 35, 4, 4}, 2, 1, true);
   check_exact({6, 96, 5, 4}, {96, 70, 5, 5}, 2, 2, true);
   check_exact({2, 64, 4, 4}, {64, 70, 2, 2}, 3, 0, true);  // pixels that no tap sees
 }
 
-// 3x3 kernels of stride 1 over many channels, which the cpu multiplies at fewer points
-// (kernels/cpu/winograd.h). In whole numbers that is exact: the transforms halve twice.
+// For 3x3 kernels of stride 1 and many channels, the cpu multiplies at fewer points
+// (kernels/cpu/winograd.h). For whole numbers this is exact, because the transforms only halve
+// twice.
 TEST_CASE("3x3 convolutions with fewer multiplications", "[ops]") {
   check_exact({2, 16, 6, 8}, {32, 16, 3, 3}, 1, 1, false);
   check_exact({3, 35, 7, 5}, {18, 35, 3, 3}, 1, 1, false);    // images of odd size, odd channels
   check_exact({1, 32, 40, 34}, {17, 32, 3, 3}, 1, 0, false);  // in several pieces
   check_exact({2, 20, 7, 7}, {70, 20, 3, 3}, 1, 2, false);
-  check_exact({2, 33, 9, 8}, {40, 33, 3, 3}, 1, 3, false);  // cells that see nothing but padding
+  check_exact({2, 33, 9, 8}, {40, 33, 3, 3}, 1, 3, false);  // some cells see only padding
   check_exact({9, 150, 7, 7}, {140, 150, 3, 3}, 1, 1, false);
   check_exact({2, 24, 8, 7}, {24, 40, 3, 3}, 1, 1, true);
 }
 
-// The processor may multiply bfloat16 in pairs of channels and of cells.
+// The processor may multiply bfloat16 in pairs of channels and in pairs of cells.
 TEST_CASE("convolutions of odd numbers of channels and cells", "[ops]") {
   check_exact({2, 5, 33, 35}, {7, 5, 3, 3}, 1, 1, false);
   check_exact({3, 3, 19, 22}, {5, 3, 5, 4}, 2, 2, false);

@@ -14,7 +14,7 @@
 namespace accrue::test {
 namespace {
 
-// The formula, plainly: p and t by sample, plane and pixel.
+// The plain formula; p and t are indexed by sample, plane and pixel.
 double dice_of(size_t N, size_t K, size_t P, const Values& p, const Values& t,
                const std::vector<double>& weights) {
   double loss = 0;
@@ -48,7 +48,7 @@ Values one_hot_of(const std::vector<int32_t>& labels, size_t N, size_t K, size_t
   return t;
 }
 
-// The values, of x's shape, type and device.
+// The values as a tensor with x's shape, dtype and device.
 Tensor like(const Tensor& x, const Values& values) {
   return dispatch_floating(x.dtype(), [&]<class T>() {
     std::vector<T> rounded;
@@ -60,7 +60,7 @@ Tensor like(const Tensor& x, const Values& values) {
 }  // namespace
 
 TEST_CASE("dice_loss of planes", "[ops]") {
-  constexpr size_t N = 2, K = 3, P = 2 * 35;  // a run of 64 pixels, and a part of one
+  constexpr size_t N = 2, K = 3, P = 2 * 35;  // a run of 64 pixels, and a part of a run
   RandomStream random(8);
   Values masks(N * K * P);
   for (double& t : masks) t = random.below(3) / 2.0;  // 0, 1/2 and 1 in every type
@@ -101,7 +101,7 @@ TEST_CASE("dice_loss of classes", "[ops]") {
               .high = 4});
 }
 
-// The mean over samples by their judged pixels; one sample has none.
+// The loss is the mean over samples of the Dice loss of their judged pixels. One sample has none.
 TEST_CASE("dice_loss of what is judged", "[ops]") {
   constexpr size_t N = 3, K = 3, P = 2 * 35;
   RandomStream random(9);
@@ -121,7 +121,7 @@ TEST_CASE("dice_loss of what is judged", "[ops]") {
                 [=](const auto& in) {
                   const Values all = softmax_of(in[0], N, K, P);
                   double loss = 0, judged = 0;
-                  for (size_t n = 0; n < N; ++n) {  // each sample's judged pixels by themselves
+                  for (size_t n = 0; n < N; ++n) {  // each sample's judged pixels alone
                     Values p(K * P), t(K * P);
                     double of_sample = 0;
                     for (size_t i = 0; i < P; ++i) {
@@ -169,14 +169,14 @@ TEST_CASE("dice_loss is a mean over samples, and of nothing 0", "[ops]") {
   REQUIRE(all[all.size() - 2] ==
           Approx((of_samples[0] + of_samples[1] + of_samples[2]) / 3).epsilon(4 * 0x1p-24));
   const Values p = softmax_of(Values(logits.begin(), logits.end()), N, K, P);
-  // Runs of 64 terms in float32, each of K terms and a dozen operations.
+  // Runs of 64 terms in float32; each has K terms and a dozen operations.
   REQUIRE(all[all.size() - 2] ==
           Approx(dice_of(N, K, P, p, one_hot_of(labels, N, K, P), {})).epsilon(100 * 0x1p-24));
   for (const int threads : {2, 3}) {
     const ThreadScope scope(threads);
     REQUIRE(run(0, 1) == all);
   }
-  // Neither answer nor mask: s(-100) is 0 in float32.
+  // Both the answer and the mask are empty: s(-100) is 0 in float32.
   const Tensor none = Tensor::full({1, 1, 2, 2}, -100, DType::f32, test_device());
   REQUIRE(dice_loss(none, Tensor::full({1, 1, 2, 2}, 0, DType::f32, test_device())).item() == 0);
 }

@@ -28,7 +28,7 @@ Values mask(double p, const DropoutKey& key, int64_t E) {
   return to_doubles(dropout(ones({key.samples.size(0), E}), p, key));
 }
 
-// A count of n independent events of probability q is further than 5 standard deviations from the
+// The count of n independent events of probability q is more than 5 standard deviations from its
 // mean with a probability below 1e-6.
 void require_binomial(int64_t count, int64_t n, double q) {
   const double mean = static_cast<double>(n) * q, deviation = std::sqrt(mean * (1 - q));
@@ -68,7 +68,8 @@ TEST_CASE("a dropout mask is the same for every piece of a row", "[ops]") {
   constexpr int64_t E = 200;
   const DropoutKey key{.seed = 1, .samples = samples({5})};
   const Values whole = mask(0.5, key, E);
-  for (const int64_t first : {4, 64, 100, 1, 18, 63, 199}) {  // also amid the words of a call
+  for (const int64_t first :
+       {4, 64, 100, 1, 18, 63, 199}) {  // also in the middle of a call's words
     DropoutKey of_piece = key;
     of_piece.first = first;
     for (const int64_t size : {E - first, int64_t{1}}) {
@@ -136,7 +137,7 @@ TEST_CASE("dropout masks of other seeds, layers, epochs and samples are independ
 
 TEST_CASE("dropout's gradient is its mask", "[ops]") {
   const DropoutKey key{.seed = 9, .layer = 4, .epoch = 2, .samples = samples(counted(6))};
-  for (const bool over : {false, true}) {  // also where y goes over x and dx over dy
+  for (const bool over : {false, true}) {  // also with y written over x, and dx over dy
     const Tensor x = require_grad(ones({6, 50}));
     backward_of_sum(over ? dropout(scale(x, 1), 0.25, key) : dropout(x, 0.25, key));
     REQUIRE(to_doubles(grad(x)) == mask(0.25, key, 50));

@@ -12,7 +12,7 @@ namespace accrue::test {
 
 TEST_CASE("embedding", "[ops]") {
   constexpr size_t V = 6, D = 3;
-  // 4 comes three times; 1 and 3 never.
+  // 4 occurs three times, 1 and 3 never.
   static const std::vector<int32_t> index{4, 0, 4, 5, 2, 4, 0};
   check_op({.name = "embedding",
             .inputs = {{V, D}},

@@ -1,4 +1,4 @@
-// The CPU's matrix products beside Eigen's in double.
+// The CPU's matrix products compared with Eigen's in double.
 
 #include "kernels/cpu/gemm.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-// Small integers, whose products and sums are exact in every dtype: 20 * 9 is below 2^8.
+// Small integers: their products and sums are exact in every dtype, as 20 * 9 is below 2^8.
 Matrix integers(RandomStream& random, int64_t rows, int64_t columns, int64_t K) {
   const int64_t largest = K <= 20 ? 3 : 1;
   Matrix m(rows, columns);
@@ -45,7 +45,7 @@ void check_product(RandomStream& random, cpu::Gemm<T> p, bool bias) {
   const auto bias_values = elements<T>(row);
   if (bias) p.bias = bias_values.data();
   auto c = elements<C>(before);
-  if (p.beta == 0)  // not to be read
+  if (p.beta == 0)  // must not be read
     std::ranges::fill(c, C(std::numeric_limits<Wide<C>>::quiet_NaN()));
   cpu::gemm(c.data(), a_values.data(), b_values.data(), p);
   CAPTURE(p.M, p.N, p.K, p.a_op == Transpose::yes, p.b_op == Transpose::yes, p.beta, bias,
@@ -78,7 +78,7 @@ TEST_CASE("products of integers are exact, whatever their shapes", "[ops]") {
         };
         check_product<float>(random, product(float()), bias);
         if (i % 4 == 0) check_product<double>(random, product(double()), bias);
-        // 16 bits hold what 20 terms of at most 9, a bias and a target sum up to.
+        // 16 bits hold the sum of 20 terms of at most 9, a bias and a target.
         if (i % 4 == 1) check_product<float>(random, product(Half()), bias);
         if (i % 4 == 2) check_product<float>(random, product(BFloat16()), bias);
         if (i % 4 == 3 && K <= 20) check_product<Half>(random, product(Half()), bias);
@@ -87,8 +87,8 @@ TEST_CASE("products of integers are exact, whatever their shapes", "[ops]") {
   }
 }
 
-// Sums so long that all chunks add a part of their terms before any goes on; rows of B that share
-// sets of a cache, or come from memory; several groups of packed panels.
+// The sums are so long that all chunks add a part of their terms before any chunk continues. Rows
+// of B share sets of a cache, or come from memory. There are several groups of packed panels.
 TEST_CASE("products of integers are exact where operands are large", "[ops]") {
   struct Size {
     int64_t M, N, K;
@@ -123,8 +123,7 @@ TEST_CASE("a product over nothing is the bias, and beta times the target", "[ops
   REQUIRE(c == std::vector<float>{11, 22, 33, 14, 25, 36});
 }
 
-// By the instruction, or as it is replaced where there is none: the second product of each pair is
-// added first.
+// The processor's instruction and its replacement both add the second product of each pair first.
 TEST_CASE("pairs of bfloat16 are added one after the other, in float32", "[ops]") {
 #ifdef __AVX512F__
   if (!cpu::multiplies_bfloat16_pairs()) return;
@@ -139,7 +138,7 @@ TEST_CASE("pairs of bfloat16 are added one after the other, in float32", "[ops]"
   std::vector<int32_t> a_row(M), a_col(K), b_row(K);
   for (int64_t k = 0; k < K; ++k) {
     cpu::interleave(&pairs[size_t(k * N)], &b[size_t(2 * k * N)], &b[size_t((2 * k + 1) * N)], N);
-    a_col[size_t(k)] = int32_t(2 * k + 1);  // which need not be aligned
+    a_col[size_t(k)] = int32_t(2 * k + 1);  // the columns need not be aligned
     b_row[size_t(k)] = int32_t(k * N);
   }
   for (int64_t m = 0; m < M; ++m) {

@@ -1,4 +1,4 @@
-// batch_norm() of a part of a batch, beside a part that is constant.
+// batch_norm() of a part of a batch; the other part is constant.
 
 #include "kernels/joined_batch.h"
 
@@ -15,7 +15,7 @@ namespace {
 constexpr double eps = 1e-5;
 constexpr size_t C = 3;
 
-// What the other part has in each channel.
+// The values of the other part in a channel.
 struct Other {
   Values values;
   double mean() const {
@@ -32,7 +32,7 @@ struct Other {
 const std::vector<Other> others{
     {{0.5, -1, 2, 0.25, 3}}, {{100, 101, 99, 100.5, 98}}, {{0, 0, 0, 0, 0}}};
 
-// The other part comes before this one.
+// Joins a batch whose other part comes first.
 struct BesideOthers : JoinedBatch {
   Run join_moments(const void*, const Own& own, const OfAll& of_all) override {
     const Tensor mine = own(), table = beside_nothing(mine);
@@ -125,10 +125,10 @@ TEST_CASE("a batch of a single element of a channel has no variance", "[ops]") {
   REQUIRE(to_doubles(normalise(2)) == Values(2 * C, 0));
   if (test_device() != Device::cpu) return;  // kernels there cannot throw
   REQUIRE_ERROR(normalise(1), "a single element of a channel");
-  REQUIRE(to_doubles(running.mean) == Values(C, 0.2));  // of the batch before
+  REQUIRE(to_doubles(running.mean) == Values(C, 0.2));  // from the batch before
 }
 
-TEST_CASE("the running statistics are those of all parts", "[ops]") {
+TEST_CASE("the running statistics cover all parts", "[ops]") {
   const Tensor x = Tensor::from(Values{1, 2, 10, 14, 3, 6}, {2, 3}, test_device());
   const auto all = [](double value) {
     return Tensor::full({int64_t(C)}, value, DType::f64, test_device());

@@ -1,4 +1,4 @@
-// Matrix products, and the loss that most of them end in.
+// Matrix products, and cross_entropy().
 
 #include "kernels/linear.h"
 
@@ -63,17 +63,17 @@ TEST_CASE("linear", "[ops]") {
   for (const Activation activation : all_activations) {
     const std::string fused = fmt::format(" + {}", name(activation));
     check_op(linear_op("linear" + fused, activation, true));
-    // Whole vectors and few samples: the weight gradient has a kernel of its own, in parts of 32
-    // rows.
+    // With whole vectors and few samples, another kernel computes the weight gradient, in parts of
+    // 32 rows.
     check_op(linear_op("few samples" + fused, activation, true, {.N = 3, .I = 48, .O = 37}));
-    // The bias gradient of many: more rows and columns than a block's tile on cuda.
+    // The bias gradient of many samples: more rows and columns than a block's tile on cuda.
     check_op(linear_op("many samples" + fused, activation, true, {.N = 67, .I = 3, .O = 33}));
     check_op(linear_op("linear by w [I, O]" + fused, activation, true, {}, Transpose::no));
   }
 }
 
-// A NaN that relu made 0 would leave the window without a sign that it must be skipped. Few samples
-// and many may take different ways.
+// If relu turned a NaN into 0, nothing would show that the window must be skipped. Few and many
+// samples may take different paths.
 TEST_CASE("linear's relu lets NaN through", "[ops]") {
   const double nan = std::nan("");
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64})
@@ -90,13 +90,14 @@ TEST_CASE("linear's relu lets NaN through", "[ops]") {
       }
 }
 
-// 2049 is 2048 in float16, and 2050 is itself: a part of the sum that was rounded shows.
+// 2049 rounds to 2048 in float16, and 2050 is exact: this reveals a rounded part of the sum.
 TEST_CASE("a product of 16-bit matrices is rounded once", "[ops]") {
   const Tensor c = matmul(make({683, 1}, {1, 2}, DType::f16), make({3, 1}, {2, 1}, DType::f16));
   REQUIRE(to_doubles(c) == Values{2050});
 }
 
-// 257 is 256 in bfloat16, 2049 is 2048 in float16, and either would stay so with 0.5 more.
+// 257 rounds to 256 in bfloat16, and 2049 to 2048 in float16. Adding 0.5 afterwards would not
+// change either.
 TEST_CASE("what is added to a 16-bit matrix is rounded with it", "[ops]") {
   constexpr int64_t K = 1024;
   std::vector<std::pair<int64_t, int64_t>> sizes{{1, 64}, {2, 4096}, {8, 512}, {24, 256}};
@@ -117,7 +118,8 @@ TEST_CASE("what is added to a 16-bit matrix is rounded with it", "[ops]") {
     }
 }
 
-// By what is multiplied, which is the same for all products of a layer, between bounds.
+// The scratch depends on the number of multiplications, which is the same for all products of a
+// layer, between two limits.
 TEST_CASE("the scratch of a matrix product on cuda is known from shapes", "[ops]") {
   const auto peak_of = [](int64_t M, int64_t K, int64_t N) {
     const auto make = [](const Shape& shape) {
@@ -188,7 +190,7 @@ TEST_CASE("add_linear", "[ops]") {
   };
   check_sizes(5, 4, 7);
   check_sizes(67, 8, 33);
-  // Written over a, which nobody else has.
+  // The result is written over a, which nothing else uses.
   Tensor a = make({1, 2}, {1, 2}, DType::f32);
   const void* const place = a.view().data;
   const Tensor y =
@@ -227,8 +229,8 @@ TEST_CASE("cross_entropy survives large logits", "[ops]") {
 }
 
 TEST_CASE("cross_entropy keeps the digits of a small loss", "[ops]") {
-  // {0, C - 1 times -d} moved up by `shift`: with the label at the maximum log(1 + (C - 1) e^-d),
-  // elsewhere d more.
+  // The logits are `shift` once and `shift` - d C - 1 times. The loss is log(1 + (C - 1) e^-d) if
+  // the label is at the maximum, and d more elsewhere.
   struct Case {
     double shift, d;
     size_t C;
@@ -239,8 +241,8 @@ TEST_CASE("cross_entropy keeps the digits of a small loss", "[ops]") {
     const Tensor x = Tensor::from(row, {1, int64_t(c.C)}, test_device());
     for (const int32_t label : {0, 1}) {
       const double expected = std::log1p(double(c.C - 1) * std::exp(-c.d)) + label * c.d;
-      // The additions of a row; a unit in the last place, 2 u, for exp and for log1p; the sum of
-      // the two terms and the mean. The expected value, in double, has as many roundings.
+      // The roundings are the additions of a row, a unit in the last place, 2 u, for exp and for
+      // log1p, the sum of the two terms, and the mean. The expected value, in double, has as many.
       const double bound =
           double(c.C + 12) * double(std::numeric_limits<Wide<T>>::epsilon()) / 2 * expected;
       INFO(fmt::format("{} at {}, {} lower, {} classes, label {}", name(x.dtype()), c.shift, c.d,
@@ -262,8 +264,8 @@ TEST_CASE("cross_entropy keeps the digits of a small loss", "[ops]") {
 }
 
 TEST_CASE("cross_entropy over several blocks of rows", "[ops]") {
-  // One logit is log 16 and 16 are 0: a row's loss is log 32 - log 16 where that one is the label,
-  // log 32 elsewhere.
+  // One logit is log 16, and 16 logits are 0. A row's loss is log 32 - log 16 if the label is the
+  // first, and log 32 otherwise.
   constexpr int64_t N = 3000, C = 17;
   std::vector<float> logits;
   std::vector<int32_t> labels;
@@ -273,7 +275,7 @@ TEST_CASE("cross_entropy over several blocks of rows", "[ops]") {
   }
   const Tensor x = Tensor::from(logits, {N, C}, test_device());
   const Tensor loss = cross_entropy(x, indices(labels, x));
-  // Rows of 17 in float32, then double.
+  // Sums over rows of 17 in float32, and then in double.
   REQUIRE(loss.item() == Approx(std::log(32.0) - std::log(16.0) / 3).epsilon(20 * 0x1p-24));
 }
 
@@ -291,7 +293,7 @@ TEST_CASE("add_score adds losses and right answers", "[ops]") {
   REQUIRE(score_of({1, 2, 1}, 1)[1] == 1);
   REQUIRE(score_of({1, 2, 1}, 0)[1] == 0);
   REQUIRE(score_of({1, 2, 1}, 2)[1] == 0);
-  // The first of equals counts.
+  // If the largest logits are equal, the first counts.
   REQUIRE(score_of({2, 1, 2}, 0)[1] == 1);
   REQUIRE(score_of({2, 1, 2}, 2)[1] == 0);
   REQUIRE(score_of({nan, nan}, 0)[1] == 0);

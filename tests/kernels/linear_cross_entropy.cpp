@@ -19,7 +19,7 @@
 namespace accrue::test {
 namespace {
 
-// A head of V outputs of E inputs each, at places with these labels.
+// A head with V outputs and E inputs, applied at places with these labels.
 struct Head {
   size_t V, E;
   std::vector<int32_t> labels;
@@ -29,7 +29,7 @@ struct Head {
   Shape x_shape() const { return {rows(), static_cast<int64_t>(E)}; }
   Shape w_shape() const { return {static_cast<int64_t>(V), static_cast<int64_t>(E)}; }
 
-  // The losses of all rows that are judged, largest logits apart.
+  // The losses of all judged rows. Exponentials are relative to the label's logit.
   Values losses(const Values& x, const Values& w) const {
     Values losses, row(V);
     for (size_t r = 0; r < labels.size(); ++r) {
@@ -99,7 +99,7 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-// The same, of rows that come in two pieces.
+// The same op with the rows in two pieces.
 Op pieces_of_head_op(const Head& head, int64_t begin) {
   const int64_t T = head.rows(), E = static_cast<int64_t>(head.E);
   Op op = head_op("linear_cross_entropy of two pieces", head, true, 0);
@@ -137,7 +137,7 @@ TEST_CASE("linear_cross_entropy", "[ops]") {
   check_op(head_op("linear_cross_entropy in chunks", head, false, 4));
 }
 
-// On cuda rows of 85 logits are padded to 128, and the last ones are no whole vector.
+// On cuda rows of 85 logits are padded to 128, and the last logits do not fill a vector.
 TEST_CASE("linear_cross_entropy of rows that are no multiple of what is aligned", "[ops]") {
   Head head = random_head(6, 85, 3);
   check_op(head_op("linear_cross_entropy of 85 logits", head, false, 4));
@@ -155,7 +155,7 @@ TEST_CASE("linear_cross_entropy of what is judged", "[ops]") {
   check_op(head_op("linear_cross_entropy of some rows", head, true, 0));
   check_op(head_op("linear_cross_entropy of some rows in chunks", head, true, 4));
   check_op(pieces_of_head_op(head, 6));
-  check_op(pieces_of_head_op(head, 1));  // of which the first has none
+  check_op(pieces_of_head_op(head, 1));  // the first piece has no judged row
   std::ranges::fill(head.labels, not_judged);
   check_op(head_op("linear_cross_entropy of no rows", head, true, 4));
   check_op(
@@ -205,7 +205,7 @@ TEST_CASE("linear_cross_entropy of many logits does not depend on the threads", 
     return differentiate(linear_cross_entropy(x, w, labels, judged_weight(labels), 16), x, w);
   };
   const Outcome alone = run(1);
-  // Logits of 4 terms; runs of 256 exponentials, each within 3 units.
+  // Logits are sums of 4 terms. Sums are runs of 256 exponentials, each exact to 3 units.
   REQUIRE(alone.loss == Approx(head.loss(xs, ws)).epsilon(300 * 0x1p-24));
   REQUIRE(run(2) == alone);
   REQUIRE(run(3) == alone);
@@ -223,7 +223,7 @@ TEST_CASE("linear_cross_entropy of many logits does not depend on the threads", 
 }
 
 TEST_CASE("linear_cross_entropy keeps the digits of a small loss", "[ops]") {
-  // The label's logit is 20 above those of the others, 19 apart from the next.
+  // The label's logit is 20 above the other logits, except one that is 19 below it.
   constexpr size_t V = 40;
   Values ws(V, 0);
   ws[33] = 1;
@@ -231,7 +231,7 @@ TEST_CASE("linear_cross_entropy keeps the digits of a small loss", "[ops]") {
   const Tensor x = leaf({20}, {1, 1}), w = leaf(ws, {V, 1});
   const Outcome outcome = differentiate(linear_cross_entropy(x, w, indices({33}, x)), x, w);
   const double others = 38 * std::exp(-20.0) + std::exp(-19.0);
-  // The logits' rounding becomes an error of the exponentials.
+  // The rounding of the logits causes the error of the exponentials.
   REQUIRE(outcome.loss == Approx(std::log1p(others)).epsilon(32 * 0x1p-23));
   REQUIRE(outcome.dw[33] == Approx(-20 * others / (1 + others)).epsilon(32 * 0x1p-23));
 }
@@ -266,7 +266,7 @@ TEST_CASE("linear_cross_entropy takes a seed, and gradients of one input", "[ops
   begin(loss_of());
   REQUIRE(to_doubles(grad(x)) == dx);
   REQUIRE(to_doubles(grad(w)) == dw);
-  // Frozen between forward and backward, too.
+  // The same holds if x is frozen between forward and backward.
   const Tensor loss_of_w = loss_of();
   x.variable()->frozen = true;
   begin(loss_of_w);
@@ -286,7 +286,7 @@ TEST_CASE("linear_cross_entropy of a frozen head computes each logit once", "[op
         std::pair(OwnLogit::left_out, false)}) {
     Head head = random_head(20, 20, 3);
     if (judges) head.labels[2] = head.labels[7] = head.labels[19] = not_judged;
-    // dx of two backwards, so that the second one is added.
+    // Two backwards: the second one adds to dx.
     const auto find = [&, own = own, judges = judges](bool is_frozen) {
       const Tensor x = leaf<double>(xs, head.x_shape()), w = leaf<double>(ws, head.w_shape());
       const Tensor labels = indices(head.labels, x);
@@ -311,10 +311,10 @@ TEST_CASE("linear_cross_entropy of a frozen head computes each logit once", "[op
   }
 }
 
-TEST_CASE("linear_cross_entropy has no more logits than those of a chunk", "[ops]") {
+TEST_CASE("linear_cross_entropy never holds more logits than one chunk", "[ops]") {
   constexpr int64_t rows = 1024, V = 50257, E = 768;
-  // 64 MiB have room for 333 rows, 320 in sixteens, so there are four chunks; in 16 bits, with d
-  // apart, for 222 or 208, and five.
+  // 64 MiB have room for 333 rows, or 320 in multiples of 16, so there are four chunks. In 16 bits,
+  // with a separate d, they have room for 222 rows, or 208, so there are five chunks.
   REQUIRE(chunk_rows_for(rows, V, DType::f32) == 256);
   REQUIRE(chunk_rows_for(rows, V, DType::f32, true) == 160);
   REQUIRE(chunk_rows_for(rows, V, DType::bf16) == 208);
@@ -332,8 +332,8 @@ TEST_CASE("linear_cross_entropy has no more logits than those of a chunk", "[ops
     const size_t before = memory.current().total();
     memory.reset_peak();
     backward(linear_cross_entropy(x, w, labels, judged));
-    // Logits, on cuda in rows of multiples of 64; three numbers and a place for each row; gathered
-    // rows or the products' workspace.
+    // The logits, on cuda in rows padded to multiples of 64; for each row three numbers and a
+    // place; and the gathered rows, or the products' workspace.
     const size_t expected = device == Device::meta
                                 ? 256 * V * 4 + rows * (2 * 4 + 8 + 4) + 256 * E * 4
                                 : 256 * 50304 * 4 + rows * (2 * 4 + 8) + (32 << 20);
@@ -361,7 +361,7 @@ TEST_CASE("add_linear_score", "[ops]") {
   for (size_t r = 0; r < head.labels.size(); r += 4) head.labels[r] = not_judged;
   const Values xs = uniform(41 * 4, 1), ws = uniform(23 * 4, 2);
   const Tensor x = leaf(xs, head.x_shape()), w = leaf(ws, head.w_shape());
-  // Every second row that counts is to be right.
+  // Makes the answer of every second judged row right.
   const Values logits = to_doubles(linear(x, w, {}));
   double right = 0;
   for (size_t r = 0; r < head.labels.size(); ++r) {

@@ -1,4 +1,4 @@
-// Losses against a target of the same shape.
+// Losses with a target of the same shape.
 
 #include "kernels/losses.h"
 
@@ -72,8 +72,9 @@ TEST_CASE("bce_with_logits against a constant", "[ops]") {
   }
 }
 
-// By the same operations, so to the last bit; over more elements than a block sums.
-TEST_CASE("bce_with_logits against a constant is that against a tensor, without its memory",
+// Both compute the same operations, so they agree to the last bit. There are more elements than a
+// block sums up.
+TEST_CASE("bce_with_logits with a constant target equals it with a tensor, without its memory",
           "[ops]") {
   constexpr int64_t size = 40'003;
   std::vector<float> values(size);
@@ -110,7 +111,8 @@ TEST_CASE("bce_with_logits survives large logits", "[ops]") {
 }
 
 TEST_CASE("bce_with_logits keeps the digits of a small loss", "[ops]") {
-  // Each target is so near to the end that its logit points to that t x would round the loss away.
+  // Each target is so near to the value that its logit predicts that subtracting t x would round
+  // the loss away.
   const auto expected = [](double x, double t) {
     return (x > 0 ? (1 - t) * x : -t * x) + std::log1p(std::exp(-std::abs(x)));
   };
@@ -120,7 +122,7 @@ TEST_CASE("bce_with_logits keeps the digits of a small loss", "[ops]") {
                              {-1e4f, 0x1p-24f},
                              {1e4f, 0.9f}}) {
     INFO("x " << x << ", t " << t);
-    // Product and sum, 2 u for each function, and the mean.
+    // The roundings are a product, a sum, 2 u for each function, and the mean.
     REQUIRE(bce_with_logits(floats({x}), floats({t})).item() ==
             Approx(expected(x, t)).epsilon(8 * 0x1p-24));
   }
@@ -151,7 +153,7 @@ TEST_CASE("losses over many blocks do not depend on the threads", "[ops]") {
   }
   set_thread_count(threads);
   REQUIRE(losses[0] == losses[1]);
-  // 256 float32 additions a run, then double.
+  // 256 additions in float32 for each run, then double.
   REQUIRE(losses[0] == Approx(expected / size).epsilon(260 * 0x1p-24));
 }
 
@@ -159,7 +161,7 @@ TEST_CASE("a loss writes dx over x when nobody else holds x", "[ops]") {
   constexpr int64_t size = 4096;
   const Tensor leaf = require_grad(Tensor::full({size}, 1, DType::f32, test_device()));
   const Tensor target = Tensor::full({size}, 3, DType::f32, test_device());
-  claim_grad(leaf);  // allocates, so that the peak is not in the leaf's gradient
+  claim_grad(leaf);  // allocates the leaf's gradient before the peak
   zero_grad(leaf);
   for (const bool held : {false, true}) {
     Tensor x = scale(leaf, 2);
@@ -201,7 +203,7 @@ TEST_CASE("the score of masks adds overlap and sizes of each class", "[ops]") {
   constexpr size_t N = 2, K = 3, P = 5 * 130;
   RandomStream random(4);
   std::vector<float> logits(N * K * P);
-  for (float& logit : logits) logit = static_cast<float>(random.below(4));  // equals are many
+  for (float& logit : logits) logit = static_cast<float>(random.below(4));  // many are equal
   for (const size_t i : {size_t{3}, P + 7}) logits[i] = std::nanf("");
   std::vector<int32_t> labels(N * P);
   for (int32_t& label : labels) label = static_cast<int32_t>(random.below(K));
@@ -268,7 +270,7 @@ TEST_CASE("a loss that was computed elsewhere passes its gradient on", "[ops]") 
   const Values dx{1, -2, 0.5, 4};
   check_op({.name = "given_loss",
             .inputs = {{2, 2}},
-            // L = sum_i dx[i] x[i], times 3.
+            // The loss is 3 sum_i dx[i] x[i].
             .run =
                 [=](const auto& in) {
                   const Tensor of_x = constant(dx, in[0]);

@@ -1,4 +1,4 @@
-// Normalisations: one reference for all, told which elements go together.
+// Norms: one reference for all of them; a layout says which elements belong together.
 
 #include "kernels/norm.h"
 
@@ -22,7 +22,7 @@ constexpr double eps = 1e-5;
 
 enum class Affine { none, gamma, beta, both };
 
-// x as [N, C, S]; the group of element (n, c).
+// x as [N, C, S], and the group of element (n, c).
 struct Layout {
   size_t N, C, S;
   std::function<size_t(size_t n, size_t c)> group;
@@ -102,7 +102,7 @@ Tensor layer(const Tensor& x, const Tensor& gamma, const Tensor& beta) {
 
 Tensor rms(const Tensor& x, const Tensor& gamma, const Tensor&) { return rms_norm(x, gamma, eps); }
 
-// The mean counts as 0.
+// The moments for rms_norm, with 0 in place of the mean.
 Moments squares_of(const Values& x, const Layout& at) {
   Moments m{Values(at.groups), Values(at.groups)};
   for (size_t i = 0; i < x.size(); ++i)
@@ -234,8 +234,8 @@ TEST_CASE("batch_norm moves the running statistics as PyTorch does", "[ops]") {
   const RunningStatistics running = running_for(x, {0, 100}, {1, 7});
   const NoGrad no_grad;
   batch_norm(x, {}, {}, running, NormMode::train);
-  // Channel 0 holds 1 2 3 6: mean 3, unbiased variance 14/3. Channel 1 holds 10 14 30 26: mean 20,
-  // unbiased variance 272/3.
+  // Channel 0 holds 1, 2, 3 and 6: mean 3, unbiased variance 14/3. Channel 1 holds 10, 14, 30 and
+  // 26: mean 20, unbiased variance 272/3.
   const Values mean = to_doubles(running.mean), var = to_doubles(running.var);
   REQUIRE(mean[0] == Approx(0.1 * 3));
   REQUIRE(mean[1] == Approx(0.9 * 100 + 0.1 * 20));
@@ -275,7 +275,7 @@ TEST_CASE("batch_norm in eval mode keeps no input for constant gamma and beta", 
       const size_t before = ledger(test_device()).current()[Category::activations];
       const Tensor y = batch_norm(scale(leaf, 2), gamma, beta, running, NormMode::eval);
       const size_t kept = ledger(test_device()).current()[Category::activations] - before;
-      // With x, or without it; mean and rstd.
+      // Kept are y, x if there is a gradient to learn, the mean and rstd.
       REQUIRE(kept == (learns ? 2 : 1) * y.bytes() + 2 * Ledger::alignment);
       backward(mse_loss(batch_norm(y, gamma, beta, running, NormMode::eval), target));
     }
@@ -285,9 +285,9 @@ TEST_CASE("batch_norm in eval mode keeps no input for constant gamma and beta", 
 }
 
 TEST_CASE("norms keep the digits of a small variance around a large mean", "[ops]") {
-  // Values 4096 + {0, 1/4, ..., 7/4}: mean 4096.875 is exact in float32, the variance is 21/64,
-  // and the mean of squares, 16784386.6, is not known to better than 1 in float32.
-  constexpr int64_t size = 20480;  // which cuda cuts into pieces
+  // Values 4096 + {0, 1/4, ..., 7/4}. The mean, 4096.875, is exact in float32, and the variance is
+  // 21/64. In float32 the mean of squares, 16784386.6, is only exact to about 1.
+  constexpr int64_t size = 20480;  // cuda cuts it into pieces
   std::vector<float> values(size);
   for (size_t i = 0; i < values.size(); ++i) values[i] = 4096 + 0.25f * static_cast<float>(i % 8);
   const double deviation = std::sqrt(21.0 / 64 + eps);
@@ -295,7 +295,7 @@ TEST_CASE("norms keep the digits of a small variance around a large mean", "[ops
     const Values actual = to_doubles(y);
     for (size_t i = 0; i < values.size(); ++i) {
       const double expected = (values[i] - 4096.875) / deviation;
-      // Sums of 256 squares in float32; half of their relative error reaches y, and 4 roundings.
+      // Half of the relative error of sums of 256 squares in float32 reaches y, and 4 roundings.
       REQUIRE(actual[i] == Approx(expected).epsilon((256 / 2 + 4) * 0x1p-24));
     }
   };
@@ -338,13 +338,14 @@ TEST_CASE("norms do not depend on the threads", "[ops]") {
   set_thread_count(threads);
 }
 
-// More of each channel than one block sums on cuda, so that the last block adds up the others'.
+// Each channel has more elements than one block sums up on cuda: the last block adds up the others'
+// sums.
 TEST_CASE("gradients of gamma and beta over several blocks", "[ops]") {
   struct Case {
     Shape shape;
     int64_t S;
   };
-  // Channels side by side, planes in vectors and in single elements.
+  // Channels side by side, planes of whole vectors, and planes of single elements.
   for (const auto& [shape, S] :
        {Case{{1100, 11}, 1}, Case{{60, 3, 14, 14}, 196}, Case{{190, 2, 45}, 45}}) {
     const int64_t C = shape[1], n = shape.numel();
@@ -372,7 +373,7 @@ TEST_CASE("gradients of gamma and beta over several blocks", "[ops]") {
       backward(mse_loss(y, Tensor::full(shape, 0, DType::f64, test_device())));
       const auto of_gamma = to_doubles(grad(gamma)), of_beta = to_doubles(grad(beta));
       for (size_t c = 0; c < dgamma.size(); ++c) {
-        // As many roundings as there are terms, at most, of sums that stay below `size`.
+        // At most as many roundings as there are terms, in sums that stay below `size`.
         const double bound = double(repeat) * double(n / C + 8) * 0x1p-53 * size[c];
         REQUIRE(std::abs(of_gamma[c] - repeat * dgamma[c]) <= bound);
         REQUIRE(std::abs(of_beta[c] - repeat * dbeta[c]) <= bound);
@@ -381,15 +382,15 @@ TEST_CASE("gradients of gamma and beta over several blocks", "[ops]") {
   }
 }
 
-// Groups that are too few to fill a GPU, each cut into pieces for several blocks on cuda.
+// These groups are too few to fill a GPU. On cuda each is cut into pieces for several blocks.
 TEST_CASE("norms of few and large groups", "[ops]") {
   struct Case {
     Shape shape;
     Norm norm;  // none: batch_norm
     int64_t groups;
   };
-  // Pieces that end within a sample and between two; vectors and single elements; several channels
-  // a group; planes of one element.
+  // Pieces that end within a sample or between two, vectors and single elements, several channels
+  // in a group, and planes of one element.
   for (const auto& [shape, norm, groups] :
        {Case{{5, 3, 80, 80}, {}, 3}, Case{{2, 3, 91, 97}, {}, 3}, Case{{20000, 3}, {}, 3},
         Case{{1, 6, 80, 90}, group(2), 2}, Case{{1, 2, 131, 127}, instance, 2},
@@ -416,7 +417,7 @@ TEST_CASE("norms of few and large groups", "[ops]") {
       return results;
     };
     const std::vector<Values> expected = results_on(Device::cpu), found = results_on(test_device());
-    // Two sums over a group on either device: at most as many roundings as there are terms.
+    // Each device takes two sums over a group, with at most as many roundings as there are terms.
     const double roundings = 4 * double(shape.numel() / groups) * 0x1p-53;
     for (size_t i = 0; i < expected.size(); ++i) {
       double largest = 0;

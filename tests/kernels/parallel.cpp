@@ -1,4 +1,4 @@
-// The CPU's threads: loops run whole, whoever runs them.
+// The CPU's threads: every loop runs completely, whichever threads run it.
 
 #include "kernels/parallel.h"
 
@@ -94,11 +94,11 @@ TEST_CASE("what a chunk throws reaches the caller", "[threads]") {
   }
 }
 
-// Runs body in a forked child, which has the calling thread alone: whether it returned true there,
-// and the child then ended as programs do.
+// Runs body in a forked child, which has only the calling thread. Returns true if body returned
+// true there and the child then exited normally.
 template <class Body>
 bool true_in_child(Body body) {
-  std::fflush(nullptr);  // which the child's end would print again
+  std::fflush(nullptr);  // otherwise the child would print it again
   const pid_t child = fork();
   if (child == 0) {
     alarm(60);  // rather than hang
@@ -120,12 +120,13 @@ TEST_CASE("a loop runs in a forked child", "[threads]") {
       if (slot > 0) shared = true;
     });
   };
-  // On a busy machine the calling thread may work alone all the time.
+  // Repeats the loop until another thread helps: on a busy machine the calling thread may do all
+  // the work.
   for (int i = 0; i < 1000 && !shared; ++i) loop();
   REQUIRE(true_in_child([&] {
     runs = 0;
     loop();
-    // More than there were. ThreadSanitizer ends a forked process that starts one.
+    // More threads than before. ThreadSanitizer ends a forked process that starts a thread.
     set_thread_count(__tsan_init ? 2 : 8);
     loop();
     return runs == 2000;
@@ -139,13 +140,14 @@ TEST_CASE("a loop runs on the threads that the system gives", "[threads]") {
   }
   REQUIRE(true_in_child([] {
     set_thread_count(1000);
-    // Address space for the stacks of some of them.
+    // Leaves address space for the stacks of some of the threads only.
     size_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
     const size_t size = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)) + (size_t{1} << 28);
     const rlimit some{size, size};
     if (setrlimit(RLIMIT_AS, &some) != 0) return false;
-    // On a busy machine the calling thread works alone, but not after a pause.
+    // The pause gives other threads time to start: on a busy machine the calling thread could do
+    // all the work.
     std::this_thread::sleep_for(std::chrono::milliseconds(1500));
     int loops = 0;
     std::atomic<int> runs = 0;
@@ -155,7 +157,7 @@ TEST_CASE("a loop runs on the threads that the system gives", "[threads]") {
   }));
 }
 
-TEST_CASE("the CPUs are those of the process's affinity", "[threads]") {
+TEST_CASE("the CPUs follow the process's affinity", "[threads]") {
   REQUIRE(true_in_child([] {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0) return false;

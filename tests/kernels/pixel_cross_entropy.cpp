@@ -46,7 +46,7 @@ Pixels random_pixels(size_t N, size_t C, size_t P) {
 }  // namespace
 
 TEST_CASE("pixel_cross_entropy", "[ops]") {
-  // Runs of 64 pixels of an image, and a part of one.
+  // Runs of 64 pixels of an image, and a part of a run.
   for (const int64_t W : {5, 35}) {
     for (const bool weighted : {false, true}) {
       Pixels pixels = random_pixels(2, 3, static_cast<size_t>(2 * W));
@@ -108,7 +108,7 @@ TEST_CASE("judged_weight counts samples by their judged labels", "[ops]") {
 }
 
 TEST_CASE("pixel_cross_entropy of many pixels does not depend on the threads", "[ops]") {
-  constexpr size_t N = 3, C = 4, P = 75 * 101;  // several blocks, of which some span two images
+  constexpr size_t N = 3, C = 4, P = 75 * 101;  // several blocks, some of which span two images
   const Pixels pixels = random_pixels(N, C, P);
   RandomStream random(5);
   std::vector<float> logits(N * C * P);
@@ -125,7 +125,7 @@ TEST_CASE("pixel_cross_entropy of many pixels does not depend on the threads", "
     const ThreadScope scope(1);
     return run();
   }();
-  // Runs of up to 256 terms in float32, each of C terms and a dozen operations.
+  // Runs of up to 256 terms in float32; each has C terms and a dozen operations.
   REQUIRE(alone.back() ==
           Approx(pixels.loss(Values(logits.begin(), logits.end()))).epsilon(300 * 0x1p-24));
   for (const int threads : {2, 3}) {

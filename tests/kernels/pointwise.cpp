@@ -32,7 +32,7 @@ Op activation(std::string name, Run run, F f) {
           .gap = 1e-3};
 }
 
-// Returns y and dy/dx of y = f(x) at these x.
+// Returns y and dy/dx of y = f(x) for each x in `at`.
 template <class F>
 std::pair<Values, Values> values_and_slopes(F f, const Values& at, DType dtype) {
   const int64_t n = std::ssize(at);
@@ -85,8 +85,8 @@ TEST_CASE("relu writes over its input exactly when it is handed the last referen
   REQUIRE(relu(std::move(x)).view().data == storage);
 }
 
-// PyTorch 2.15, float64; gelu_tanh by its definition, in decimals of 60 digits. Every x is a number
-// of all four dtypes.
+// The values come from PyTorch 2.15 in float64, and for gelu_tanh from its definition, with 60
+// decimal digits. All four dtypes hold every x.
 TEST_CASE("gelu, gelu_tanh and silu give PyTorch's values", "[ops]") {
   const Values x{-12, -5, -2.5, -1, -0.5, 0, 0.5, 1, 2.5, 5, 12};
   struct Golden {
@@ -117,8 +117,8 @@ TEST_CASE("gelu, gelu_tanh and silu give PyTorch's values", "[ops]") {
               1.0994011113415267, 1.0265474324296655, 1.0000675854676138}}};
   for (const Golden& expected : golden)
     for (const DType dtype : floating) {
-      // As in the op table: 8 roundings of the wide type, four times that where a slope cancels,
-      // and the rounding of a 16-bit result.
+      // As in the op table: 8 roundings of the wide type, four times that if terms of a slope
+      // cancel, and the rounding of a 16-bit result.
       const double wide_unit = wide(dtype) == DType::f64 ? 0x1p-53 : 0x1p-24;
       const double last = dtype == DType::f16 ? 0x1p-11 : dtype == DType::bf16 ? 0x1p-8 : 0;
       const auto [y, slope] = values_and_slopes(expected.f, x, dtype);
@@ -131,7 +131,7 @@ TEST_CASE("gelu, gelu_tanh and silu give PyTorch's values", "[ops]") {
     }
 }
 
-// Where exponentials overflow or vanish, no 0 * infinity may come of it.
+// Where exponentials overflow or vanish, the result must not be 0 * infinity.
 TEST_CASE("gelu, gelu_tanh and silu far from zero are x or nothing", "[ops]") {
   for (const auto f : {gelu, gelu_tanh, silu})
     for (const DType dtype : floating) {
@@ -154,7 +154,7 @@ TEST_CASE("a NaN goes through gelu, gelu_tanh and silu, forward and backward", "
     }
 }
 
-// A window is skipped for a NaN in its loss: a relu before it must not turn one into a zero.
+// A NaN in its loss makes a window skipped, so relu must not turn a NaN into 0.
 TEST_CASE("a NaN goes through relu, alone and fused", "[ops]") {
   for (const DType dtype : floating) {
     const auto filled = [&](const Shape& shape, double value) {

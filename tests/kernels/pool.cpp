@@ -15,7 +15,7 @@
 namespace accrue::test {
 namespace {
 
-// A pool's reference: reduce(what a window has of x) for every window.
+// The reference of a pool: reduce(the values of x in the window) for every window.
 template <class Reduce>
 Values pool_reference(const Values& x, const Shape& shape, Pool2dShape s, Reduce reduce) {
   Values y;
@@ -134,7 +134,7 @@ TEST_CASE("max_pool2d with relu is max_pool2d and relu, for a NaN too", "[ops]")
 
 TEST_CASE("what a padded max_pool2d has beyond the image never wins", "[ops]") {
   const double infinity = std::numeric_limits<double>::infinity();
-  // Two windows: the columns 0 and 1, and the columns 1 and 2.
+  // One window has the columns 0 and 1, the other the columns 1 and 2.
   const Tensor x = require_grad(
       Tensor::from(std::vector<double>{-3, -infinity, -2}, {1, 1, 1, 3}, test_device()));
   const Tensor y = max_pool2d(x, {3, 2, 1});

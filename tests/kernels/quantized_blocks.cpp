@@ -1,4 +1,5 @@
-// Blocks of quantized weights, against llama.cpp's gguf: tests/golden/quantized_blocks.safetensors.
+// Blocks of quantized weights, compared with llama.cpp's gguf:
+// tests/golden/quantized_blocks.safetensors.
 
 #include "kernels/quantized_blocks.h"
 
@@ -34,7 +35,7 @@ bool have_same_bits(std::span<const T> a, std::span<const T> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
-// The elements of blocks that lie at an odd multiple of their alignment.
+// The elements of blocks; the blocks lie at an odd multiple of their alignment.
 template <class T>
 std::vector<T> widened(DType type, std::span<const uint8_t> bytes) {
   return dispatch_blocks(type, [&]<class Block>() {
@@ -71,7 +72,7 @@ TEST_CASE("blocks stand for the numbers that llama.cpp gives them", "[data]") {
             blocks.size() / block_bytes(type) * static_cast<size_t>(block_elements(type)));
     const auto found = widened<float>(type, blocks);
     REQUIRE(have_same_bits<float>(found, numbers));
-    // Rounded once.
+    // The elements are rounded once.
     const auto narrow = widened<BFloat16>(type, blocks);
     for (size_t i = 0; i < numbers.size(); ++i)
       REQUIRE(narrow[i].bits == BFloat16(numbers[i]).bits);
@@ -90,8 +91,8 @@ TEST_CASE("rows are quantized to the bytes that llama.cpp writes", "[data]") {
   }
 }
 
-// d is rounded to float16 after the quants are chosen, which moves an element by up to 2^-11 of the
-// largest; a quant is off by up to half a step. A quant of Q4_0 that would be 16 becomes 15.
+// A quant is off by up to half a step. d is rounded to float16 after the quants are chosen, which
+// moves an element by up to 2^-11 of the largest one. A quant of Q4_0 that would be 16 becomes 15.
 TEST_CASE("what is quantized is near what it was", "[data]") {
   std::vector<float> x(32 * 64);
   for (size_t i = 0; i < x.size(); ++i)

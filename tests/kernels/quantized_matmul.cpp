@@ -1,4 +1,4 @@
-// Ops whose weight is quantized, against the same ops of the widened weight in double.
+// Ops with a quantized weight, compared with the same ops of the widened weight in double.
 
 #include "kernels/quantized_matmul.h"
 
@@ -28,8 +28,8 @@ struct QuantizedWeight {
   Values values;
 };
 
-// Blocks of random bits, but for their scales, which are those of weights: below 1/16, so that
-// elements are at most about 1, or d.
+// Blocks of random bits with realistic scales: `d`, or below 1/16, which makes elements at most
+// about 1.
 QuantizedWeight quantized_weight(DType type, int64_t R, int64_t C, uint64_t seed,
                                  std::optional<float> d = {}) {
   RandomStream random(seed);
@@ -45,7 +45,7 @@ QuantizedWeight quantized_weight(DType type, int64_t R, int64_t C, uint64_t seed
       if constexpr (elements_in<Block> == 1) blocks[b] = Block(random.uniform(-1, 1));
       if constexpr (requires { blocks[b].d; }) blocks[b].d = scale();
       if constexpr (requires { blocks[b].m; }) blocks[b].m = scale();
-      // Their own scales have 6 and 8 bits.
+      // These types have additional scales of 6 or 8 bits.
       if constexpr (requires { blocks[b].scales; }) blocks[b].d = Half(float(scale()) / 64);
       if constexpr (requires { blocks[b].dmin; }) blocks[b].dmin = Half(float(scale()) / 64);
       double widened[elements_in<Block>];
@@ -66,7 +66,7 @@ struct Results {
   Values y, dx;
 };
 
-// backward() from this gradient of y.
+// Calls backward() from this gradient of y.
 void backward_by(Tensor y, const Tensor& dy) {
   Tensor loss = Tensor::full({}, 1, wide(dy.dtype()), dy.device());
   record("sum", loss, {Edge(y)}, [edge = Edge(y), dy](Tensor&) {
@@ -89,7 +89,7 @@ void require_close(const Results& found, const Results& expected, double unit) {
   REQUIRE(largest_difference(found.dx, expected.dx) <= unit * largest_or_one(expected.dx));
 }
 
-// Few rows and many, and on the cpu weights of several slabs, whose last one is short.
+// Few and many rows, and on the cpu weights of several slabs; the last slab is short.
 struct QuantizedCase {
   int64_t N, R, C;
 };
@@ -118,7 +118,7 @@ TEST_CASE("a product by a quantized weight is that by the widened one", "[ops]")
           if (biased && op == Transpose::no) continue;
           INFO(name(type) << " [" << R << ", " << C << "], " << N << " rows");
           const Results expected = run(wide, DType::f64, biased);
-          // A sum of so many products, and the roundings of its terms.
+          // The number of products in the longest sum, and the roundings of a term.
           const double depth = double(std::max(R, C)) + 8;
           require_close(run(w.blocks, DType::f64, biased), expected, depth * 0x1p-53);
           require_close(run(w.blocks, DType::f32, biased), expected, depth * 0x1p-24);
@@ -126,7 +126,7 @@ TEST_CASE("a product by a quantized weight is that by the widened one", "[ops]")
       }
 }
 
-// Five heads of 14 rows, a weight in blocks and one that is as x is.
+// Five heads of 14 rows; one weight is in blocks, and the other has the dtype of x.
 TEST_CASE("a product by a quantized weight finds rows that lie in pairs", "[ops]") {
   constexpr int64_t N = 3, C = 256, heads = 5, half = 7, R = heads * 2 * half;
   for (const DType type : {DType::q8_0, DType::f32}) {
@@ -165,12 +165,12 @@ TEST_CASE("a product in 16 bits by a quantized weight", "[ops]") {
   };
   const Results expected = run(tensor_with(w.values, {70, 256}, DType::f64), DType::f64);
   for (const auto& [dtype, unit] : {std::pair(DType::f16, 0x1p-11), {DType::bf16, 0x1p-8}}) {
-    // x, w, dy and the result are rounded, the first three in each of 256 terms.
+    // x, w, dy and the result are rounded; x, w and dy in each of 256 terms.
     require_close(run(w.blocks, dtype), expected, 4 * 16 * unit);
   }
 }
 
-// The product by the identity is w itself. Rows of 70 numbers do not divide into vectors.
+// The product with the identity is w itself. Rows of 70 numbers do not divide into vectors.
 TEST_CASE("a product by the identity is the widened weight, rounded once", "[ops]") {
   constexpr int64_t heads = 3, half = 2, R = heads * 2 * half;
   Values identity(R * R);
@@ -195,8 +195,9 @@ TEST_CASE("a product by the identity is the widened weight, rounded once", "[ops
       }
 }
 
-// Multiples of 1/8 and blocks whose scale is a power of two, which all types hold: what remains is
-// the rounding of float32's sums and one of the result, also where it is a sum over slabs.
+// The values are multiples of 1/8, and the blocks' scale is a power of two: all types hold them. So
+// there is only the rounding of sums in float32 and one rounding of the result, also for a sum over
+// slabs.
 TEST_CASE("a product by several slabs is rounded once, and added as its target wants", "[ops]") {
   const auto [N, R, C] =
       plans_for_cuda(test_device()) ? QuantizedCase{2, 4160, 1024} : QuantizedCase{3, 1100, 512};
@@ -240,7 +241,7 @@ TEST_CASE("a product by several slabs is rounded once, and added as its target w
         const Values found = to_doubles(y);
         backward_by(y, tensor_with(dy, {N, out}, dtype));
         const Values dx = to_doubles(grad(leaf));
-        // Terms of at most 1, and of sums that random signs keep below 64.
+        // Terms are at most 1, and random signs keep their sums below 64.
         const auto bound = [&](double value, int64_t terms) {
           const double sum = is_16_bit_dtype(dtype) ? 0x1p-24 : unit;
           return std::abs(value) * unit + double(terms) * 64 * sum;

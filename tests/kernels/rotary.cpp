@@ -17,7 +17,7 @@ Tensor positions_like(const Tensor& x, const std::vector<int32_t>& positions) {
   return Tensor::from(positions, {x.size(0), x.size(1)}, x.device());
 }
 
-// As complex numbers: each pair times e^(i angle).
+// The rotation with complex numbers: each pair is multiplied by e^(i angle).
 Values turned(const Values& x, const Rotary& rotary, const std::vector<int32_t>& positions) {
   const auto pairs = static_cast<size_t>(rotary.size / 2), size = 2 * pairs;
   const size_t C = x.size() / positions.size();
@@ -65,7 +65,7 @@ TEST_CASE("rotary", "[ops]") {
   }
 }
 
-// In float32 the angle would be wrong by up to 2^-9.
+// An angle computed in float32 would be wrong by up to 2^-9.
 TEST_CASE("rotary keeps the digits of far positions", "[ops]") {
   const Rotary by{4, {1, 0.3}};
   const std::vector<int32_t> positions{32768, 131071, 1 << 30};
@@ -95,14 +95,15 @@ TEST_CASE("rotary writes over its input exactly when it is handed the last refer
   REQUIRE(rotary(std::move(x), by, positions).view().data == storage);
 }
 
-// transformers, ROPE_INIT_FUNCTIONS["llama3"] and ["linear"], recomputed in double.
-TEST_CASE("rotary's frequencies are those of Hugging Face's rope types", "[ops]") {
+// The frequencies of transformers' ROPE_INIT_FUNCTIONS["llama3"] and ["linear"], recomputed in
+// double.
+TEST_CASE("rotary's frequencies equal Hugging Face's rope types", "[ops]") {
   const std::vector<double> f = rotary_frequencies(8, 500000);
   REQUIRE(f.size() == 4);
   for (size_t i = 0; i < 4; ++i) REQUIRE(f[i] == Approx(std::pow(500000, -double(i) / 4)));
   REQUIRE(scale_linearly(f, 4)[1] == f[1] / 4);
 
-  // The turns within the original context: 1304, 49, 1.84 and 0.07.
+  // The numbers of turns within the original context are 1304, 49, 1.84 and 0.07.
   const std::vector<double> scaled = scale_as_llama3(f, {.factor = 8});
   REQUIRE(scaled[0] == f[0]);
   REQUIRE(scaled[1] == f[1]);

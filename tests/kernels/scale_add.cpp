@@ -21,7 +21,7 @@ TEST_CASE("scale_add", "[ops]") {
             .inputs = {{3, 7}, {1}, {3, 7}},
             .run = [](const auto& in) { return scale_add(in[0], in[1], in[2]); },
             .reference = [](const auto& in) { return plain_scale_add(in[0], in[1][0], in[2]); },
-            // dgamma sums 21 products.
+            // dgamma is a sum of 21 products.
             .depth = 22,
             .parameters = {1}});
   check_op({.name = "scale_add of one tensor",
@@ -33,7 +33,7 @@ TEST_CASE("scale_add", "[ops]") {
             .parameters = {1}});
 }
 
-// More elements than a piece of the sum has.
+// There are more elements than a piece of the sum has.
 TEST_CASE("scale_add sums the factor's gradient over many elements", "[ops]") {
   const int64_t n = 40000;
   const Tensor x = Tensor::full({n}, 1, DType::f32, test_device());

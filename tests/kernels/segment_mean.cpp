@@ -36,7 +36,8 @@ Op segment_mean_op(const Shape& x, const std::vector<int32_t>& lengths, int64_t 
                 }
                 return y;
               },
-          // The sum is in float64; a quotient, its rounding, and the share in the gradient.
+          // The sum is in float64. The roundings are the quotient, its conversion, and the share in
+          // the gradient.
           .depth = 3};
 }
 

@@ -28,7 +28,7 @@ struct Sizes {
   }
 };
 
-// a [N, P, P]: the plain formula.
+// a [N, P, P] by the plain formula.
 Values probabilities(const Sizes& s, const Values& q, const Values& k) {
   const size_t P = s.P();
   Values a(s.N * P * P);
@@ -88,8 +88,8 @@ std::array<Values, 3> plain_gradients(const Sizes& s, const Values& q, const Val
   return {dq, dk, dv};
 }
 
-// A score sums D products, an exponential costs some operations, the softmax and y sum over P, and
-// backward sums C products and over P again.
+// A score is a sum of D products, an exponential takes a few operations, and the softmax and y are
+// sums over P. Backward has sums of C products, and sums over P again.
 double depth_of(const Sizes& s) { return double(s.D + s.C + 3 * s.P() + 8); }
 
 Op attention_op(const Sizes& s) {
@@ -111,7 +111,7 @@ double largest_of(const Values& values) {
 TEST_CASE("self_attention", "[ops]") {
   check_op(attention_op({2, 2, 3, 2, 3}));
   check_op(attention_op({1, 3, 2, 1, 1}));
-  // More positions than a tile of cuda has.
+  // More positions than a tile has on cuda.
   check_op(attention_op({1, 1, 2, 5, 7}));
 }
 
@@ -122,12 +122,12 @@ TEST_CASE("self_attention of one tensor", "[ops]") {
             .run = [](const auto& in) { return self_attention(in[0], in[0], in[0]); },
             .reference = [=](const auto& in) { return plain_attention(s, in[0], in[0], in[0]); },
             .depth = depth_of(s),
-            // A gradient that is added up from three.
+            // Each gradient is the sum of three.
             .roundings = 3});
 }
 
-// Several blocks of rows on the cpu, the last one smaller, and many tiles on cuda; more scored
-// channels than a tile has rows, and more valued ones than a block of cuda takes.
+// Several blocks of rows on the cpu, the last one smaller, and many tiles on cuda. q and k have
+// more channels than a tile has rows, and v has more than a block takes on cuda.
 TEST_CASE("self_attention of many positions is the plain formula", "[ops]") {
   for (const Sizes& s : {Sizes{1, 3, 5, 24, 25}, Sizes{2, 35, 70, 6, 6}})
     for (const DType dtype : {DType::f64, DType::f32}) {
@@ -144,7 +144,7 @@ TEST_CASE("self_attention of many positions is the plain formula", "[ops]") {
       const Values dy = random_values(s.valued(), 4);
       backward_from(y, dy);
       const auto gradients = plain_gradients(s, q, k, v, dy);
-      // Sums of terms below 1, which cancel in part.
+      // Sums of terms below 1 that cancel in part.
       for (size_t i = 0; i < 3; ++i)
         REQUIRE(largest_difference(to_doubles(grad(leaves[i])), gradients[i]) <=
                 unit * std::max(1.0, largest_of(gradients[i])));
@@ -161,7 +161,8 @@ TEST_CASE("self_attention of large scores does not overflow", "[ops]") {
                  v_leaf = require_grad(tensor_with(v, s.valued(), dtype));
     const Tensor y = self_attention(q_leaf, k_leaf, v_leaf);
     const Values expected = plain_attention(s, q, k, v);
-    // Scores up to 2^16, and their L, are rounded to u of that, which is then relative in a.
+    // Scores, and L, reach 2^16, and their rounding is at most u times that. It becomes a relative
+    // error of a.
     const double relative = 8 * 0x1p16 * (dtype == DType::f64 ? 0x1p-53 : 0x1p-24);
     REQUIRE(largest_difference(to_doubles(y), expected) <= relative);
     backward_of_sum(y);
@@ -212,10 +213,10 @@ TEST_CASE("self_attention keeps no matrix of positions", "[ops]") {
     ledger(device).reset_peak();
     const int64_t before = bytes();
     const Tensor y = self_attention(q, k, v);
-    // Beside y; the plain formula keeps at least a.
+    // Memory besides y. The plain formula keeps at least a.
     REQUIRE(10 * (bytes() - before - C * P * element) <= P * P * element);
     backward_of_sum(y);
-    // Beside y, dy, dq, dk and dv; the plain formula has a and ds at once.
+    // Memory besides y, dy, dq, dk and dv. The plain formula has a and ds at once.
     const int64_t most = int64_t(ledger(device).peak().total()) - before;
     REQUIRE(most - (3 * C + 2 * D) * P * element <= 2 * P * P * element / 4);
   }

@@ -25,7 +25,7 @@ Tensor make_tensor(const Values& values, const Shape& shape, DType dtype,
   return Tensor::from(std::vector<float>(values.begin(), values.end()), shape, device);
 }
 
-// Positive, so that no digits of sigma are lost by cancellation.
+// Positive numbers: sigma loses no digits by cancellation.
 Values vector_for(int64_t n, uint64_t seed) { return random_numbers(n, seed, 0.25f); }
 
 double sigma_of(const Values& w, const Values& u, const Values& v) {
@@ -86,7 +86,7 @@ TEST_CASE("spectral_normalize", "[ops]") {
   check_op(spectral_op({5, 1, 1, 1}));
 }
 
-// More columns than a piece has.
+// There are more columns than a piece has.
 TEST_CASE("spectral_normalize and power_iteration of few long rows", "[ops]") {
   const int64_t O = 2, K = 40000;
   const Values w = random_numbers(O * K, 3, 0.1f), c = random_numbers(O * K, 4);
@@ -95,7 +95,8 @@ TEST_CASE("spectral_normalize and power_iteration of few long rows", "[ops]") {
                v_tensor = make_tensor(v, {K}, DType::f32);
   const Tensor leaf = require_grad(make_tensor(w, {O, K}, DType::f32));
   const Tensor y = spectral_normalize(leaf, u_tensor, v_tensor);
-  // Terms of one sign: runs of 256 in float32, the rest in double, and a few operations.
+  // All terms have the same sign. Sums are runs of 256 in float32, and then double, with a few more
+  // operations.
   constexpr double relative = (256 + 8) * 0x1p-24;
   const double sigma = sigma_of(w, u, v);
   const Values actual = to_doubles(y);
@@ -108,7 +109,7 @@ TEST_CASE("spectral_normalize and power_iteration of few long rows", "[ops]") {
   const Values gradient = to_doubles(grad(leaf));
   for (size_t i = 0; i < w.size(); i += 997) {
     const double outer = u[i / size_t(K)] * v[i % size_t(K)];
-    // A difference, of which each term has the error.
+    // Each term of the difference has that relative error.
     REQUIRE(std::abs(gradient[i] - (1 - s * outer) / sigma) <=
             relative * (1 + 3 * s * outer) / sigma);
   }
@@ -124,12 +125,12 @@ TEST_CASE("spectral_normalize and power_iteration of few long rows", "[ops]") {
 }
 
 TEST_CASE("power_iteration finds the largest singular value", "[ops]") {
-  // An orthogonal change of [[3, 0, 0], [0, 2, 0]], by rotations of 0.6 and 0.8.
+  // [[3, 0, 0], [0, 2, 0]], rotated by the angle with cosine 0.6 and sine 0.8.
   const Values w{0.6 * 3, -0.8 * 2, 0, 0.8 * 3, 0.6 * 2, 0};
   const Tensor leaf = make_tensor(w, {2, 3}, DType::f64);
   const Tensor u = make_tensor({1, 0.5}, {2}, DType::f64),
                v = make_tensor({0, 0, 0}, {3}, DType::f64);
-  // Each iteration takes the angle's tangent times (2/3)^2.
+  // Each iteration multiplies the tangent of the angle by (2/3)^2.
   for (int i = 0; i < 50; ++i) power_iteration(u, v, leaf);
   const NoGrad no_grad;
   const Values y = to_doubles(spectral_normalize(leaf, u, v));

@@ -34,7 +34,7 @@ TEST_CASE("swiglu", "[ops]") {
             .low = -3,
             .high = 3,
             .roundings = 2});
-  // More than a tile, and the second input a constant.
+  // More elements than a tile has; the second input is constant.
   const Values up(700, 0.5);
   check_op({.name = "swiglu by a constant",
             .inputs = {{700}},
@@ -45,7 +45,7 @@ TEST_CASE("swiglu", "[ops]") {
             .reference = [&](const auto& in) { return plain_swiglu(in[0], up); }});
 }
 
-// dy and a few numbers are all that backward allocates.
+// Backward allocates nothing but dy and a few numbers.
 TEST_CASE("swiglu's gradients go over its operands", "[ops]") {
   const Tensor a = require_grad(ones({1024})), b = require_grad(ones({1024}));
   size_t allocated = 0;

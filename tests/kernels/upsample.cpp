@@ -7,7 +7,7 @@
 namespace accrue::test {
 namespace {
 
-// `most` pixels of y at most read one of x.
+// At most `most` pixels of y read the same pixel of x.
 Op resize_op(const Shape& x, int64_t H, int64_t W, double most) {
   return {.name = fmt::format("resize_nearest of {} to {} x {}", x, H, W),
           .inputs = {x},
@@ -42,7 +42,7 @@ TEST_CASE("resize_nearest", "[ops]") {
   check_op(resize_op({1, 2, 2, 7}, 3, 3, 2));  // growing one way and shrinking the other
   check_op(resize_op({2, 2, 4, 6}, 1, 1, 1));
   check_op(resize_op({2, 2, 1, 1}, 3, 8, 3 * 8));
-  check_op(resize_op({1, 1, 1, 70}, 2, 105, 2 * 2));  // a row longer than the CPU takes at once
+  check_op(resize_op({1, 1, 1, 70}, 2, 105, 2 * 2));  // the CPU cuts this row into parts
   check_op(resize_op({1, 1, 1, 70}, 1, 140, 2));
 }
 

@@ -1,4 +1,4 @@
-// A frozen base as it is stored, against the same model with its weights widened.
+// A model on a frozen base in its stored form, compared with the same model on widened weights.
 
 #include "text/base.h"
 
@@ -29,7 +29,7 @@ using B = GgufBytes;
 constexpr uint32_t f32_type = 0, f16_type = 1, q4_1_type = 3, q8_0_type = 8, bf16_type = 30;
 constexpr int64_t V = 40, T = 12;
 
-// A Llama of two layers of width 64 and 96, two heads in one group.
+// A Llama with two layers of width 64, 96 channels in feed-forward, and two heads in one group.
 B small_base() {
   B file;
   file.string("general.architecture", "llama");
@@ -101,7 +101,7 @@ Samples rows_of_text() {
   return samples;
 }
 
-// Random adapters, which are all that is trained.
+// Sets the adapters, the only trained parameters, to random values.
 void draw_adapters(const Parameters& parameters) {
   for (size_t i = 0; i < parameters.entries().size(); ++i) {
     const Tensor& x = parameters.entries()[i].tensor;
@@ -109,7 +109,7 @@ void draw_adapters(const Parameters& parameters) {
   }
 }
 
-// The weights of a model without a base, from the file.
+// Reads the weights of a model without a base from the file.
 void widen_weights(Layer& model, const std::filesystem::path& path) {
   const GgufFile file(path);
   model.visit_parameters([&](const std::string& name, Parameter& p) {
@@ -131,7 +131,7 @@ void widen_weights(Layer& model, const std::filesystem::path& path) {
   });
 }
 
-// The elements as blocks or numbers of a type have them.
+// The elements rounded to blocks or numbers of a type.
 Values rounded_to(DType type, const Values& values) {
   const std::vector<float> x(values.begin(), values.end());
   Values result;
@@ -213,7 +213,8 @@ TEST_CASE("adapters learn on a quantized base what they learn on its numbers", "
       plain->visit_parameters([&](const std::string& parameter, Parameter& p) {
         if (is_of_adapter(parameter)) return;
         Values values = to_doubles(weights.at(parameter));
-        // down_proj has rows of 176, which are no whole blocks.
+        // down_proj has rows of 176 elements, which do not divide into blocks, so it is not
+        // quantized.
         if (p.shape.rank() == 2 && p.shape[1] % block_elements(type) == 0)
           values = rounded_to(type, values);
         p.tensor.copy_from(tensor_with(values, p.shape, p.tensor.dtype()));

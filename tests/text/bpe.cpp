@@ -28,7 +28,7 @@ std::string spelled_byte(int byte) {
   return {static_cast<char>(0xc0 | character >> 6), static_cast<char>(0x80 | (character & 63))};
 }
 
-// Bytes are tokens 0 to 255, followed by what these merge to and by <|endoftext|>.
+// Tokens 0 to 255 are the bytes. The results of these merges and <|endoftext|> follow.
 const std::vector<std::array<std::string, 2>> merges{
     {"h", "e"}, {"l", "l"},     {"he", "ll"}, {"hell", "o"}, {"Ġ", "w"},  {"o", "r"}, {"Ġw", "or"},
     {"l", "d"}, {"Ġwor", "ld"}, {"a", "a"},   {"aa", "aa"},  {"Ġ", "Ġ"},  {"1", "2"}, {"12", "3"},
@@ -88,7 +88,7 @@ TokenizerPtr read(const json& file) {
   return read_tokenizer(directory.write("tokenizer.json", file.dump()));
 }
 
-// The parts of a text that tokens stand for, with a bar between.
+// The parts of a text by its tokens, separated by bars.
 std::string cut(const Tokenizer& tokenizer, std::string_view text) {
   std::string parts;
   for (const int32_t token : tokenizer.encode(text))
@@ -101,7 +101,7 @@ struct Example {
   std::string text, parts;
 };
 
-// With the tokens of tokenizers 0.23.3.
+// Texts with the tokens that tokenizers 0.23.3 makes of them.
 std::vector<Example> examples() {
   json ignoring = tokenizer_json(), lacking = tokenizer_json(), with_added = tokenizer_json();
   ignoring["model"]["ignore_merges"] = true;
@@ -119,7 +119,8 @@ std::vector<Example> examples() {
   composed_tokens.push_back(added("te\u0301x", 276, false, true));
   composed_tokens.push_back(added("ae\u0301", 277));
   return {
-      // A mark after a special token has nothing to be composed with; of two marks one may stay.
+      // A combining mark after a special token is not composed with anything. One of two marks may
+      // remain.
       {composing, "he\u0301\n\u0301<|endoftext|>\u0301e\u0307\u0323",
        "h|\u00e9|\n|\xcc|\x81|<|endoftext|>|\xcc|\x81|\xe1|\xba|\xb9|\xcc|\x87"},
       {composing, "t\u00e9x te\u0301xa\u00e9ae\u0301\u1100\u1161\u212b",
@@ -180,14 +181,14 @@ TEST_CASE("a text is cut only where its tokens do not change", "[text]") {
     check_every_cut(*tokenizer, all);
     return tokenizer->encode_beginning(all, TextPlace::begins).bytes;
   };
-  // Up to the last token, whose part is too short for <|endoftext|>.
+  // The text is taken up to the last special token.
   for (const json& file : {with_added, composing, by_lines})
     REQUIRE(taken(file, text) == text.rfind("<|endoftext|>"));
   const std::string plain = "hello hello hello hello\n hello hello hello";
   REQUIRE(taken(by_lines, plain) == plain.rfind('\n') + 1);
   REQUIRE(taken(behind, plain) == 0);
   REQUIRE(taken(tokenizer_json(byte_level(false, false)), plain) == 0);
-  // Digits alone part this text at first; then words do.
+  // The digits pre-tokenizer splits the text first, and then the words do.
   const json digits = sequence({{{"type", "Digits"}, {"individual_digits", true}}, byte_level()});
   REQUIRE(taken(tokenizer_json(digits), plain) == plain.rfind('\n') + 1);
 }
@@ -215,7 +216,7 @@ TEST_CASE("a long word is merged as a short one", "[text]") {
     rest = word + rest + word;
     text += rest;
   }
-  // Pieces without merges between them are words of their own.
+  // Pieces without merges between them are separate words.
   Tokens expected;
   for (size_t i = 0; i < text.size();) {
     const size_t end_of_piece = std::min(text.find('x', i), text.size());
@@ -274,7 +275,7 @@ TEST_CASE("a directory holds a tokenizer", "[text]") {
   REQUIRE(read_tokenizer(path)->end_of_text() == end + 1);
 }
 
-// As transformers 5.24 reads them (python/tests/judges/test_tokens.py).
+// transformers 5.24 reads these files in the same way (python/tests/judges/test_tokens.py).
 TEST_CASE("files beside a tokenizer.json name special tokens", "[text]") {
   const TemporaryDirectory directory;
   const auto write = [&](const char* name, const json& content) {
@@ -294,14 +295,14 @@ TEST_CASE("files beside a tokenizer.json name special tokens", "[text]") {
   using Names = std::map<std::string, int32_t>;
   REQUIRE(bpe->control_tokens() ==
           Names{{"<c>", end + 3}, {"<d>", end + 4}, {"<|endoftext|>", end}});
-  // Letters are only what is said to be.
+  // Special tokens within `letters` are read as ordinary text.
   const std::string text = "<c>a <c><a><d>";
   const std::array letters{ByteRange{4, 8}, ByteRange{11, 12}};
   std::string spelled;
   for (const int32_t token : bpe->encode(text, TextPlace::begins, letters))
     spelled += "|" + bpe->decode(std::vector{token});
   REQUIRE(spelled == "|<c>|a| |<|c|>|<a>|<|d|>");
-  // The first says what the others say.
+  // Now tokenizer_config.json has the properties that the other files had.
   write("tokenizer_config",
         {{"added_tokens_decoder",
           {{std::to_string(end), {{"content", "<|endoftext|>"}, {"rstrip", true}}},

@@ -19,7 +19,7 @@ WordCounts counts_of(std::string_view text) {
   return words;
 }
 
-// Sentences with many pairs that occur equally often, and characters of two and three bytes.
+// Sentences with many equally frequent pairs, and with characters of two and three bytes.
 std::string text_to_learn() {
   const std::vector<std::string> nouns{"cat",    "cats",   "caf\u00e9", "\u732b",
                                        "banana", "aaaaaa", "12"};
@@ -33,13 +33,13 @@ std::string text_to_learn() {
 }  // namespace
 
 TEST_CASE("the most frequent pairs are merged first", "[text]") {
-  // "ab" occurs five times, then " d" and "abc" twice each. A blank has a smaller number than "ab".
+  // "ab" occurs five times, " d" and "abc" twice each. A space has a smaller number than "ab".
   const json file = json::parse(train_bpe(counts_of("abc\nabc\nab\nab\nab d d"), 260));
   REQUIRE(file["model"]["merges"] == json{"a b", "\u0120 d", "ab c"});
   REQUIRE(file["model"]["vocab"]["ab"] == 256);
   REQUIRE(file["model"]["vocab"]["!"] == 0);
   REQUIRE(file["model"]["vocab"]["<|endoftext|>"] == 259);
-  // The second pair of aa aa a comes first, because a has a smaller number than aa.
+  // In "aa aa a" the pair "aa a" is merged first, because a has a smaller number than aa.
   const json run = json::parse(train_bpe(counts_of("aaaaa"), 1000));
   REQUIRE(run["model"]["merges"] == json{"a a", "aa a", "aa aaa"});
   REQUIRE(run["model"]["vocab"].size() == 260);

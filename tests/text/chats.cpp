@@ -1,4 +1,4 @@
-// Chats as texts: in forms of their own, and by a model's template.
+// Chats as texts: in built-in forms, and by a model's template.
 
 #include <filesystem>
 #include <fstream>
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 std::string unread(const std::string& text) { return std::string(text.size(), '~'); }
 
-// The first document as its text, and with what is not learned as ~ for each token.
+// The text of the first document, and the same with the bytes that are not learned as ~.
 struct WrittenChat {
   std::string text, learned;
   int64_t tokens = 0;
@@ -60,7 +60,7 @@ WrittenChat written(const fs::path& folder, const std::string& lines, const std:
   return chat;
 }
 
-// A folder with a tokenizer that has learned few tokens, and a template.
+// Makes a tokenizer of a few tokens with a chat template, and returns its folder.
 std::string tokenizer_in(const TemporaryDirectory& folder, const std::string& chat_template) {
   const std::string out = (folder.path() / "tokenizer").string();
   fs::remove_all(out);
@@ -145,7 +145,7 @@ TEST_CASE("a form whose marks are no tokens is refused by line", "[text]") {
   REQUIRE_ERROR(written(folder.path(), one_chat, "bytes", ChatForm::own), "has no chat template");
 }
 
-// Leaves a test, which says that it was skipped, without python3 and Jinja2.
+// Skips a test if python3 or Jinja2 is missing.
 #define NEEDS_JINJA                                                       \
   try {                                                                   \
     ChatTemplate::in({{"chat_template.jinja", "x"}}, "x")                 \
@@ -172,7 +172,8 @@ TEST_CASE("chats are written by the template of a tokenizer", "[chats]") {
   REQUIRE(one.learned == unread(begin) + "Yes<end>\n");
   REQUIRE(one.left_alone.empty());
   REQUIRE(fs::exists(folder.path() / "out/chat_template.jinja"));
-  // One text: a token of the answer may hold the end of what it answers, and is learned.
+  // The whole chat is tokenized as one text: a token that holds the beginning of the answer and the
+  // end of the text before it is learned.
   const WrittenChat joined = written(folder.path(),
                                      R"({"messages": [{"role": "assistant",)"
                                      R"( "content": "\nx", "weight": 1, "mood": 3}]})",
@@ -198,7 +199,7 @@ TEST_CASE("chats are written by the template of a tokenizer", "[chats]") {
           "it cannot be told what is learned of message 2, because the template begins an answer");
 }
 
-TEST_CASE("what a template does with answers is heeded, or said", "[chats]") {
+TEST_CASE("answers are learned as the template writes them, or a warning says why not", "[chats]") {
   NEEDS_JINJA;
   const TemporaryDirectory folder;
   const auto write = [&](const std::string& chat_template, const std::string& lines,
@@ -211,7 +212,7 @@ TEST_CASE("what a template does with answers is heeded, or said", "[chats]") {
       R"({"messages": [{"role": "user", "content": "Hi", "name": null},)"
       R"( {"role": "assistant", "content": "A"}, {"role": "user", "content": "So"},)"
       R"( {"role": "assistant", "content": "B"}]})";
-  // As Phi-3.5's, which ends a chat, too.
+  // A template like Phi-3.5's, which also ends the chat.
   const std::string form =
       "{% for m in messages %}[{{ m.role[0] }}]{% if m.name is defined %}{{ m.name }}{% endif %}"
       "{{ m.content }}|{% endfor %}{% if add_generation_prompt %}[a]{% else %}{{ eos_token }}"
@@ -221,8 +222,8 @@ TEST_CASE("what a template does with answers is heeded, or said", "[chats]") {
   REQUIRE(phi.learned == unread("[u]Hi|[a]") + "A|" + unread("[u]So|[a]") + "B|");
   REQUIRE(phi.ends == "1");
   REQUIRE(phi.warnings.empty());
-  // As Qwen3's: the empty thought that it puts before the last answer is not learned where it
-  // begins the answer.
+  // A template like Qwen3's: the empty thought before the last answer is not learned, because it
+  // also begins an answer to be generated.
   const WrittenChat thought = write(
       "{% for m in messages %}[{{ m.role[0] }}]{% if m.role == 'assistant' %}<think></think>"
       "{% endif %}{{ m.content }}|{% endfor %}{% if add_generation_prompt %}[a]"
@@ -232,14 +233,14 @@ TEST_CASE("what a template does with answers is heeded, or said", "[chats]") {
           R"(, "chat_template_kwargs": {"enable_thinking": false}})");
   REQUIRE(thought.learned ==
           unread("[u]Hi|[a]<think></think>") + "A|" + unread("[u]So|[a]<think></think>") + "B|");
-  // As GLM's.
+  // A template like GLM's, whose answers have no end.
   const WrittenChat endless = write(
       "{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}{% endfor %}"
       "{% if add_generation_prompt %}[a]{% endif %}",
       turns);
   REQUIRE(endless.warnings.size() == 1);
   REQUIRE(endless.warnings[0].starts_with("2 of 2 answers end with their content"));
-  // The order of what a template writes out is that of the line, by other names, too.
+  // A template writes JSON in the order of the line, also if fields have other names.
   const std::string tools = "{{ tools | tojson }}{{ messages[-1].content }}|";
   const WrittenChat asked =
       write("{% if add_generation_prompt %}{{ tools | tojson }}{% else %}" + tools + "{% endif %}",
@@ -253,7 +254,7 @@ TEST_CASE("what a template does with answers is heeded, or said", "[chats]") {
       write("{% if add_generation_prompt %}{{ tools | tojson }}{% else %}" + tools + "{% endif %}",
             R"({"tools": [{"z": 1, "a": 2}], "conversations": [{"from": "gpt", "value": "A"}]})");
   REQUIRE(shared.text == asked.text);
-  // Templates that transformers keeps beside the first.
+  // Additional templates, which transformers keeps beside the first.
   fs::create_directories(folder.path() / "tokenizer/additional_chat_templates");
   folder.write("tokenizer/additional_chat_templates/tool_use.jinja",
                "[tools]{% for m in messages %}{{ m.content }}{% endfor %}");

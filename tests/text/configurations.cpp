@@ -1,5 +1,5 @@
-// Each key of a configuration is heeded, changes nothing, or is refused by name; and what came in
-// goes out again.
+// Each key of a configuration takes effect, changes nothing, or is refused by name. An export
+// writes the keys that an import read.
 
 #include <algorithm>
 
@@ -39,7 +39,7 @@ json with(json config, const std::string& key, const json& value) {
   return config;
 }
 
-// A directory of transformers' with weights drawn for a configuration.
+// Writes a directory in transformers' form with random weights for a configuration.
 void write_model(const Folder& folder, const std::string& name, const json& config,
                  const json& generation = {}) {
   folder.write(name + "/config.json", config.dump());
@@ -52,7 +52,7 @@ void write_model(const Folder& folder, const std::string& name, const json& conf
       named_tensors(place(*model, DType::f32, Device::cpu, 1, GradientStorage::on_demand)));
 }
 
-// The options of a run over a few texts.
+// The options of a run over a few texts, which it writes.
 std::string short_run(const Folder& folder) {
   folder.write("texts.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n{\"text\": \"three\"}\n");
   succeed(fmt::format("text prepare --hold-out 0.34 --text {} --out {}", folder / "texts.jsonl",
@@ -68,7 +68,7 @@ TEST_CASE("a key that is not known is warned of, and one that asks for something
           "[text]") {
   const Folder folder;
   REQUIRE(read(folder, llama_config()).warnings.empty());
-  // As transformers', which reads no such keys; null asks for nothing.
+  // transformers does not read such keys, either. null asks for nothing.
   const auto warned = read(folder, with(llama_config(), "logits_scaling", 8)).warnings;
   REQUIRE(warned.size() == 1);
   REQUIRE_THAT(warned.front(), ContainsSubstring("config.json: logits_scaling is 8, which is not"));
@@ -80,7 +80,7 @@ TEST_CASE("a key that is not known is warned of, and one that asks for something
   };
   refuse_key(with(gpt2_config(), "scale_attn_weights", false),
              "scale_attn_weights is false, expected true");
-  // Python takes it for false.
+  // Python takes null for false.
   refuse_key(with(gpt2_config(), "scale_attn_weights", nullptr), "scale_attn_weights is null");
   refuse_key(with(gpt2_config(), "scale_attn_by_inverse_layer_idx", true), "expected false");
   refuse_key(with(gpt2_config(), "layer_norm_epsilon", 1e-6), "expected 1e-05");
@@ -98,18 +98,18 @@ TEST_CASE("a key that is not known is warned of, and one that asks for something
   refuse_key(with(llama_config(), "rope_parameters",
                   {{"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}}),
              "partial_rotary_factor is 0.5, expected 1");
-  // transformers would take 32 in a Qwen2, and all heads in a Llama.
+  // transformers would assume 32 in a Qwen2, and all heads in a Llama.
   json qwen2 = with(llama_config(), "model_type", "qwen2");
   qwen2.erase("num_key_value_heads");
   refuse_key(qwen2, "as num_key_value_heads");
-  // Whose window is of 4096 tokens unless it says that there is none.
+  // A Mistral has a window of 4096 tokens unless its file says that there is none.
   const json mistral = with(llama_config(), "model_type", "mistral");
   refuse_key(mistral, "expected null as sliding_window");
   refuse_key(with(mistral, "sliding_window", 4096), "sliding_window is 4096, expected nothing");
   const auto taken = read(folder, with(mistral, "sliding_window", nullptr));
   REQUIRE(taken.warnings.empty());
   REQUIRE_FALSE(*taken.sizes.has_bias);
-  // Which of the two transformers takes.
+  // If both keys exist, the model uses the one that transformers uses.
   const json both = with(with(llama_config(), "rope_parameters", {{"rope_theta", 3.0}}),
                          "rope_scaling", {{"rope_type", "linear"}, {"factor", 2}});
   REQUIRE(read(folder, both).sizes.rotary_scaling == "linear:2");
@@ -186,7 +186,7 @@ TEST_CASE("what was imported comes out again, but for what was trained", "[text]
     succeed("train --init " + weights + " --lora 2" + run + trained);
     succeed(fmt::format("text merge --weights {0} --out {0}.merged", trained));
     REQUIRE(exported(trained + ".merged", name + "-merged") == expected);
-    // Weights name no other file that would be written.
+    // The weights' metadata cannot make the export write another file.
     Metadata said = read_safetensors_metadata(weights);
     said["../" + name + ".json"] = "{}";
     write_safetensors(weights, read_safetensors(weights), said);
@@ -195,7 +195,8 @@ TEST_CASE("what was imported comes out again, but for what was trained", "[text]
   }
 }
 
-TEST_CASE("rows longer than a model was made for are said, and are an error for GPT-2", "[text]") {
+TEST_CASE("rows longer than a model was made for cause a warning, and for GPT-2 an error",
+          "[text]") {
   const Folder folder;
   json llama = llama_config(), gpt2 = gpt2_config();
   llama["max_position_embeddings"] = 16;
@@ -219,7 +220,7 @@ TEST_CASE("rows longer than a model was made for are said, and are an error for 
     refuse("train --context 32 " + how + weights("gpt2") + run,
            "has an embedding for 16 positions: expected a --context of 16 at most");
   }
-  // One from the beginning is made for its rows, whatever its name says.
+  // A model that is trained from the beginning is made for its rows, whatever its name says.
   for (const std::string model : {"llama-tiny", "gpt-tiny"}) {
     const std::string tiny = "train --layers 1 --hidden-size 8 --model " + model + run;
     REQUIRE_THAT(succeed(tiny + "--context 300 --save " + weights("tiny")),

@@ -1,4 +1,4 @@
-// Documents as tokens, in memory and in files, and files that are damaged.
+// Documents as tokens, in memory and in files, and damaged files.
 
 #include "text/corpus.h"
 
@@ -41,7 +41,7 @@ void require_same(const Corpus& a, const Corpus& b) {
   REQUIRE(a.checksum() == b.checksum());
 }
 
-// Replaces a value of corpus.json; null takes it away.
+// Replaces a value in corpus.json; null removes it.
 void set_fact(const fs::path& directory, const std::string& name, const nlohmann::json& value) {
   auto facts = nlohmann::json::parse(read_file(directory / "corpus.json"));
   if (value.is_null()) facts.erase(name);
@@ -254,7 +254,8 @@ TEST_CASE("documents in memory are a corpus", "[text]") {
   REQUIRE_ERROR(corpus_of(6), "document 1 has no tokens");
   REQUIRE_ERROR(corpus_in_memory({.source = "test"}, {}), "test has no documents");
 
-  // Nothing of it can be held out, and both parts know the tokens of both.
+  // No part of this corpus can be held out. With another corpus for the test, both parts know the
+  // tokens of both.
   REQUIRE_ERROR(rows_of({corpus, nullptr}, {2}), "test has no hashes");
   const Datasets sets = rows_of(
       {corpus, corpus_in_memory({.source = "test", .vocabulary = 9}, {.tokens = {bytes}})}, {2});

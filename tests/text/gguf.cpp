@@ -1,4 +1,4 @@
-// Language models and tokenizers of GGUF files.
+// Language models and tokenizers in GGUF files.
 
 #include <nlohmann/json.hpp>
 #include <set>
@@ -38,7 +38,7 @@ B metadata(const std::string& architecture = "llama", float rotary_base = 50000)
   return file;
 }
 
-// The tensors of that model, all zeros.
+// Adds the tensors of that model, all zeros.
 B& add_tensors(B& file, bool has_bias = false) {
   const auto add = [&](const std::string& name, std::vector<uint64_t> sizes) {
     uint64_t count = 1;
@@ -93,7 +93,7 @@ TEST_CASE("a GGUF file says what a Llama is", "[text]") {
   REQUIRE(o.width == 8);
   REQUIRE(o.hidden == 12);
   REQUIRE(o.vocabulary == 11);
-  REQUIRE(o.norm_eps == 1e-5);  // not the float32 next to it
+  REQUIRE(o.norm_eps == 1e-5);  // not the nearest float32
   REQUIRE(o.rotary.base == 50000);
   REQUIRE(o.rotary.linear_factor == 1);
   REQUIRE(o.is_tied);
@@ -106,7 +106,7 @@ TEST_CASE("a GGUF file says what a Llama is", "[text]") {
   REQUIRE(other.rotary.linear_factor == 4);
   REQUIRE_FALSE(other.is_tied);
 
-  // It goes out again with the tokens that begin and end its texts.
+  // An export also writes the tokens that begin and end texts.
   B ends = metadata().count("tokenizer.ggml.bos_token_id", 3).count("clip.projection_dim", 7);
   ends.count("tokenizer.ggml.eos_token_id", 5).string("general.basename", "tiny");
   const PretrainedModel found = read_gguf_model(*OpenGguf(add_tensors(ends)));
@@ -127,8 +127,8 @@ TEST_CASE("Llama 3's rotations are known by the divisors in a GGUF file", "[text
     file.tensor("rope_freqs.weight", {2}, f32_type, B::raw(first) + B::raw(second));
     return add_tensors(file);
   };
-  // The second pair turns 8192 / (2 pi) * base^(-1/2) times in the original context: 0.058 times,
-  // which is divided by the factor, or 5.8 times, above 4, which stays.
+  // In the original context the second pair turns 8192 / (2 pi) * base^(-1/2) times. 0.058 turns
+  // are divided by the factor. 5.8 turns are above 4 and stay.
   const LlamaOptions o = options_of(with(5e8f, 1, 32));
   REQUIRE(o.rotary.llama3);
   REQUIRE(o.rotary.llama3->factor == 32);
@@ -215,7 +215,7 @@ TEST_CASE("rows of queries and keys are found where llama.cpp's converter puts t
 
 namespace {
 
-// Letters, a blank, digits, a letter with its accent, and a word that no merges make.
+// Letters, a space, digits, a letter with an accent, and a word that no merges make.
 B vocabulary(const std::string& splits_as) {
   B file;
   file.string("tokenizer.ggml.model", "gpt2").string("tokenizer.ggml.pre", splits_as);
@@ -246,7 +246,7 @@ TEST_CASE("a GGUF file's tokenizer splits texts as its model does", "[text]") {
   // A word that is a token stays whole, though no merges lead to it.
   REQUIRE(encode("gpt-2", "eh") == Tokens{2, 1});
   REQUIRE(encode("llama-bpe", "eh") == Tokens{13});
-  // The letter and its accent are composed, and are then bytes c3 and a9.
+  // The letter and its accent are composed into the bytes c3 and a9.
   REQUIRE(encode("qwen2", "e\xcc\x81") == Tokens{11});
   REQUIRE(encode("smollm", "e\xcc\x81") == Tokens{2});
 }

@@ -1,4 +1,4 @@
-// Language models and adapters for GGUF files.
+// Exports of language models and adapters to GGUF files.
 
 #include "text/gguf_export.h"
 
@@ -20,7 +20,7 @@ namespace accrue::test {
 namespace gguf_export {
 namespace {
 
-// Matrices have rows of 32, but for down_proj's of 9.
+// Matrices have rows of 32 elements, except down_proj with rows of 9.
 LlamaOptions small() {
   return {.vocabulary = 12,
           .context = 64,
@@ -46,7 +46,7 @@ std::filesystem::path written(const TemporaryDirectory& directory, const TextMod
   return directory.path() / "model.gguf";
 }
 
-// The numbers that `x` becomes in a type, by blocks along its rows.
+// The elements of `x` rounded to a type, in blocks along its rows.
 std::vector<double> rounded(const Tensor& x, DType type) {
   const bool is_matrix = x.shape().rank() == 2;
   if (!is_matrix || type == DType::f32) return to_doubles(x);
@@ -61,7 +61,7 @@ std::vector<double> rounded(const Tensor& x, DType type) {
   return to_doubles(wide);
 }
 
-// Adds keys to a GGUF file.
+// Adds keys about the file's author to a GGUF file.
 void say_of_who_made(const std::string& path) {
   const GgufFile before(path);
   GgufWriter file;
@@ -112,7 +112,7 @@ TEST_CASE("what rounding takes from adapters is known", "[text]") {
   };
   REQUIRE(kept(DType::f32) == 1);
   REQUIRE(std::abs(kept(DType::f16) - 1) < 0.1);
-  REQUIRE(kept(DType::q4_0) < 0.5);  // on the steps of its blocks
+  REQUIRE(kept(DType::q4_0) < 0.5);  // in units of a block's step
   REQUIRE(share_of_changes_kept(base, {{name, after}}, {.type = DType::q4_0}) == 1);
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("a GPT-2 has rows in a GGUF file where it has columns, and positions i
     for (size_t in = 0; in < 32; ++in) REQUIRE(elements[out * 32 + in] == here[in * 96 + out]);
 }
 
-// By PyPI's gguf (scripts/golden_quantized_blocks.py).
+// PyPI's gguf made the expected bytes (scripts/golden_quantized_blocks.py).
 TEST_CASE("blocks in a GGUF file are the bytes that llama.cpp makes", "[text]") {
   const TemporaryDirectory directory;
   NamedTensors golden =
@@ -201,7 +201,7 @@ TEST_CASE("what was trained goes out as GGUF, and adapters over a GGUF file find
   };
   const std::string out = fmt::format("text export --tokenizer {} --weights ", corpus);
 
-  // The whole model, and its tokenizer. What a file says of who made it comes back out.
+  // The whole model and its tokenizer go out and come back.
   succeed(out + whole + " --gguf-type F32 --out " + model);
   succeed(fmt::format("text import --from {} --out {}", model, merged));
   for (const auto& [name, tensor] : read_safetensors(whole))
@@ -211,7 +211,7 @@ TEST_CASE("what was trained goes out as GGUF, and adapters over a GGUF file find
   succeed(prepare + fmt::format("--tokenizer {} --out {}", model, again));
   REQUIRE(read_file(again + "/tokens.bin") == read_file(corpus + "/tokens.bin"));
 
-  // Adapters beside blocks are added to the numbers that these stand for.
+  // Adapters on a quantized base are added to the widened numbers.
   succeed(out + whole + " --gguf-type Q8_0 --out " + model);
   say_of_who_made(model);
   for (const std::string& base : {"--base " + model, "--base-bits 4 --base " + whole}) {
@@ -234,7 +234,8 @@ TEST_CASE("what was trained goes out as GGUF, and adapters over a GGUF file find
     REQUIRE(adapters.number("adapter.lora.alpha") == 4);
     REQUIRE(adapters.tensor("blk.1.attn_v.weight.lora_b").shape == Shape{16, 2});
     if (base.find("--base-bits") != base.npos) continue;
-    // The tokenizer is the base's, and tensors without adapters are.
+    // The export keeps the base's tokenizer, its keys about the author, and its tensors without
+    // adapters.
     succeed("text export --gguf-type base --weights " + tuned + " --out " + written);
     const GgufFile before(model), after(written);
     REQUIRE(after.bytes_of_keys("tokenizer.") == before.bytes_of_keys("tokenizer."));

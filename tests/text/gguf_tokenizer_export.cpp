@@ -1,4 +1,4 @@
-// Tokenizers for GGUF files.
+// Exports of tokenizers to GGUF files.
 
 #include "text/gguf_tokenizer_export.h"
 
@@ -13,7 +13,7 @@ namespace accrue::test {
 namespace gguf_tokenizer_export {
 namespace {
 
-// A field of a message in the wire format of protocol buffers: of a text, an integer or a float.
+// A field of a message in the wire format of protocol buffers: a text, an integer or a float.
 std::string field(int number, const std::string& content) {
   return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(content.size())} +
          content;
@@ -33,7 +33,7 @@ std::string piece(const std::string& text, float score, int kind) {
   return field(1, field(1, text) + field(2, score) + field(3, kind));
 }
 
-// Letters of SentencePiece's tests, with bytes, a token that is found in texts, and what is asked
+// A SentencePiece model with a few letters, the bytes, a token that is found in texts, and settings
 // of the trainer and the normalizer.
 std::string model_of(int kind = 2, int removes_spaces = 0) {
   std::string model = piece("<unk>", 0, 2) + piece("<s>", 0, 3) + piece("</s>", 0, 3) +
@@ -45,7 +45,8 @@ std::string model_of(int kind = 2, int removes_spaces = 0) {
 
 constexpr int64_t vocabulary = 320;
 
-// Each text has the same tokens by the tokenizer of a GGUF file, and the same around it.
+// Requires that a tokenizer written to a GGUF file gives each text the same tokens, and the same
+// tokens around it.
 std::string require_same_in_gguf(const std::string& place) {
   const TokenizerFiles from = tokenizer_with_files(place);
   const TemporaryDirectory directory;

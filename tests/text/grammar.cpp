@@ -9,7 +9,7 @@
 namespace accrue::test {
 namespace {
 
-// True if brackets close in the order in which they were opened.
+// True if every bracket closes the one that was opened last.
 bool is_balanced(const std::string& text) {
   std::string open;
   for (const char c : text) {
@@ -26,7 +26,7 @@ bool is_balanced(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("the grammar's documents are what they say", "[text]") {
+TEST_CASE("the grammar's documents have the form that it promises", "[text]") {
   REQUIRE(
       grammar_document(Split::train, 3, 1) ==
       "Some bakers behind the rivers are late! The goose is happy. Some tired farmers that this "

@@ -14,7 +14,7 @@ namespace {
 
 using B = GgufBytes;
 
-// A Llama of one layer with a tokenizer of 14 tokens and one of padding.
+// A Llama of one layer with a tokenizer of 14 tokens, and one token of padding.
 B small_model(const std::string& last_word = "eh") {
   B file;
   file.string("general.architecture", "llama");
@@ -75,7 +75,7 @@ TEST_CASE("a tokenizer is known by its tokens, whatever files it lies in", "[tex
   REQUIRE(known_tokenizer("bytes").checksum != in_gguf.checksum);
   const auto other = directory.write("other.gguf", small_model("ee").file());
   REQUIRE(tokenizer_in_gguf(other.string()).checksum != in_gguf.checksum);
-  // The file that transformers has is not filled up.
+  // transformers' own file has no padding, and the same checksum.
   std::string unfilled = files.files.at("tokenizer.json");
   const std::string padding = ",\"[PAD14]\":14";
   REQUIRE(unfilled.find(padding) != unfilled.npos);
@@ -116,7 +116,8 @@ TEST_CASE("a GGUF base brings its tokenizer", "[text]") {
   succeed("eval --context 16 --init " + (folder / "b") + " --data " + lines);
   succeed("plan --base " + base +
           " --lora 2 --context 16 --effective-batch 2 --memory 1GiB --data " + lines);
-  // Texts read by another tokenizer, by bytes, or a corpus that another one made.
+  // Refused are texts read by another tokenizer or by bytes, and a corpus that another tokenizer
+  // made.
   const std::string other = folder / "other.gguf";
   refuse(train("--tokenizer " + other) + lines,
          fmt::format("come from the tokenizer '{}' (checksum {}), but {} learned by its own", other,
@@ -133,18 +134,18 @@ TEST_CASE("a GGUF base brings its tokenizer", "[text]") {
   succeed(train("--save " + (folder / "c")) + (folder / "base"));
   fs::remove_all(folder / "base");
   succeed("text write --tokens 5 --prompt he --weights " + (folder / "c"));
-  // The widened weights know it, too, and give it to transformers.
+  // The widened weights know the tokenizer, too, and an export for transformers has it.
   succeed("text import --from " + base + " --out " + (folder / "wide"));
   refuse("eval --context 16 --init " + (folder / "wide") + " --data " + (folder / "other"),
          "come from the tokenizer");
   succeed("text export --weights " + (folder / "wide") + " --out " + (folder / "hub"));
   REQUIRE(known_tokenizer(folder / "hub").checksum == known_tokenizer(base).checksum);
-  // As an imported directory does, and one as it is.
+  // A directory of transformers knows its tokenizer, both as it is and imported.
   refuse("text write --prompt he --tokenizer bytes --model llama-tiny --weights " +
              (folder / "hub/model.safetensors"),
          "learned by '" + (folder / "hub") + "'");
   succeed("text import --from " + (folder / "hub") + " --out " + (folder / "back"));
-  // All that is imported stays beside the weights.
+  // The imported tokenizer files stay beside the weights.
   const std::string write = "text write --temperature 0 --tokens 5 --prompt he --weights ";
   const std::string written = succeed(write + (folder / "wide"));
   fs::remove_all(folder / "hub");
@@ -175,7 +176,7 @@ TEST_CASE("weights know the tokenizer that they learned by, and find it", "[text
   succeed(train + lines + " --save " + (folder / "as_asked") + " --tokenizer " + (folder / "here") +
           " --init " + w);
   REQUIRE(file_bytes(folder / "by_itself") == file_bytes(folder / "as_asked"));
-  // Another one has as many tokens.
+  // The other tokenizer has the same number of tokens.
   const std::string both =
       fmt::format("come from the tokenizer '{}' (checksum {}), but {} learned by '{}'",
                   folder / "there", known_tokenizer(folder / "there").checksum, w, folder / "here");
@@ -190,7 +191,7 @@ TEST_CASE("weights know the tokenizer that they learned by, and find it", "[text
   REQUIRE(said.erase("tokenizer_checksum") == 1);
   std::ofstream(facts) << said.dump();
   refuse(eval + w + there, both);
-  // It may lie beside weights that moved, but not another one under its name.
+  // The tokenizer may lie beside weights that moved. Another tokenizer under its name is refused.
   fs::create_directory(folder / "moved");
   fs::copy_file(w, folder / "moved/w.safetensors");
   fs::rename(folder / "here", folder / "moved/here");
@@ -198,7 +199,8 @@ TEST_CASE("weights know the tokenizer that they learned by, and find it", "[text
   refuse(write + w, fmt::format("the tokenizer of {}, which was '{}'", w, folder / "here"));
   fs::rename(folder / "there", folder / "here");
   refuse(write + w, fmt::format("'{}' has the checksum", folder / "here"));
-  // Weights that do not say it are not of bytes, either.
+  // Weights that name no tokenizer are not assumed to use bytes if the size of the vocabulary does
+  // not fit.
   NamedTensors tensors = read_safetensors(w);
   for (auto& [name, tensor] : tensors)
     if (name == "transformer.wte.weight")

@@ -1,7 +1,7 @@
-// Language models: a window is a mean over its tokens that count, however it is cut into
-// micro-batches. tests/golden/text.safetensors is what transformers' models of the same weights
-// learn from the whole window as one batch (scripts/golden_text.py), and lora.safetensors what
-// PEFT's adapters of them learn (scripts/golden_lora.py).
+// Language models: a window is the mean over its judged tokens, however it is cut into
+// micro-batches. tests/golden/text.safetensors has the results of transformers' models, which start
+// from the same weights and take the whole window as one batch (scripts/golden_text.py).
+// lora.safetensors has the results of PEFT's adapters on these models (scripts/golden_lora.py).
 
 #include "text/language_modeling.h"
 
@@ -27,7 +27,7 @@ namespace {
 constexpr int64_t rows_of_window = 8;
 using RowSplit = std::vector<int64_t>;
 const std::vector<RowSplit> row_splits{{8}, {4, 4}, {3, 3, 2}, RowSplit(8, 1)};
-// The runner takes seconds for what a processor does in milliseconds.
+// The runner takes about a thousand times as long as a processor.
 int64_t windows_to_compare() { return reduced() ? 2 : 20; }
 
 std::map<std::string, Tensor> text_golden() {
@@ -47,7 +47,7 @@ Samples text_samples() {
   return samples;
 }
 
-// "gpt2", "llama", and with adapters "gpt2.lora", "llama.lora".
+// The names are "gpt2", "llama", and with adapters "gpt2.lora" and "llama.lora".
 TextModelOptions small_model(const std::string& name) {
   if (name.starts_with("gpt2"))
     return Gpt2Options{.vocabulary = 23, .context = 12, .width = 12, .layers = 2, .heads = 3};
@@ -66,7 +66,7 @@ LoraOptions lora_of(const std::string& name) {
   return {};
 }
 
-// What a test does wrong on purpose.
+// The mistakes that tests make on purpose.
 enum class Mistake {
   none,
   mean_of_means,
@@ -153,8 +153,8 @@ struct TextLearner {
   }
 };
 
-// The largest difference from transformers in losses, norms and the first gradient and, after all
-// windows, in the weights.
+// The largest difference from transformers in losses, norms, the first gradient, and the weights
+// after all windows.
 double difference(TextLearner& learner, const std::string& name, const RowSplit& split, int r = 0,
                   int R = 1) {
   const Samples samples = text_samples();
@@ -166,7 +166,7 @@ double difference(TextLearner& learner, const std::string& name, const RowSplit&
     if (!stored.contains("final." + name + "." + entry.name)) return 1;  // it is not trained there
   for (int64_t i = 0; i < windows_to_compare(); ++i) {
     const StepReport report = learner.step(samples, split, r, R);
-    check(!report.skipped, "a window was skipped");  // on a thread of its own, too
+    check(!report.skipped, "a window was skipped");  // may run on another thread than Catch's
     compare(report.loss, golden("loss." + name)[size_t(i)]);
     if (!std::isnan(report.grad_norm))
       compare(report.grad_norm, golden("grad_norm." + name)[size_t(i)]);
@@ -184,8 +184,8 @@ double difference(TextLearner& learner, const std::string& name, const RowSplit&
   return largest;
 }
 
-// Adam divides by the root of v: 20 steps of a gradient near 0 make a difference of 1e-16 one of
-// 1e-12.
+// Adam divides by the root of v: over 20 steps with a gradient near 0, a difference of 1e-16 grows
+// to 1e-12.
 constexpr double text_tolerance = 1e-10;
 
 }  // namespace
@@ -217,7 +217,8 @@ TEST_CASE("a window of rows in pieces is transformers' mean over its tokens", "[
     REQUIRE(difference(learner, name, split) <= text_tolerance);
   };
   for (const std::string name : {"gpt2", "llama"}) {
-    // Halves, thirds, uneven ones and single tokens; the documents in the rows end elsewhere.
+    // The pieces are halves, thirds, uneven pieces and single tokens. The documents in the rows end
+    // in other places.
     for (const int64_t piece : {6, 4, 5, 1}) {
       if (reduced() && piece != 5) continue;
       compare(name, RowSplit(8, 1), piece, Recompute::none, Strategy::fused);
@@ -330,12 +331,12 @@ TEST_CASE("a model with merged adapters computes the same", "[golden]") {
   }
 }
 
-// The loss and its gradient of two rows under dropout, in pieces of this size.
+// The loss of two rows under dropout, and its gradient, in pieces of this size.
 Values gradient_under_dropout(const TextModelOptions& options, const LoraOptions& lora,
                               int64_t piece, Recompute recompute = Recompute::none) {
   const auto model = make_text_model(options, lora);
   const Parameters parameters = place(*model, DType::f64, test_device(), 3);
-  // B would else be 0, and so the gradient of A.
+  // Without this B would be 0, and so would the gradient of A.
   for (const auto& entry : parameters.entries())
     if (entry.name.ends_with("lora_B.weight"))
       entry.tensor.copy_from(
@@ -355,7 +356,8 @@ Values gradient_under_dropout(const TextModelOptions& options, const LoraOptions
 TEST_CASE("pieces have the dropout of their rows", "[golden]") {
   auto gpt2 = std::get<Gpt2Options>(small_model("gpt2"));
   gpt2.dropout = 0.4;
-  for (const int64_t width : {12, 6}) {  // a token of 6 begins amid a call's four words
+  for (const int64_t width :
+       {12, 6}) {  // with 6, a token begins in the middle of a call's four words
     gpt2.width = width;
     const Values whole = gradient_under_dropout(gpt2, {}, 0);
     for (const int64_t piece : {6, 5, 1})

@@ -1,5 +1,5 @@
-// Rows in pieces, as the program runs them: the memory that is left, what happens when that runs
-// out, and what a plan says. That they compute the same is tests/text/language_modeling.cpp.
+// Rows in pieces, as the program runs them: the memory that they take, running out of memory, and
+// plans. tests/text/language_modeling.cpp tests that they compute the same.
 
 #include "core/ledger.h"
 #include "core/limit_scope.h"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t V = 29, row = 64, rows = 4;
 
-// Rows of random tokens, a document each.
+// Rows of random tokens; each row is a document.
 Dataset random_rows(int64_t T, Device device) {
   std::vector<int32_t> tokens(static_cast<size_t>(rows * T)), positions, labels;
   RandomStream random(3);
@@ -75,7 +75,7 @@ size_t activations_of(int64_t T, int64_t piece) {
 }  // namespace
 
 TEST_CASE("a row in pieces needs the activations of a piece", "[text]") {
-  // Beside keys, values and their gradients.
+  // The memory of keys, values and their gradients comes on top.
   constexpr size_t of_a_token = 3 * 4 * 32 * sizeof(float);
   const size_t of_a_row = activations_of(row, 0);
   for (const int64_t times : {4, 16})
@@ -124,7 +124,7 @@ TEST_CASE("a plan cuts rows that do not fit", "[text]") {
     REQUIRE(best);
     REQUIRE(best->batches.piece == piece);
     REQUIRE(best->peak.total() == peak(piece));
-    // Each piece but the last is computed once more, and all read the weights.
+    // All pieces except the last are computed once more, and each piece reads the weights.
     REQUIRE(best->relative_cost > 1.1);
     REQUIRE(best->relative_cost < 2);
     REQUIRE(plan(peak(piece) - 1).alternatives.front().batches.piece != piece);

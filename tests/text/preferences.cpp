@@ -1,4 +1,4 @@
-// Preferences: DPO by its definition, of logits in float64, and what is somebody's file.
+// Preferences: DPO compared with its definition on logits in float64, and users' files.
 
 #include "text/preferences.h"
 
@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t pairs = 6, row = 14, half = row / 2, V = 11;
 
-// A network whose adapters add something.
+// A network whose adapters are not 0.
 struct Learner {
   explicit Learner(bool is_gpt2, double dropout = 0,
                    const LoraOptions& lora = {.rank = 2, .targets = {"all"}})
@@ -63,7 +63,7 @@ struct Learner {
   Parameters parameters;
 };
 
-// Texts of 3 to 7 tokens behind each other, whose last ones are the answer.
+// Texts of 3 to 7 tokens, one after the other. The last tokens of each are the answer.
 Samples samples_of_pairs() {
   RandomStream random(9);
   std::vector<int32_t> tokens(pairs * row), positions(pairs * row), answers(pairs * row, -1);
@@ -82,7 +82,7 @@ Samples samples_of_pairs() {
   return {{field("tokens", tokens), field("positions", positions), field("answers", answers)}};
 }
 
-// The sum, and the number of tokens, of the log probabilities of each text's answer.
+// For each text, the sum of its answer's log probabilities, and the number of the answer's tokens.
 std::vector<std::pair<double, double>> log_probabilities(const LanguageModel& model,
                                                          const Samples& samples,
                                                          Adapters adapters) {
@@ -104,7 +104,7 @@ std::vector<std::pair<double, double>> log_probabilities(const LanguageModel& mo
   return found;
 }
 
-// The margins by the definition.
+// The margins, computed by the definition.
 Values margins_of(const LanguageModel& model, const Samples& samples,
                   const PreferenceOptions& options) {
   const auto p = log_probabilities(model, samples, Adapters::count),
@@ -126,7 +126,7 @@ double loss_of(const Values& margins) {
   return loss;
 }
 
-// A step of all pairs in these micro-batches.
+// A step over all pairs in these micro-batches.
 WindowOutcome step_of(Learner& learner, const MicroBatchSizes& split, const Pass& pass = {},
                       const PreferenceOptions& options = {}, Ranks* ranks = nullptr) {
   const auto optimizer = sgd(learner.parameters, {});
@@ -154,8 +154,8 @@ WindowOutcome step_of(bool is_gpt2, const MicroBatchSizes& split, const Pass& pa
 
 }  // namespace
 
-// The definition's sums of some 1000 terms around 10, and differences of them of the fourth order:
-// step^4 times a fifth derivative of less than 1e8, and 1e-14 / step.
+// The definition has sums of about 1000 terms around 10. Their differences are of the fourth order,
+// so they are off by step^4 times a fifth derivative of less than 1e8, and by 1e-14 / step.
 TEST_CASE("preferences are DPO by its definition", "[text]") {
   constexpr double step = 5e-5;
   const Samples samples = samples_of_pairs();
@@ -221,7 +221,7 @@ TEST_CASE("a window of preferences is the mean over its pairs, for every split",
       found[size_t(ranks.rank())] = step_of(is_gpt2, {3, 2, 1}, {}, {}, &ranks);
     });
     for (const WindowOutcome& one : found) REQUIRE(is_same(one));
-    // What a mistake would be seen as.
+    // A mistake changes the result by more than the bound.
     REQUIRE(difference(step_of(is_gpt2, {pairs}, {}, {.beta = 0.11}), whole) > 1e-4);
   }
 }
@@ -238,7 +238,7 @@ TEST_CASE("the reference of preferences has no dropout", "[text]") {
     return to_doubles(preferences()->answer(*learner.model, samples, pass));
   };
   const LoraOptions plain{.rank = 2, .targets = {"all"}}, dropped{.rank = 2, .dropout = 0.5};
-  // Without adapters that add anything, dropout alone makes a difference.
+  // If the adapters are 0, only dropout makes a difference.
   for (const double m : margins(plain, true)) REQUIRE(std::abs(m) > 1e-6);
   REQUIRE(margins(dropped, false) == margins(dropped, false));
   REQUIRE(largest_difference(margins(plain, false), margins(dropped, false)) > 1e-6);
@@ -263,7 +263,7 @@ PreparedText prepared(const TemporaryDirectory& folder, const std::string& lines
   return prepare_text({.texts = {file.string()}, .hold_out = 0.4});
 }
 
-// The documents, with what is learned between [ and ] and the end of the text as $.
+// The documents as text, with the learned parts between [ and ] and the end of the text as $.
 std::vector<std::string> documents_of(const Corpus& corpus) {
   std::vector<std::string> all;
   int64_t begin = 0;
@@ -295,7 +295,8 @@ TEST_CASE("preferences come as prompts, chosen and rejected, in TRL's forms", "[
   };
   becomes(R"({"prompt": "Sky?", "chosen": " blue", "rejected": " green"})",
           {"Sky?[ blue$]", "Sky?[ green$]"});
-  // The prompt is what is equal, without a space at its end, and no half of a character.
+  // Without a prompt field, the prompt is the common beginning of both answers, without a space at
+  // its end and without a part of a character.
   becomes(R"({"chosen": "The sky is blue.", "rejected": "The sky is green"})",
           {"The sky is[ blue.$]", "The sky is[ green$]"});
   becomes("{\"chosen\": \"a\xc3\xa9\", \"rejected\": \"a\xc3\xa8\"}",
@@ -353,12 +354,12 @@ TEST_CASE("preferences come as prompts, chosen and rejected, in TRL's forms", "[
 TEST_CASE("rows of preferences begin their second text in the middle", "[text]") {
   const TemporaryDirectory folder;
   std::string lines;
-  for (int i = 0; i < 40; ++i)  // prompts come twice
+  for (int i = 0; i < 40; ++i)  // each prompt comes twice
     lines += fmt::format(R"({{"prompt": "{}?", "chosen": "{}", "rejected": "n{}"}})"
                          "\n",
                          char('a' + i / 2), std::string(size_t(i % 4), 'y'), i % 2);
   const CorpusPtr corpus = prepared(folder, lines).corpus;
-  // 2 + 3 + 1 tokens, of which the last is only a label.
+  // 2 + 3 + 1 tokens; the last one is only a label.
   for (const auto& [context, left_out] : {std::pair{10, 0}, {8, 10}}) {
     const auto [train, test] = rows_of({corpus, nullptr}, {.context = context});
     REQUIRE(train.size() + test.size() == 40 - left_out);
@@ -428,7 +429,7 @@ TEST_CASE("preferences are prepared, learned and resumed", "[cli]") {
   REQUIRE(file_bytes(folder / "whole") == file_bytes(folder / "resumed"));
   refuse(full + "3 --lora 2 --dpo-beta 0.4 --optimizer adam --lr 0.01 --resume" + checkpoints,
          "dpo-beta");
-  // What its score depends on, the file says.
+  // The weights' file has the settings on which its score depends.
   REQUIRE_THAT(succeed("eval --init " + (folder / "whole") + data),
                ContainsSubstring(whole.substr(score, whole.find('\n', score) - score)));
   const std::string merged = folder / "merged";

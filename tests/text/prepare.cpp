@@ -1,4 +1,4 @@
-// Texts, and JSON lines of them, as corpora.
+// Texts, and JSON lines of texts, as corpora.
 
 #include "text/prepare.h"
 
@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 
 constexpr int32_t end_of_bytes = 256;
 
-// The documents of a corpus as text: the end of a text as $, and what is not to be learned as ~.
+// The documents of a corpus as text, with the end of a text as $. `learned` has ~ for bytes that
+// are not learned.
 struct Prepared {
   std::vector<std::string> documents, learned, left_alone;
   int64_t bytes = 0, count = 0;
@@ -115,7 +116,8 @@ TEST_CASE("what is no text is refused by name, and left alone in folders", "[tex
   refused("x.parquet", "PAR1 and more", "read_parquet('x.parquet').to_json('x.jsonl'");
   refused("x.pdf", "%PDF-1.7\n", "is a PDF");
   refused("x.csv", "a,b\n1,2\n", "csv.DictReader(open('x.csv', newline=''))]\" > x.jsonl`");
-  // In folders, and what texts do hold: escapes of terminals, form feeds, Latin-1, a stray byte.
+  // Files in folders, and characters that texts may hold: terminal escapes, form feeds, Latin-1,
+  // and a stray byte.
   folder.write("f/program.txt", program);
   folder.write("f/x.csv", "a,b");
   folder.write("f/log.txt", "\x1b[31mred\x1b[0m\f\b\r\n caf\xe9");
@@ -142,7 +144,7 @@ TEST_CASE("bytes that are not UTF-8 are counted, and UTF-16 is refused", "[text]
     REQUIRE(warnings(text).size() == 1);
     REQUIRE_THAT(warnings(text)[0], ContainsSubstring(what));
   }
-  // A character that a cut of the file goes through is one.
+  // A character that lies across two chunks of the file is read as one.
   REQUIRE(warnings(std::string((1 << 20) - 1, 'a') + "\xc3\xa9").empty());
   REQUIRE_ERROR(warnings(std::string("h\0i\0", 4)), "`iconv -f UTF-16LE -t UTF-8 't.txt'");
   REQUIRE_ERROR(warnings(std::string("\0h\0i", 4)), "`iconv -f UTF-16BE -t UTF-8 't.txt'");
@@ -247,7 +249,7 @@ TEST_CASE("of prompts and chats only the answers are to be learned", "[text]") {
   REQUIRE(llama3.documents[1] == head + "Yes?<|eot_id|>" + middle + "Bye<|eot_id|>");
   REQUIRE(llama3.learned[1] == hidden(head) + "Yes?<|eot_id|>" + hidden(middle) + "Bye<|eot_id|>");
 
-  // As rows: the label of the last token of a prompt is the first of the completion.
+  // In rows, the label of a prompt's last token is the first token of the completion.
   const std::string pair =
       folder.write("p.jsonl", "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n").string();
   const PreparedText made =
@@ -280,7 +282,8 @@ TEST_CASE("a corpus has the files of its tokenizer", "[text]") {
     REQUIRE(tokenizer->decode(tokens) == text);
   };
   is_right(*prepare_text(options).corpus);
-  // From a file of another name, and from a directory; the corpus is whole without them.
+  // The tokenizer may come from a file with another name, or from a directory. The corpus does not
+  // need them later.
   const std::string json = read_file(folder.path() / "learnt/tokenizer.json");
   options.train_tokenizer = {};
   for (const std::string& path : {folder.write("t/own.json", json).string(), options.out}) {
@@ -330,7 +333,8 @@ TEST_CASE("documents begin with what their tokenizer puts there, and chats do no
                  "{\"text\": \"a\"}\n{\"prompt\": \"b\", \"completion\": \"c\"}\n"
                  "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n")
           .string();
-  // Tokens a, b, c, <s>, and those that end a text and mark messages; other letters are none.
+  // The tokens are a, b, c, <s>, and the tokens that end a text and mark messages. Other letters
+  // have no token.
   const std::string tokenizer =
       folder
           .write("tokenizer.json",

@@ -1,4 +1,4 @@
-// Language models as transformers keep them.
+// Language models as transformers stores them.
 
 #include "text/pretrained.h"
 
@@ -49,7 +49,7 @@ TEST_CASE("config.json says what a model is", "[text]") {
   REQUIRE(plain.rotary.base == 10000);
   REQUIRE_FALSE(plain.rotary.llama3);
   REQUIRE_FALSE(plain.is_tied);
-  // As transformers 4 and 5 write rotations.
+  // transformers 4 and 5 write rotary embeddings differently.
   for (const char* scaled :
        {R"(, "rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 32.0,
            "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -97,7 +97,7 @@ TEST_CASE("weights are read by the names that files have for them", "[text]") {
   const PretrainedModel found = read_pretrained_config(folder.path());
   REQUIRE(found.vocabulary == 11);
   REQUIRE(found.context == 6);
-  // As the first files of GPT-2 are: without the first word, with masks and a second head.
+  // A file like GPT-2's first ones: names without their first part, masks, and a second head.
   NamedTensors stored;
   for (const auto& [name, tensor] : weights)
     stored.emplace_back(name.substr(std::string("transformer.").size()), tensor);
@@ -105,7 +105,7 @@ TEST_CASE("weights are read by the names that files have for them", "[text]") {
   stored.emplace_back("lm_head.weight", weights.front().second);
   write_safetensors(folder.path() / "model.safetensors", stored);
   REQUIRE(are_equal(read_pretrained_weights(folder.path(), found), weights));
-  // Which transformers 4 would leave out, and 5 take.
+  // transformers 4 would ignore this head, and transformers 5 would use it.
   stored.back().second = Tensor::full({11, 8}, 1, DType::f32, Device::cpu);
   write_safetensors(folder.path() / "model.safetensors", stored);
   REQUIRE_ERROR(read_pretrained_weights(folder.path(), found),
@@ -139,7 +139,7 @@ TEST_CASE("weights are read from all files that an index names", "[text]") {
 
 TEST_CASE("a model goes out to transformers' layout and comes back", "[text]") {
   const Folder folder;
-  std::string documents;  // a twentieth of them is held out
+  std::string documents;  // a twentieth of the documents is held out
   for (int i = 0; i < 100; ++i) documents += fmt::format("{{\"text\": \"{} times\"}}\n", i);
   folder.write("books/1.jsonl", documents);
   const std::string corpus = folder / "corpus";
@@ -168,7 +168,7 @@ TEST_CASE("a model goes out to transformers' layout and comes back", "[text]") {
 TEST_CASE("adapters are trained beside fixed weights, go out to PEFT and come back, and merge",
           "[text]") {
   const Folder folder;
-  std::string documents;  // half of them are held out
+  std::string documents;  // half of the documents are held out
   for (int i = 0; i < 20; ++i) documents += fmt::format("{{\"text\": \"{} times\"}}\n", i);
   folder.write("texts.jsonl", documents);
   const std::string data = " --data " + (folder / "corpus");
@@ -194,7 +194,7 @@ TEST_CASE("adapters are trained beside fixed weights, go out to PEFT and come ba
     for (const auto& [name, tensor] : after)
       if (name.ends_with("lora_B.weight"))
         REQUIRE(to_doubles(tensor) != Values(size_t(tensor.numel()), 0.0));
-    // It goes on from its own weights, which say what adapters they have.
+    // Training continues from the run's own weights, which record their adapters.
     succeed("train --init " + tuned + run + "--context 16");
     refuse("train --init " + tuned + run + "--lora 3", "--lora is 3, but they were trained with 2");
 
@@ -233,7 +233,7 @@ TEST_CASE("adapters are trained beside a base in another file, as it is or quant
   succeed("train --model gpt-tiny --layers 1 --heads 2 --hidden-size 64 --positions 16" + run +
           "--save " + base);
   for (const std::string bits : {"", "--base-bits 4 ", "--base-bits 8 ", "--base-bits 16 "}) {
-    // Model and sizes are those of the base.
+    // The model and its sizes come from the base.
     const std::string said =
         succeed("train --base " + base + run + bits + "--lora 2 --save " + tuned);
     REQUIRE_THAT(said, ContainsSubstring("gpt-tiny: "));
@@ -243,7 +243,7 @@ TEST_CASE("adapters are trained beside a base in another file, as it is or quant
     const std::string again = succeed("eval --init " + tuned + run.substr(0, run.find(" --micro")));
     REQUIRE_THAT(said, ContainsSubstring(again.substr(again.rfind("loss"), 11)));
   }
-  // It is the same base wherever it lies, and another one in its place is refused.
+  // A base may be moved. Another file in its place is refused.
   const std::string moved = folder / "moved";
   const std::string eval = "eval" + run.substr(0, run.find(" --micro")) + " --init ";
   const auto train = [&](const std::string& file, int steps) {

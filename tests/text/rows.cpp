@@ -1,4 +1,4 @@
-// Documents in rows: each token once, with the next one as its label.
+// Documents in rows: each token occurs once, and its label is the next token.
 
 #include "text/rows.h"
 
@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t vocabulary = 200'000;
 constexpr int32_t end_of_text = vocabulary - 1;
 
-// Token i of the corpus is i, so that it says where it is from.
+// Token i of the corpus is the number i, which tells its place.
 struct Counting {
   std::vector<int64_t> ends;
   std::vector<uint8_t> learned;
@@ -84,7 +84,8 @@ int32_t expected_label(const Counting& all, int64_t next) {
   return all.learned[size_t(next)] ? int32_t(next) : not_judged;
 }
 
-// Adds the tokens of the rows to `seen`; no token twice. Returns the number of places with a token.
+// Adds the tokens of the rows to `seen`, and requires that no token comes twice. Returns the number
+// of places with a token.
 int64_t require_packed(const Counting& all, const std::vector<Row>& rows, std::set<int64_t>& seen) {
   int64_t places = 0;
   bool ok = true;
@@ -102,7 +103,8 @@ int64_t require_packed(const Counting& all, const std::vector<Row>& rows, std::s
       ok &= (labels[t] == expected_label(all, token + 1));
       const bool begins = t == 0 || tokens[t - 1] != token - 1 || all.ends_document(token - 1);
       ok &= (positions[t] == (begins ? 0 : positions[t - 1] + 1));
-      // Only what is a whole number of rows further on begins in the middle of a document.
+      // A part that begins in the middle of a document begins a whole number of rows after its
+      // start.
       const int64_t d = all.document_of(token), start = d == 0 ? 0 : all.ends[size_t(d) - 1];
       const int64_t within = (token - start) % section_tokens;
       if (begins && all.ends[size_t(d)] - start <= section_tokens)
@@ -132,7 +134,7 @@ TEST_CASE("each token of a document stands once in packed and padded rows", "[te
       std::set<int64_t> seen;
       const auto train = rows_in(sets.train), test = rows_in(sets.test);
       const int64_t places = require_packed(all, train, seen) + require_packed(all, test, seen);
-      // Where a document is held out in part, the last token before is only a label.
+      // If a part of a document is held out, the last token before it is only a label.
       REQUIRE(places >= inputs_in(all) - 2);
       REQUIRE(places <= inputs_in(all));
       REQUIRE(!train.empty());
@@ -151,7 +153,7 @@ TEST_CASE("each token of a document stands once in packed and padded rows", "[te
         for (const Row& row : train) REQUIRE(std::ranges::count(row.positions, 1) <= 1);
       else if (T >= 61) REQUIRE(std::ssize(train) * T < 1.05 * double(places));
     }
-  // With a corpus for the test nothing is held out.
+  // If there is a corpus for the test, nothing is held out.
   const Datasets whole =
       rows_of({all.corpus, all.corpus}, {has_prompts ? 61 : 32, DocumentRows::packed});
   std::set<int64_t> seen, again;
@@ -161,7 +163,7 @@ TEST_CASE("each token of a document stands once in packed and padded rows", "[te
 
 TEST_CASE("an answer longer than a row is left out or cut, and not learned without its question",
           "[text]") {
-  // Token i is i. Of rows of 8 each document's labels are its tokens 1 to 8.
+  // Token i is the number i. In a row of 8, the labels of a document are its tokens 1 to 8.
   CorpusWriter writer({.source = "test", .vocabulary = 200'000, .hold_out = 0.5});
   int32_t next = 0;
   const auto add = [&](const std::string& mask) {
@@ -172,12 +174,12 @@ TEST_CASE("an answer longer than a row is left out or cut, and not learned witho
     for (const char c : mask) is_learned.push_back(c == 'A');
     writer.add(document, is_learned);
   };
-  add("qqqqqAAAA");                             // 0: as long as a row
-  add("qqqqqAAAAA");                            // 9: one more
-  add("qqAAqqqAAAqqAA");                        // 19: the first of three fits
-  add("qqqqqqqqqqAA");                          // 33: even the question is too long
-  add("AAAAAAAAAAAA");                          // 45: a document without a question
-  add("qAq" + std::string(33'000, 'q') + "A");  // 57: of several sections
+  add("qqqqqAAAA");                             // from 0: as long as a row
+  add("qqqqqAAAAA");                            // from 9: one token more
+  add("qqAAqqqAAAqqAA");                        // from 19: the first of three answers fits
+  add("qqqqqqqqqqAA");                          // from 33: even the question is too long
+  add("AAAAAAAAAAAA");                          // from 45: a document without a question
+  add("qAq" + std::string(33'000, 'q') + "A");  // from 57: several sections
   const CorpusPtr corpus = writer.finish();
   const auto labels = [&](const RowOptions& options) {
     const Datasets sets = rows_of({corpus, corpus}, options);
@@ -204,13 +206,14 @@ TEST_CASE("an answer longer than a row is left out or cut, and not learned witho
   const AnswerCounts counts = count_answers({corpus, nullptr}, {.context = 8});
   REQUIRE(counts.all == 8);
   REQUIRE(counts.longer == 5);
-  // Long enough for all: nothing says how they would be cut.
+  // If the rows are long enough for all answers, the identity of the data does not depend on this
+  // option.
   const auto checksum = [&](int64_t T, LongAnswers how) {
     return rows_of({corpus, corpus}, {.context = T, .long_answers = how}).train.checksum();
   };
   REQUIRE(checksum(8, LongAnswers::cut) != checksum(8, LongAnswers::leave_out));
   REQUIRE(checksum(40'000, LongAnswers::cut) == checksum(40'000, LongAnswers::leave_out));
-  // All of a document is for training, or for the test.
+  // A whole document is for training, or for the test.
   const Datasets halves = rows_of({corpus, nullptr}, {.context = 34'000});
   int64_t last = 0;
   for (const Dataset* each : {&halves.train, &halves.test})
@@ -235,7 +238,7 @@ TEST_CASE("a stream is all documents as one", "[text]") {
     }
     REQUIRE(ok);
     if (T == n) continue;
-    // With documents held out, each stream runs on over the gaps.
+    // If documents are held out, each stream continues behind the gaps.
     std::set<int64_t> seen;
     const Datasets sets = rows_of({all.corpus, nullptr}, {T, DocumentRows::stream});
     for (const Dataset& set : {sets.train, sets.test}) {
@@ -247,7 +250,7 @@ TEST_CASE("a stream is all documents as one", "[text]") {
           ok &= last < 0 || token == last;
           ok &= seen.insert(token).second;
           ok &= row.positions[t] == int32_t(t);
-          // The label is what comes next.
+          // The label is the next token.
           last = token + 1;
           if (all.ends_document(token)) last = row.labels[t];
           ok &= last < 0 || row.labels[t] == expected_label(all, last);
@@ -279,7 +282,7 @@ TEST_CASE("new documents move no others between training and test", "[text]") {
 TEST_CASE("rows that make no sense are refused", "[text]") {
   const Corpora two{counting({1, 1}).corpus, nullptr}, one{counting({20}).corpus, nullptr};
   REQUIRE_ERROR(rows_of(two, {8}), "0 rows for training and 0 rows for the test");
-  // The one of few documents with the least hash is for the test.
+  // If there are only a few documents, the one with the smallest hash is for the test.
   const Counting few = counting({4, 5, 6});
   const Datasets sets = rows_of({few.corpus, nullptr}, {8, DocumentRows::padded});
   REQUIRE(sets.train.size() == 2);
@@ -291,7 +294,7 @@ TEST_CASE("rows that make no sense are refused", "[text]") {
   REQUIRE_ERROR(CorpusWriter({.hold_out = 1}), "a share of 1 to hold out");
 }
 
-TEST_CASE("rows are what every part of the program takes", "[text]") {
+TEST_CASE("rows are data that every part of the program takes", "[text]") {
   const auto rows = [&](int64_t T, DocumentRows kind, double share) {
     const Counting all = counting(some_lengths(200, 40), true, share);
     return rows_of({all.corpus, nullptr}, {T, kind});
@@ -302,7 +305,7 @@ TEST_CASE("rows are what every part of the program takes", "[text]") {
   REQUIRE(data.is_streamed());
   REQUIRE(Text().told_apart(Text().models().front(), data) == nullptr);
   REQUIRE(data.field("labels").classes == vocabulary);
-  // What decides the rows decides the identity.
+  // The options that decide the rows decide the identity of the data.
   std::set<uint32_t> checksums{data.checksum(), sets.test.checksum()};
   for (const Datasets& other :
        {rows(25, DocumentRows::packed, 0.2), rows(24, DocumentRows::padded, 0.2),
@@ -311,7 +314,7 @@ TEST_CASE("rows are what every part of the program takes", "[text]") {
   REQUIRE(checksums.size() == 5);
   REQUIRE(rows(24, DocumentRows::packed, 0.2).train.checksum() == data.checksum());
 
-  // Only a field that says so has labels that nobody has judged.
+  // Only a field that declares it may have labels that are not judged.
   Dataset held = data;
   held.fields[1].read = nullptr;
   held.fields[1].values = Tensor::from(

@@ -15,7 +15,7 @@ namespace {
 // Logits of tokens 0 to 3 with probabilities 0.2, 0.5, 0, 0.3.
 std::vector<float> four_logits() { return {std::log(0.2f), std::log(0.5f), -90, std::log(0.3f)}; }
 
-// How often each of the four is drawn.
+// The share of draws for each of the four tokens.
 std::vector<double> shares(const Sampling& sampling) {
   constexpr int draws = 4000;
   std::vector<double> counts(4);
@@ -105,7 +105,8 @@ TEST_CASE("a writer keeps what its prompts begin with", "[text]") {
     chat.insert(chat.end(), answer.begin(), answer.end());
     chat.push_back(2);
   }
-  // The last turn found what had been read: all but the last answer's last token, and what follows.
+  // The last turn reused all tokens that had been read: everything before the last token of the
+  // last answer.
   REQUIRE(writer.kept() > 12);
   const std::vector<int32_t> other{4, 1, 7, 7};
   REQUIRE(goes_on(writer, other) == anew(other));

@@ -1,4 +1,4 @@
-// SentencePiece's byte-pair encodings: small vocabularies by hand.
+// SentencePiece's byte-pair encodings, with small vocabularies written by hand.
 
 #include "text/sentencepiece.h"
 
@@ -95,12 +95,12 @@ TEST_CASE("a space begins a text, and is left out when it is decoded", "[text]")
   REQUIRE_ERROR(bpe->decode(Tokens{500}), "token 500 is outside [0, 270)");
 }
 
-TEST_CASE("pieces of a text in parts are those of the whole", "[text]") {
+TEST_CASE("a text in parts has the same pieces as the whole text", "[text]") {
   const TokenizerPtr bpe = make_sentencepiece_bpe(pieces_of(with_bytes()));
   const std::string text = "ab  cab<u> a\nb\u2581 c <u>a</s>b  \xe2\x96 aab </s> bc\u00e9 a";
   check_every_cut(*bpe, text);
   REQUIRE(bpe->encode_beginning(text, TextPlace::begins).bytes == text.rfind("</s>"));
-  // As one: a space begins the text alone.
+  // A space is added at the beginning of a text, but not at the beginning of a later part.
   REQUIRE(bpe->encode("ab a") == Tokens{11, 3, 5});
   REQUIRE(bpe->encode("ab") == Tokens{11, 3});
   REQUIRE(bpe->encode(" a", TextPlace::goes_on) == Tokens{5});
@@ -114,12 +114,12 @@ TEST_CASE("pieces of a text in parts are those of the whole", "[text]") {
 TEST_CASE("characters that are no piece are the unknown one, once in a row", "[text]") {
   const TokenizerPtr bpe = make_sentencepiece_bpe(pieces_of(letters));
   REQUIRE(bpe->encode("xyza x \xff") == Tokens{11, 0, 8, 11, 0, 11, 0});
-  // A part of a piece that is none itself.
+  // "xy" is a part of a piece, but not a piece itself.
   std::vector<Piece> more = letters;
   more.push_back({"xy", -1});
   const TokenizerPtr with_part = make_sentencepiece_bpe(pieces_of(more));
   REQUIRE(with_part->encode("xyxzxx") == Tokens{11, 14, 0});
-  // Words do not part a text where a piece has a space within.
+  // Words do not split a text if a piece has a space in its middle.
   more.push_back({"c\u2581a", -0.5});
   more.push_back({"c\u2581", -0.25});
   REQUIRE(make_sentencepiece_bpe(pieces_of(more))->encode("c a") == Tokens{11, 15});

@@ -1,6 +1,6 @@
-// Texts that are compared with all others of a window. tests/golden/pairs.safetensors is what
-// transformers' models of the same weights learn from the whole window as one batch
-// (scripts/golden_pairs.py).
+// Texts that are compared with all others in a window. tests/golden/pairs.safetensors has the
+// results of transformers' models, which start from the same weights and take the whole window as
+// one batch (scripts/golden_pairs.py).
 
 #include "text/text_pairs.h"
 
@@ -32,8 +32,8 @@ std::map<std::string, Tensor> golden() { return golden_tensors("pairs"); }
 
 enum class Padding { left_out, counts };
 
-// "gpt2", of anchors and positives, and "llama", with negatives. Where padding counts, which a test
-// sees, it is a part of the last text.
+// "gpt2" has anchors and positives, and "llama" has negatives, too. If padding counts, a mistake
+// that a test must see, it is a part of the last text.
 Samples samples_of(const std::string& name, Padding padding) {
   const auto stored = golden();
   const auto field = [&](const char* of) { return stored.at(fmt::format("{}.{}", of, name)); };
@@ -88,7 +88,8 @@ WindowOutcome run(const std::string& name, const MicroBatchSizes& split,
   return take_steps(player, parts, reduced() ? 2 : golden_steps);
 }
 
-// In what transformers' model has of this name: a window loss without a head says nothing of it.
+// Compares the tensors that the golden file has under this name. A loss without a head has no
+// entries for the head.
 double difference(const WindowOutcome& found, const std::string& name) {
   const auto stored = golden();
   double most = 0;
@@ -131,7 +132,8 @@ TEST_CASE("pairs of texts are transformers' over the whole window, for every spl
            {Strategy::fused, Strategy::separate, Strategy::step_in_backward}) {
         const MicroBatchSizes& split = golden_splits[i];
         if (strategy == Strategy::step_in_backward && split.size() > 1) continue;
-        // Each split once; that a window has two buffers is no matter of its network (strategies).
+        // Takes each split once. Strategy `separate` does not depend on the network, and is tested
+        // elsewhere (accumulate/strategies.cpp).
         if (reduced() && (is_first != (i % 2 == 0) || strategy == Strategy::separate)) continue;
         INFO(name << " in " << split.size() << " micro-batches, strategy " << int(strategy));
         REQUIRE(difference(run(name, split, strategy), name) <= 1e-12);
@@ -174,7 +176,7 @@ TEST_CASE("both walks of a window of texts have the same masks", "[golden]") {
 
 namespace {
 
-// Lines of JSON: the n-th number and its name, in words.
+// Lines of JSON; the n-th pair is the number n and its name in words.
 std::string pair_lines(int count) {
   static const std::vector<std::string> words{"nil",  "one", "two",   "three", "four",
                                               "five", "six", "seven", "eight", "nine"};
@@ -245,7 +247,7 @@ TEST_CASE("a score compares all held-out texts, for every split and number of ra
   const auto score = [&](int64_t micro, Ranks* ranks) {
     return evaluate(*model, *options.objective, data, micro, DType::f64, test_device(), ranks);
   };
-  // By the definition.
+  // The score by its definition.
   const NoGrad no_grad;
   Samples all = gather(data, 0, data.size(), DType::f64);
   for (auto& field : all.fields) field.values = field.values.to(test_device());
@@ -286,7 +288,7 @@ TEST_CASE("a score compares all held-out texts, for every split and number of ra
 
 namespace {
 
-// Twelve samples of three texts, of which several are equal: texts by their numbers.
+// Twelve samples of three texts, by the texts' numbers; several texts are equal.
 constexpr std::array<std::array<int, 3>, 12> equal_texts{{{1, 20, 30},
                                                           {2, 20, 31},
                                                           {3, 21, 20},
@@ -324,7 +326,7 @@ TEST_CASE("equal texts of a window are no negatives of each other where they are
   REQUIRE(N >= 7);
   const Samples stored = gather(data, 0, data.size(), DType::f64);
   const auto tokens = stored["tokens"].span<int32_t>(), lengths = stored["lengths"].span<int32_t>();
-  std::vector<std::array<int32_t, 3>> texts(N);  // by their tokens, which are all the same
+  std::vector<std::array<int32_t, 3>> texts(N);  // each text by the token that it repeats
   for (size_t n = 0; n < N; ++n)
     for (size_t p = 0, t = 12 * n; p < 3; t += size_t(lengths[3 * n + p++]))
       texts[n][p] = tokens[t];
@@ -344,7 +346,7 @@ TEST_CASE("equal texts of a window are no negatives of each other where they are
     const Parameters parameters = place(*model, DType::f64, test_device(), 3);
     Samples all = stored;
     for (auto& field : all.fields) field.values = field.values.to(test_device());
-    // By the definition: each text once.
+    // By the definition, with each text once.
     double loss = 0, right = 0;
     {
       const NoGrad no_grad;
@@ -392,7 +394,7 @@ TEST_CASE("equal texts of a window are no negatives of each other where they are
     });
     for (const Score& one : by_ranks) REQUIRE(is_right(one));
 
-    // The step is that of the whole window, whose loss it is, for every split.
+    // For every split, the step equals the step of the whole window.
     const auto steps = [&](const MicroBatchSizes& split, Ranks* ranks) {
       const auto learner = options.model();
       Parameters own = place(*learner, DType::f64, test_device(), 3);
@@ -454,7 +456,8 @@ TEST_CASE("lines of anchors and positives are samples of texts", "[text]") {
   REQUIRE_ERROR(document(R"({"anchor": "a", "positive": "p", "negative": 1})"), "negative is 1");
   REQUIRE_ERROR(document(R"({"anchor": "a", "positive": "p", "text": "t"})"),
                 "expected an object with text");
-  // What says that the two belong together is heeded, and anything else not learned as if it did.
+  // A label or score of 1 says that the two texts belong together. Any other value is refused, and
+  // not learned like 1.
   REQUIRE(document(R"({"anchor": "a", "positive": "p", "label": 1})").parts.size() == 2);
   REQUIRE(document(R"({"anchor": "a", "positive": "p", "score": 1.0})").parts.size() == 2);
   REQUIRE(!unused.contains("label"));
@@ -486,7 +489,7 @@ TEST_CASE("pairs of texts are prepared, learned and resumed", "[cli]") {
   refuse(train + " --steps 3 --similarity-scale 10 --resume" + checkpoints, "similarity-scale");
   REQUIRE_THAT(succeed("eval --init " + (folder / "whole") + data),
                ContainsSubstring("test recall@1"));
-  // Its head is untrained, and what it answers are embeddings, also when it is trained on.
+  // The model's head is untrained: it answers with embeddings until it is trained to write.
   REQUIRE(read_safetensors_metadata(folder / "whole").at("embeddings") == "mean, norm 1");
   refuse("predict --data digits --out " + (folder / "answers") + " --weights " + (folder / "whole"),
          "embeddings of texts are made by accrue.predict()");

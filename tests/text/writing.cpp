@@ -1,5 +1,5 @@
-// What a language model writes, without the program: texts and answers go to functions, and words
-// to notices.
+// Writing by a language model, without the program: functions receive the texts and answers, and
+// notices the messages.
 
 #include <string>
 #include <string_view>
@@ -18,7 +18,7 @@
 namespace accrue::test {
 namespace {
 
-// What is said, a line each, warnings with a "! " in front.
+// Collects the messages, one line each, warnings with "! " in front.
 struct Heard {
   std::vector<std::string> lines;
   Notices notices{[this](Notices::Kind kind, std::string_view text) {
@@ -26,7 +26,7 @@ struct Heard {
   }};
 };
 
-// The request for a small GPT of bytes, whose weights are drawn and saved.
+// The request for a small GPT of bytes, with random weights that it saves.
 Request tiny_model(const TemporaryDirectory& folder, int64_t positions) {
   Request made(all_domains());
   made.model_name = "gpt-tiny";
@@ -57,7 +57,7 @@ TEST_CASE("a model hands on its prompt and each piece that it writes", "[text]")
   const std::vector<std::string> first = std::exchange(pieces, {});
   model.write("ab", 5, {.temperature = 0}, take);
   REQUIRE(pieces == first);
-  // Refused before anything is written.
+  // A text that would be too long is refused before anything is written.
   pieces.clear();
   REQUIRE_ERROR(model.write("ab", 15, {}, take), "2 tokens and --tokens 15 are 17");
   REQUIRE(pieces.empty());
@@ -82,19 +82,19 @@ TEST_CASE("answers join their chats, and notices say how they are drawn", "[text
   REQUIRE(chat.record["messages"].size() == 3);
   REQUIRE(chat.record["messages"][0]["role"] == "system");
   REQUIRE(chat.record["messages"][2]["role"] == "assistant");
-  // Another one goes on from there.
+  // A second question continues the chat.
   chat.ask("b", "line 2");
   as_made.answer(chat, take);
   REQUIRE(chat.record["messages"].size() == 5);
   REQUIRE_ERROR(chat.ask("\xfc", "line 3"), "line 3 is not UTF-8");
-  // In ShareGPT's names the answer has them, too.
+  // In a chat with ShareGPT's names, the answer has them, too.
   const auto file =
       folder.write("c.json", R"({"conversations": [{"from": "human", "value": "a"}]})");
   std::vector<Chat> chats = chats_in(file.string());
   REQUIRE(chats.size() == 1);
   as_made.answer(chats[0], take);
   REQUIRE(chats[0].record["conversations"][1]["from"] == "gpt");
-  // What somebody asks for is not spoken of.
+  // A sampling that the user asks for needs no notice.
   heard.lines.clear();
   const ChatWriter as_asked(model, {.tokens = 3, .sampling = Sampling{}}, heard.notices);
   REQUIRE(heard.lines.size() == 1);

@@ -1,4 +1,4 @@
-// A run that stops and goes on ends like one that never stopped.
+// A run that stops and continues ends like a run that never stopped.
 
 #include "train/checkpoints.h"
 
@@ -14,7 +14,7 @@
 namespace accrue::test {
 namespace {
 
-// 40 training images: 5 windows of 8 to an epoch, unless the options say otherwise.
+// 40 training images: an epoch has 5 windows of 8, unless the options say otherwise.
 struct Runs : Folder {
   Runs() { write_idx_data(*this); }
 
@@ -31,7 +31,7 @@ struct Runs : Folder {
   std::string resume(const std::string& options) const {
     return with_checkpoints(options) + " --resume";
   }
-  // The weights that a run ends with.
+  // The final weights of a run.
   std::string end_of(const std::string& command) const {
     succeed(command + " --save " + (*this / "saved"));
     return file_bytes(*this / "saved") + file_bytes(*this / "saved.ema");
@@ -39,8 +39,8 @@ struct Runs : Folder {
   void forget() const { fs::remove_all(*this / "checkpoints"); }
 };
 
-// Parts of 13 steps, cut within epochs of 5, the last of three from a checkpoint that was not its
-// part's last.
+// Requires that a run of 13 steps in parts ends like a whole one. The cuts lie within epochs of 5
+// steps. The last of three parts resumes from a checkpoint before the end of the second.
 void require_same_in_parts(const Runs& runs, const std::string& options, int parts = 3) {
   INFO(options);
   runs.forget();
@@ -73,7 +73,7 @@ TEST_CASE("a run in parts ends with the same bits, for models, strategies and K"
       }
   require_same_in_parts(runs, "--model mlp-small --strategy bf16-sum --micro-batch 3" + epochs,
                         few);
-  // A scale that overflows at first, and grows again.
+  // The loss scale causes overflows at first, and grows again later.
   require_same_in_parts(runs,
                         "--model mlp-small --precision fp16 --loss-scale-init 1e9 "
                         "--loss-scale-interval 2 --epochs 9",
@@ -93,7 +93,7 @@ TEST_CASE("the log of a run in parts has every step once", "[checkpoint]") {
   succeed(runs.plain(options + "12 --json " + (runs / "whole.jsonl")));
   const std::string log = " --checkpoint-every 4 --json " + (runs / "log.jsonl");
   succeed(runs.with_checkpoints(options + "7") + log);
-  // As if the run had been killed after step 6, in the middle of a line.
+  // The files as if the run had been killed after step 6, in the middle of a line.
   fs::remove_all(runs / "checkpoints/step-00000007");
   std::string text = file_bytes(runs / "log.jsonl");
   text.resize(text.rfind("{\"epoch\"") + 20);
@@ -104,7 +104,7 @@ TEST_CASE("the log of a run in parts has every step once", "[checkpoint]") {
   for (size_t i = 0; i < parts.size(); ++i)
     for (const char* key : {"step", "epoch", "loss", "grad_norm", "lr", "test"})
       REQUIRE(parts[i].value(key, nlohmann::json()) == whole[i].value(key, nlohmann::json()));
-  // A log that is not there any more begins anew, with a word.
+  // If the log is missing, a new one begins, with a warning.
   fs::remove(runs / "log.jsonl");
   const std::string said = succeed(runs.resume(options + "14") + log);
   REQUIRE_THAT(said, ContainsSubstring("has 0 of the 12 windows before the checkpoint"));
@@ -113,7 +113,8 @@ TEST_CASE("the log of a run in parts has every step once", "[checkpoint]") {
 
 TEST_CASE("another micro-batch goes on within rounding, and says so", "[checkpoint]") {
   const Runs runs;
-  // Steps of at most lr / eps = 0.01 times the difference of two gradients (tests/apps/cli.cpp).
+  // Steps differ by at most lr / eps = 0.01 times the difference of the gradients
+  // (tests/apps/cli.cpp).
   const std::string options = "--model mlp-small --epochs 2 --lr 1e-4 --eps 1e-2 --steps ";
   succeed(runs.plain(options + "8") + " --save " + (runs / "whole"));
   succeed(runs.with_checkpoints(options + "5"));
@@ -123,7 +124,7 @@ TEST_CASE("another micro-batch goes on within rounding, and says so", "[checkpoi
   REQUIRE_THAT(said, ContainsSubstring("micro-batch: 4 in the checkpoint, 2 here"));
   REQUIRE(largest_difference(runs / "whole", runs / "parts") < 1e-6);
 
-  // AdamA depends on the split.
+  // AdamA's result depends on the split.
   runs.forget();
   succeed(runs.with_checkpoints(options + "5 --strategy moments"));
   refuse(
@@ -154,7 +155,7 @@ TEST_CASE("another run's checkpoints are refused with every difference", "[check
   refuse(runs.plain("") + " --checkpoint-dir /proc/none", "/proc/none");
 }
 
-TEST_CASE("data is what it holds, wherever it lies", "[checkpoint]") {
+TEST_CASE("data is identified by its content, wherever it lies", "[checkpoint]") {
   const Runs runs;
   const Folder elsewhere;
   const std::string options = "--model mlp-small --epochs 2 ";
@@ -169,7 +170,7 @@ TEST_CASE("data is what it holds, wherever it lies", "[checkpoint]") {
   REQUIRE_THAT(succeed(resume_with(elsewhere.path().string())), ContainsSubstring("resumed"));
 }
 
-TEST_CASE("a folder's classes are what they are called", "[checkpoint]") {
+TEST_CASE("a folder's classes are identified by their names", "[checkpoint]") {
   const Folder set, output;
   for (int i = 0; i < 24; ++i)
     set.TemporaryDirectory::write(fmt::format("{}/{}.png", i % 2 ? "cat" : "dog", i),
@@ -178,7 +179,7 @@ TEST_CASE("a folder's classes are what they are called", "[checkpoint]") {
       "train --model mlp-small --width 0.25 --micro-batch 4 --epochs 2 --data " +
       set.path().string() + " --checkpoint-dir " + (output / "run");
   succeed(train + " --steps 1");
-  // Their content and their order are the same.
+  // The content and the order of the classes stay the same.
   fs::rename(set / "cat", set / "bat");
   refuse(train + " --resume", "class names: cat, dog in the checkpoint, bat, dog here");
   fs::rename(set / "bat", set / "cat");
@@ -202,7 +203,7 @@ TEST_CASE("a run that resumes does not read --init again", "[checkpoint]") {
   REQUIRE(end_of_rest(moved) == whole);
   REQUIRE(end_of_rest(" --init " + (runs / "gone")) == whole);
   REQUIRE(end_of_rest("--model mlp-small --mean 0.2 --init-scheme xavier") == whole);
-  // Weights that say nothing, such as PyTorch's.
+  // Weights without metadata, such as PyTorch's.
   write_safetensors(runs / "plain", read_safetensors(runs / "start"));
   runs.forget();
   const std::string plain = "--model mlp-small --mean 0.2 --std 0.5 --init " + (runs / "plain");
@@ -238,7 +239,7 @@ TEST_CASE("the test data identify a run that they decide", "[checkpoint]") {
   change_test(5);
   refuse(runs.resume(options + "3 --patience 3"), "test data: 10 samples, images [10, 1, 28, 28]");
   refuse(runs.resume(options + "3 --keep-best"), "test data: ");
-  // Where they decide nothing, the best score begins anew.
+  // If the test data decides nothing, the run resumes, and the best score starts again.
   REQUIRE_THAT(succeed(runs.resume(options + "2")), ContainsSubstring("the best so far"));
   succeed(runs.resume(options + "3 --patience 3"));
 }
@@ -249,7 +250,7 @@ TEST_CASE("a run may be prolonged unless that changes its past", "[checkpoint]")
   const std::string whole = runs.end_of(runs.plain(options + "--epochs 4"));
   succeed(runs.with_checkpoints(options + "--epochs 2"));
   REQUIRE(runs.end_of(runs.resume(options + "--epochs 4")) == whole);
-  // Nothing is left to do: the same again.
+  // Nothing is left to do: the result is the same again.
   REQUIRE(runs.end_of(runs.resume(options + "--epochs 4")) == whole);
   runs.forget();
   succeed(runs.with_checkpoints(options + "--schedule cosine --epochs 2"));
@@ -278,7 +279,8 @@ TEST_CASE("a disk that fills up ends the run, and it can go on", "[checkpoint]")
   const std::string options = "--model mlp-small --epochs 3 ";
   const std::string whole = runs.end_of(runs.plain(options + "--steps 6"));
   succeed(runs.with_checkpoints(options + "--steps 2"));
-  // In blocks of 512 bytes: the weights can be written, the moments, twice as much, cannot.
+  // The limit is in blocks of 512 bytes. The weights fit; the moments, which take twice as much, do
+  // not.
   const std::string limit = computes_slowly() ? "600" : "2400";
   const Output output =
       shell("trap '' XFSZ; ulimit -f " + limit + "; " + program_path + " " +
@@ -291,7 +293,7 @@ TEST_CASE("a disk that fills up ends the run, and it can go on", "[checkpoint]")
 
 TEST_CASE("weights that are not finite are not saved", "[checkpoint]") {
   const Runs runs;
-  // So large a step that the first one ends in infinities.
+  // The step is so large that the weights become infinite at once.
   const std::string options = "--model mlp-small --lr 1e38 --steps 1 ";
   refuse(runs.plain(options) + " --save " + (runs / "saved"),
          "not written, because 0.weight holds");
@@ -324,8 +326,8 @@ TEST_CASE("weights that are not finite are not saved", "[checkpoint]") {
 TEST_CASE("one signal ends the run at a whole window, two roll it back", "[checkpoint]") {
   if (on_runner()) return;  // a window of the size needed takes it minutes
   const Folder folder;
-  // A window of a second or more. On a GPU it is the host that must take so long: what is enqueued
-  // is past rolling back.
+  // A window takes a second or more. On a GPU the host's part must take that long: work that has
+  // been enqueued is not rolled back.
   const std::string options = fmt::format(
       " --model {} --data digits --micro-batch 1 --effective-batch {} --checkpoint-dir ",
       test_device() == Device::cuda ? "cnn --cuda-graphs off" : "mlp", sanitized() ? 600 : 6000);
@@ -335,8 +337,8 @@ TEST_CASE("one signal ends the run at a whole window, two roll it back", "[check
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     for (const int signal : signals) {
       child.send(signal);
-      // Two that wait together are delivered in the order of their numbers: SIGTERM after SIGINT
-      // would be taken for its repetition.
+      // If two signals are pending at once, they are delivered in the order of their numbers:
+      // SIGTERM after SIGINT would count as its repetition.
       child.wait_until([&] { return child.text().find("interrupted") != std::string::npos; });
     }
     const int status = child.wait();
@@ -346,7 +348,7 @@ TEST_CASE("one signal ends the run at a whole window, two roll it back", "[check
   INFO(said_once);
   REQUIRE(once == 0);
   REQUIRE_THAT(said_once, ContainsSubstring("interrupted: stopped after a whole window"));
-  // Both have come before the micro-batch ends.
+  // Both signals come within one window.
   const auto [twice, said_twice] = run(folder / "twice", {SIGTERM, SIGINT});
   INFO(said_twice);
   REQUIRE(twice == 1);

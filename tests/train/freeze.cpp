@@ -1,4 +1,4 @@
-// Layers that are not trained: what they cost, what becomes of them, and of those that are.
+// Frozen layers: their cost, their values, and the training of the other layers.
 
 #include <map>
 
@@ -26,7 +26,7 @@ Names names_of(const std::vector<Parameters::Entry>& entries) {
   return names;
 }
 
-// Images that are noise, of ten classes.
+// Images of noise in ten classes.
 Dataset noise(int64_t samples) {
   RandomStream random(5);
   const Tensor images = Tensor::empty({samples, 1, 33, 33}, DType::u8, Device::cpu, Category::data);
@@ -80,12 +80,12 @@ TEST_CASE("what is frozen has no gradient and no moments", "[freeze]") {
       place(*model, DType::f32, test_device(), 1, GradientStorage::arena, {std::string(backbone)});
   REQUIRE(names_of(parameters.entries()) == Names{"fc.weight", "fc.bias"});
   REQUIRE(parameters.trained_count() == 64 * 10 + 10);
-  // A row of ten floats is one cache line, the weight a whole number of them.
+  // Ten floats take one cache line, and the weight takes a whole number of lines.
   constexpr size_t trained_bytes = 64 * 10 * 4 + 64;
   REQUIRE(bytes_in(Category::gradients) - before == trained_bytes);
   const auto optimizer = adam(parameters);
   REQUIRE(bytes_in(Category::optimizer) - optimizer_before == 2 * trained_bytes + 64);
-  // The order and the values are those of a network that is trained whole.
+  // The order and the values are the same as in a network without frozen parameters.
   const auto whole_model = make_model(small_resnet);
   const Parameters whole = place(*whole_model, DType::f32, test_device(), 1);
   REQUIRE(parameters.count() == whole.count());
@@ -126,12 +126,12 @@ TEST_CASE("a frozen BatchNorm is as in evaluation, and keeps nothing", "[freeze]
   const Batch batch = random_batch({4, 1, 33, 33}, 10, 1, DType::f32);
   const size_t in_use = bytes_in(Category::activations);
   const Tensor y = (*model)(batch.x);
-  // The answer, and the features that it is made of: [4, 10] and [4, 64].
+  // The answer [4, 10], and the features [4, 64] from which it is computed.
   REQUIRE(bytes_in(Category::activations) - in_use == 4 * 10 * 4 + 32 + 4 * 64 * 4);
   REQUIRE(to_doubles(y) == to_doubles((*model)(batch.x, Pass::eval())));
   backward(cross_entropy(y, batch.labels));
   REQUIRE(to_doubles(parameters.buffers()) == before);
-  // One whose shift is trained is no frozen one.
+  // A BatchNorm whose shift is trained does not count as frozen.
   const auto other = make_model(small_resnet);
   const Parameters partly =
       place(*other, DType::f32, test_device(), 1, GradientStorage::arena, {"bn1.weight"});
@@ -139,13 +139,13 @@ TEST_CASE("a frozen BatchNorm is as in evaluation, and keeps nothing", "[freeze]
   REQUIRE(to_doubles(partly.buffer_entries()[0].tensor)[0] != 0);
 }
 
-// Whether a layer of cnn-gn, whose last one is 11, is frozen.
+// True if a layer of cnn-gn is frozen. Its last layer is 11.
 bool is_frozen(const std::string& layer, const Names& freeze) {
   return std::ranges::find(freeze, layer) != freeze.end() ||
          (freeze.front() == backbone && layer != "11");
 }
 
-// Without BatchNorm a parameter that is frozen for a while gives the others the same gradients.
+// Without BatchNorm, freezing parameters does not change the gradients of the others.
 TEST_CASE("the trained parameters get the gradients that they get anyway", "[freeze]") {
   const Batch batch = random_batch({8, 1, 8, 8}, 10, 2, DType::f32);
   const ModelOptions cnn{.kind = ModelKind::cnn_gn, .width = 0.5, .image = {1, 8, 8}};

@@ -1,5 +1,5 @@
-// Generator and discriminator over the same windows, against PyTorch's big batch: the golden file
-// that scripts/golden_game.py wrote in float64.
+// A generator and a discriminator over the same windows, compared with PyTorch's big batch:
+// scripts/golden_game.py wrote the golden file in float64.
 
 #include "train/game.h"
 
@@ -36,7 +36,7 @@ Tensor in_f64(const Tensor& tensor) {
 // Mistakes that people make.
 enum class Bug { none, half_of_one_loss, zeroed_each_micro_batch };
 
-// A player's network, started with the golden file's weights.
+// A player's network. It starts from the golden file's weights.
 struct Network {
   std::unique_ptr<Sequential> model;
   Parameters parameters;
@@ -54,7 +54,7 @@ struct Network {
       entry.tensor.copy_from(in_f64(golden.at("init." + name + "." + entry.name)));
   }
 
-  // One value after the other, without the gaps between parameters.
+  // All values in order, without the gaps between parameters.
   std::vector<double> weights() const {
     std::vector<double> all;
     for (const auto& entry : parameters.entries())
@@ -63,7 +63,7 @@ struct Network {
   }
 };
 
-// Rank r of several has the r-th, (r + R)-th, ... micro-batch.
+// Rank r of R has the r-th, (r + R)-th, ... micro-batch.
 std::vector<MicroBatch> cut(const Samples& whole, const Sizes& sizes,
                             const Ranks* ranks = nullptr) {
   const size_t r = ranks ? size_t(ranks->rank()) : 0, R = ranks ? size_t(ranks->count()) : 1;
@@ -74,7 +74,7 @@ std::vector<MicroBatch> cut(const Samples& whole, const Sizes& sizes,
   return parts;
 }
 
-// When the players step: the generator in every so many windows, so many times.
+// When the players step: the generator in every `every`-th window, `times` times.
 struct Rules {
   Order order = Order::alternating;
   int64_t every = 1, times = 1;
@@ -91,7 +91,7 @@ struct Pair {
   Ranks* ranks;
   Network d{golden, "D", d_sizes, 1e-2, ranks}, g{golden, "G", g_sizes, 4e-3, ranks};
   Bug bug;
-  double poison = 0;  // on top of the generator's loss
+  double poison = 0;  // a factor of the generator's loss; 0: none
   Game game;
 
   explicit Pair(Rules rules, Bug planted = Bug::none, Ranks* sharing = nullptr)
@@ -105,13 +105,13 @@ struct Pair {
   Samples window(int64_t w) const {
     return samples.slice(w * samples_of_a_window, (w + 1) * samples_of_a_window);
   }
-  // One window, cut.
+  // Plays one window in micro-batches of these sizes.
   void play(int64_t w, const Sizes& sizes) {
     const auto parts = cut(window(w), sizes, ranks);
     game.play(window_of(parts));
   }
 
-  // The mean cost of taking images for real ones, or not.
+  // The mean loss if the images should be judged as real (1) or fake (0).
   Tensor verdict(const Tensor& images, double is_real) const {
     const Tensor logits = (*d.model)(images);
     return bce_with_logits(
@@ -129,7 +129,7 @@ struct Pair {
   }
 };
 
-// The largest difference to the golden values, relative to the largest of those.
+// The largest difference from the golden values, relative to the largest golden value.
 double difference(const std::vector<double>& actual, const std::vector<double>& expected) {
   REQUIRE(actual.size() == expected.size());
   double largest = 0, far = 0;
@@ -140,7 +140,8 @@ double difference(const std::vector<double>& actual, const std::vector<double>& 
   return far / largest;
 }
 
-// What a player leaves behind: a number for each of its windows, and more at the end.
+// The results of a player: a loss and a norm for each of its steps, the gradients, and the final
+// weights.
 struct Trace {
   std::vector<double> loss, norm, gradient, weights;
   bool whole = true;  // every window had all samples
@@ -170,8 +171,8 @@ Traces play_all(Rules rules, const Sizes& sizes, Bug bug, Ranks* ranks = nullptr
   return traces;
 }
 
-// The largest difference of losses, norms, gradients and weights of both players over all windows
-// from those of `expected`.
+// The largest difference of both players' losses, norms, gradients and weights from the golden
+// values for the rules `expected`, over all windows.
 double difference_to_pytorch(const Traces& traces, Rules rules, Rules expected) {
   const Golden golden = read_golden();
   double largest = 0;
@@ -203,7 +204,8 @@ TEST_CASE("both networks of a game take PyTorch's steps, however a window is cut
                             Rules{Order::simultaneous}, Rules{Order::simultaneous, 3}})
     for (const Sizes& sizes : all_sizes) {
       if (on_runner() && sizes.size() == 64 && rules.order == Order::simultaneous) continue;
-      // A cut in which no two parts are alike for each rule, and each cut but the finest once.
+      // For each rule, takes the cut with unequal parts. Takes each other cut once, except the
+      // finest.
       const bool first = rules.name() == Rules{}.name();
       if (on_runner() && reduced() && sizes.size() != 3 && (!first || sizes.size() == 64)) continue;
       CAPTURE(rules.name(), sizes.size());
@@ -211,9 +213,9 @@ TEST_CASE("both networks of a game take PyTorch's steps, however a window is cut
     }
 }
 
-// Threads stand for the processes.
+// Threads stand in for the processes.
 TEST_CASE("ranks that share a game's windows take PyTorch's steps", "[game]") {
-  if (test_device() != Device::cpu) return;  // where several ranks are
+  if (test_device() != Device::cpu) return;  // several ranks need the cpu
   for (const Rules rules : {Rules{}, Rules{.times = 2}, Rules{Order::simultaneous, 3}})
     for (const Sizes& sizes : {Sizes{64}, Sizes{24, 24, 16}, Sizes(8, 8)})
       for (const int R : {2, 3}) {
@@ -236,7 +238,8 @@ TEST_CASE("the bugs of hand-written games are noticed", "[game]") {
   for (const Rules rules : {alternating, simultaneous})
     for (const Bug bug : {Bug::half_of_one_loss, Bug::zeroed_each_micro_batch})
       REQUIRE(difference_to_pytorch(rules, sizes, bug, rules) > 1e-3);
-  // The discriminator steps before the generator's share.
+  // A wrong order: with `alternating` the discriminator has stepped before the generator computes
+  // its loss.
   REQUIRE(difference_to_pytorch(alternating, sizes, Bug::none, simultaneous) > 1e-3);
 }
 
@@ -254,13 +257,13 @@ TEST_CASE("simultaneous players step together or not at all", "[game]") {
                  g = each->g.window.reports(Window::Wait::yes);
       REQUIRE(g.at(1).skipped);
       REQUIRE(each->g.weights() == g_before);
-      // Where players alternate, D has stepped before G's step is skipped.
+      // If players alternate, D has stepped before G's step is skipped.
       REQUIRE(d.at(1).skipped == (each == &pair));
       REQUIRE((each->d.weights() == d_before) == (each == &pair));
       REQUIRE(d.at(1).step == (each == &pair ? 1 : 2));
       REQUIRE(g.at(1).step == 1);
     }
-    // Everything goes on as if there had been no such window.
+    // The skipped window leaves no trace in what follows.
     pair.play(1, sizes);
     Pair undisturbed({Order::simultaneous});
     for (const int64_t w : {0, 1}) undisturbed.play(w, sizes);

@@ -46,9 +46,9 @@ std::vector<MicroBatch> golden_parts(const MicroBatchSizes& split) {
                           split);
 }
 
-// The statistics of the micro-batch; of the window, by a game that keeps it, offloads it or walks
-// it often; or with the mistake of those who exchange them in a forward alone: they count as
-// constants in backward.
+// Whose statistics BatchNorms use: the micro-batch's; or the window's, by a game that keeps the
+// window, offloads it, or walks it several times. `constants` is a common mistake: forward uses the
+// window's statistics, but backward treats them as constants.
 enum class Way { micro_batch, keep, offload, walk, constants };
 
 BatchNormBy batch_norm_by(Way way) {
@@ -134,7 +134,7 @@ WindowOutcome run(const MicroBatchSizes& split, Recompute recompute = Recompute:
 
 TEST_CASE("BatchNorms over a window are PyTorch's in one batch, for every number of ranks",
           "[ranks][golden]") {
-  if (on_runner()) return;  // what ranks exchange lies on the host
+  if (on_runner()) return;  // ranks exchange memory of the host here
   const WindowOutcome expected = by_pytorch(golden());
   const auto ways = {std::pair(Way::keep, Recompute::none), std::pair(Way::keep, Recompute::all),
                      std::pair(Way::walk, Recompute::none)};
@@ -173,7 +173,7 @@ TEST_CASE("BatchNorms over a window are PyTorch's in one batch, for every split"
 
 namespace {
 
-// Two windows of 12 and one of 10 in an epoch.
+// An epoch has two windows of 12 samples and one of 10.
 constexpr int64_t samples = 34, windows_per_epoch = 3;
 
 Dataset some_digits() {
@@ -214,7 +214,7 @@ TEST_CASE("a window of joined BatchNorms that fails is run again in halves", "[o
                                                         .micro_batch_size = micro,
                                                         .seed = options.seed});
   };
-  // Micro-batches of 5 up to the second window, and of 3 from there on.
+  // Micro-batches of 5 in the first window, and of 3 from the second on.
   TrainingState expected;
   int64_t before = 0, all = 0;
   {
@@ -283,12 +283,12 @@ TEST_CASE("a window that is stopped in any of its walks is rolled back", "[passe
     BatchNormBy by;
     int64_t walks;
   };
-  // Two norms run twice for two views. The answers that the loss compares take a walk for each of
-  // these, one that finds none lacking, and one that sees them.
+  // For two views, two norms run twice. Each run takes a walk. The answers that the loss compares
+  // take another walk that finds no statistics missing, and one that sees the answers.
   for (const auto& [has_views, by, walks] :
        {Way{false, BatchNormBy::walk, 5}, Way{false, BatchNormBy::keep, 1},
         Way{true, BatchNormBy::keep, 2}, Way{true, BatchNormBy::walk, 4 + 2 + 9}}) {
-    // A norm that runs for both views cannot be computed again.
+    // A norm that runs for both views cannot be recomputed.
     TrainingOptions options =
         options_of(ModelKind::cnn_bn, has_views ? Recompute::none : Recompute::all);
     Dataset data = some_digits();
@@ -300,7 +300,8 @@ TEST_CASE("a window that is stopped in any of its walks is rolled back", "[passe
       options.objective = contrastive();
     }
     Observer nobody;
-    // The state after three windows, of which the second is stopped at the nth asking, if it is.
+    // The state after three windows. The second window is stopped at the nth call of `stop`, unless
+    // n is 0; then it is played again.
     int64_t asked = 0;
     const auto state_if_stopped = [&](int64_t n) {
       Training training(options, data, Device::cpu);
@@ -371,7 +372,7 @@ TEST_CASE("a plan says how many walks it would take, and what is possible with w
   };
   const Plan few = plan(ModelKind::cnn_bn), many = plan(ModelKind::resnet_bn);
   REQUIRE(few.too_many_walks.empty());
-  // moments can walk a window and not keep it; step-in-backward can do neither.
+  // Strategy moments can walk a window, but not keep it. step-in-backward can do neither.
   REQUIRE(few.refused.size() == 1);
   REQUIRE_THAT(few.refused.front(), StartsWith("strategy step-in-backward: "));
   REQUIRE_THAT(
@@ -386,14 +387,14 @@ TEST_CASE("a plan for cuda says what a window offloads to the host", "[plan]") {
   const auto on_host = [&](BatchNormBy by, Recompute recompute) {
     TrainingOptions options = options_of(ModelKind::cnn_bn, recompute);
     options.batch_norm_by = by;
-    const size_t least = 1;  // in which nothing fits, so that the plan is for single samples
+    const size_t least = 1;  // nothing fits: the plan takes single samples
     return plan_windows(options, planned, Device::cuda, least, only_choice(options))
         .smallest()
         .on_host;
   };
   const size_t none = on_host(BatchNormBy::offload, Recompute::none);
   const size_t all = on_host(BatchNormBy::offload, Recompute::all);
-  // Once all samples wait for a norm, all of them lie there.
+  // When all samples wait for a norm, all of them are on the host.
   REQUIRE(all >= golden_window_size * 28 * 28 * sizeof(float));
   REQUIRE(none > all);
   REQUIRE(on_host(BatchNormBy::keep, Recompute::none) == 0);
@@ -401,7 +402,7 @@ TEST_CASE("a plan for cuda says what a window offloads to the host", "[plan]") {
 
 namespace {
 
-// One norm twice in a forward.
+// A network whose forward runs one norm twice.
 struct Twice : Layer {
   Twice() : norm_(2) {
     declare("norm", norm_);

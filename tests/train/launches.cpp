@@ -1,5 +1,5 @@
-// How many launches training takes (docs/cuda.md, "The floor"): small nets cost little else on a
-// GPU. Counted where the runner takes them.
+// The number of launches in training (docs/cuda.md, "The floor"): on a GPU they are most of the
+// time of small networks. The runner counts them.
 
 #include "images/digits.h"
 #include "layers/models.h"
@@ -16,7 +16,7 @@ struct Launches {
   int64_t micro_step, step;
 };
 
-// Counts the launches of the second window, which adds to gradients and has made its plans.
+// Counts the launches of the second window, when the plans of products and convolutions exist.
 Launches count(ModelKind model) {
   constexpr int64_t m = 32, E = 64;
   TrainingOptions options;
@@ -46,7 +46,7 @@ int64_t launches_of_window(int64_t K, Graphs graphs, const Dataset& digits) {
     for (int64_t k = 0; k < K; ++k) training.micro_step(*training.loader().next(), 0);
     training.window().enqueue_step();
   };
-  // Run, recorded, launched one by one; then several windows as one graph each.
+  // First windows are run, recorded and launched piece by piece. Then each window is one graph.
   for (int i = 0; i < 5; ++i) window();
   const int64_t launches = launches_of([&] { window(), window(); });
   training.window().reports(Window::Wait::yes);
@@ -59,7 +59,7 @@ TEST_CASE("the micro-steps of a window are one launch", "[launches]") {
   if (!on_runner()) SKIP_LOUDLY("only the runner counts launches");
   const Dataset digits =
       make_digits(Split::train, {.train_size = 8 * 64, .test_size = 1}).to(test_device());
-  // The micro-steps with their gathers, the plan, the step.
+  // A window is the micro-steps with their gathers, the plan, and the step.
   for (const int64_t K : {1, 2, 4, 8}) REQUIRE(launches_of_window(K, Graphs::on, digits) == 2 * 3);
   REQUIRE(launches_of_window(4, Graphs::off, digits) > 2 * 4 * 8);
 }

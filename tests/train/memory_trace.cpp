@@ -1,4 +1,4 @@
-// train --memory-trace, read as a viewer or the report would.
+// The files of train --memory-trace, read as a viewer or the report does.
 
 #include "train/memory_trace.h"
 
@@ -107,7 +107,7 @@ TEST_CASE("a trace has what happened to the memory, to the byte", "[pitfalls][me
 TEST_CASE("a run that fails for want of memory leaves its trace", "[cli][memory][full]") {
   const TemporaryDirectory folder;
   const std::string file = (folder.path() / "trace").string();
-  // On cuda the data stays on the host, and a convolution's scratch is 4 MiB.
+  // On cuda the data stays on the host here, and a convolution's scratch is 4 MiB.
   const std::string limit = test_device() == Device::cuda ? "6MB" : "14MB";
   REQUIRE(train("--model cnn --micro-batch 32 --memory-limit " + limit + " --memory-trace " + file,
                 folder.path() / "output") == 1);

@@ -1,5 +1,6 @@
-// What holds for every objective: its score does not depend on how the samples are cut, and all
-// that a run of it may do on its way is predicted and planned, where nothing can be read.
+// Properties of every objective: its score does not depend on how the samples are cut, and
+// predictions and plans cover everything that its run may do, on meta devices, where nothing can be
+// read.
 
 #include <chrono>
 #include <cmath>
@@ -33,7 +34,7 @@ namespace {
 constexpr int64_t trained_samples = 11, scored_samples = 7, side = 8, classes = 3;
 constexpr int64_t context = 8, vocabulary = 11;
 
-// What an objective learns from, and a network that does.
+// Data and a network for an objective.
 struct Task {
   std::string name;
   Datasets data;
@@ -87,7 +88,7 @@ Dataset with_planes(int64_t N) {
   return images_with(N, {"masks", bytes({N, 2, side, side}, 9, 2), Encoding::mask});
 }
 
-// The first samples have nothing that is judged.
+// In the first samples nothing is judged.
 Dataset with_classes(int64_t N) {
   const Tensor masks = indices({N, 1, side, side}, 11, -1, classes);
   std::ranges::fill(masks.span<int32_t>().first(2 * side * side), -1);
@@ -106,7 +107,7 @@ Datasets with_views() {
   return data;
 }
 
-// Rows of text; some of whose tokens are not judged.
+// Rows of text; some of the tokens are not judged.
 Dataset rows(int64_t N) {
   const Tensor positions = indices({N, context}, 1, 0, 1), labels = indices({N, context}, 3, -1, 9);
   for (size_t i = 0; i < positions.span<int32_t>().size(); ++i)
@@ -198,7 +199,7 @@ std::vector<Task> all_tasks() {
   return all;
 }
 
-// Glyphs are the largest by far.
+// The task of drawing glyphs takes much longer than all others.
 Task drawing_task() {
   const auto strokes = [](int64_t N) {
     return make_strokes(Split::train, {.train_size = N, .side = 32});
@@ -210,7 +211,7 @@ Task drawing_task() {
   return made;
 }
 
-// Ranks that never meet.
+// Ranks for plans, which never exchange anything.
 class PlannedRanks : public Ranks {
  public:
   int rank() const override { return 0; }
@@ -242,7 +243,7 @@ const std::vector<Change>& ways_to_score() {
       {"keep-best", [](TrainingOptions& o) {
          o.eval_every = 2;
          o.keep_best = true;
-         o.checkpoints.directory = "best";  // replaced
+         o.checkpoints.directory = "best";  // compare() replaces it
        }}};
   return all;
 }
@@ -271,15 +272,15 @@ std::vector<Change> ways_to_run(const Task& task, Ranks& ranks) {
   return all;
 }
 
-// Where tests are reduced(): every task as it is, and each way to run and to score with some of
-// them, with others each. That both are refused in the same places has nothing to do with the
-// device.
+// The choice where tests are reduced(): every task as it is, and each way to run and to score with
+// some of the tasks, a different choice for each. Whether run and prediction refuse the same
+// options does not depend on the device.
 bool is_taken(size_t task, size_t way, size_t scoring) {
   if (scoring > 0) return way == 0 && (task + scoring) % 4 == 0;
   return way == 0 || (task + way) % 4 == 0;
 }
 
-// A run of these options, or the error that refuses them.
+// Runs work(). Returns the error that refuses it, if there is one.
 std::optional<std::string> refusal(const std::function<void()>& work) {
   try {
     work();
@@ -289,7 +290,8 @@ std::optional<std::string> refusal(const std::function<void()>& work) {
   return std::nullopt;
 }
 
-// What a run is predicted to need, it needs, and what a prediction refuses, a run does.
+// Requires that a run takes the predicted memory, and that the run and the prediction refuse the
+// same options.
 void compare(const Task& task, TrainingOptions options) {
   const Device device = test_device();
   const TemporaryDirectory folder;
@@ -319,7 +321,7 @@ void compare(const Task& task, TrainingOptions options) {
   INFO("prediction: " << refused.value_or("taken") << "\nrun: " << run_refused.value_or("taken"));
   REQUIRE(refused == run_refused);
   if (refused) return;
-  // Without the data, which lie beside those of all other tasks.
+  // Subtracts the memory that was in use before, such as the data.
   Usage measured = ledger(device).peak();
   for (Category c : all_categories) measured[c] -= held[c];
   predicted[Category::data] -= planned_data;
@@ -327,7 +329,7 @@ void compare(const Task& task, TrainingOptions options) {
   REQUIRE(predicted.bytes == measured.bytes);
 }
 
-// The score of a network in float64 as it begins.
+// The score of a new network in float64.
 Score score_of(const Task& task, int64_t micro, Ranks* ranks = nullptr, int64_t piece = 0) {
   const ModelFactory& factory =
       task.options.players.empty() ? task.options.model : task.options.players.back().model;
@@ -348,8 +350,8 @@ double difference(const Score& a, const Score& b) {
 
 }  // namespace
 
-// Sums in another order, of fewer than 1e4 terms in float64 of 2.2e-16, and the probe's least
-// squares, which a ridge of 1e-6 keeps from being worse than 1e6 times as much.
+// Sums of fewer than 1e4 terms in float64 are in another order; each rounding is 2.2e-16. The
+// probe's least squares amplify this: its ridge of 1e-6 limits the factor to 1e6.
 TEST_CASE("a score depends neither on micro-batches nor on ranks, threads and pieces", "[window]") {
   constexpr double tolerance = 1e4 * 2.2e-16 * 1e2;
   std::vector<Task> tasks = all_tasks();
@@ -420,7 +422,7 @@ struct LastStep : Observer {
 
 }  // namespace
 
-// Twelve documents of 5 tokens, padded to T.
+// Twelve documents of 5 tokens, padded to T tokens.
 TEST_CASE("the noise scale counts tokens, whatever the padding", "[window][averages]") {
   const auto estimate = [](int64_t T) {
     constexpr int64_t N = 12, length = 5;
@@ -455,13 +457,13 @@ TEST_CASE("the noise scale counts tokens, whatever the padding", "[window][avera
     const Objective::Terms terms = padded.options.objective->terms_in(padded.data.train);
     REQUIRE(terms.name == "tokens");
     REQUIRE(terms.of_sample == double(T));
-    // A window's tokens.
+    // The tokens of a window.
     REQUIRE(observer.last.weight * terms.of_sample == Approx(4 * length));
     return observer.last.noise_scale;
   };
   const double expected = estimate(8);
   REQUIRE(expected > 0);
-  // The same sums in float32.
+  // The sums are the same in float32.
   REQUIRE(estimate(16) == Approx(expected).epsilon(1e-4));
   REQUIRE(estimate(40) == Approx(expected).epsilon(1e-4));
 }
@@ -498,10 +500,10 @@ TEST_CASE("the time of a run is that of its training", "[window]") {
   const auto begun = Clock::now();
   trainer.run(sleeps);
   const double seconds = std::chrono::duration<double>(Clock::now() - begun).count();
-  // Three steps, their scores, and the end.
+  // Three steps, three scores, and the end each took 30 ms.
   REQUIRE(seconds - trainer.seconds() >= 7 * 0.03);
   REQUIRE(trainer.seconds() >= sleeps.last);
-  REQUIRE(trainer.seconds() == trainer.seconds());  // it stands still
+  REQUIRE(trainer.seconds() == trainer.seconds());  // it does not grow after the run
 }
 
 TEST_CASE("what is left of a run is predicted to the byte", "[plan][memory]") {
@@ -558,9 +560,10 @@ TEST_CASE("a run that is resumed by another way to see its window says what that
   }
 }
 
-// A unit vector z is made of six tensors of 16 bits (image, two weights, three results), each off
-// by at most u of it, which cancellation within it may double; a logit z z' / 0.5 of two of them is
-// then off by 2 * 2 * 12 u, and so is the loss at most, twice, by its logit and by the softmax.
+// A unit vector z depends on six tensors of 16 bits: the image, two weights and three results. Each
+// is off by at most u, and cancellation may double that: z is off by 12 u. A logit z z' / 0.5 of
+// two vectors is then off by 2 * 2 * 12 u. The loss is off by at most twice that: once by its logit
+// and once by the softmax.
 TEST_CASE("a loss of two views in 16 bits is that of float32", "[window]") {
   const auto loss_in = [](Precision precision) {
     Task each = all_tasks()[4];

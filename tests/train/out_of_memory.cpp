@@ -1,5 +1,5 @@
-// Memory that runs out in the middle of a run: --on-oom split goes on as if the smaller micro-batch
-// had been asked for, or there is a clear error; never a leak, never a wrong weight.
+// Memory that runs out in the middle of a run: --on-oom split continues as if the user had asked
+// for the smaller micro-batch, or there is a clear error. There is never a leak or a wrong weight.
 
 #include <map>
 #include <set>
@@ -19,7 +19,8 @@ namespace {
 constexpr int64_t E = 12, m = 5, half = 3;
 constexpr int64_t windows_per_epoch = 3, epochs = 2;
 
-// Made once a test case, so that no run allocates it, and forgotten with this at its end.
+// Digits that no run allocates: a test case makes them once. DigitsOfTestCase frees them at its
+// end.
 std::optional<Dataset> known_digits;
 struct DigitsOfTestCase {
   ~DigitsOfTestCase() { known_digits.reset(); }
@@ -47,7 +48,7 @@ TrainingOptions options_of_split(ModelKind model, double dropout = 0,
   return options;
 }
 
-// Every number that a run leaves behind, bit for bit.
+// Every number in the final state of a run, bit for bit.
 using State = std::vector<std::vector<double>>;
 
 State state_of(Training& training) {
@@ -70,7 +71,7 @@ struct Halvings : Observer {
   std::vector<Halving>& all;
 };
 
-// Trains as the program does.
+// Trains in the same way as the program.
 Run run(TrainingOptions options, int64_t micro) {
   Run result;
   options.batches.micro = micro;
@@ -91,8 +92,8 @@ Run run(TrainingOptions options, int64_t micro) {
   return result;
 }
 
-// A run without any failure, by loaders of its own: micro-batches of `micro` up to window `change`
-// (counted over the epochs) and of `then` from there on.
+// A run without failures. It makes its own loaders: micro-batches of `micro` before window
+// `change`, counted over the epochs, and of `then` from there on.
 State reference(const TrainingOptions& options, int64_t micro, int64_t change, int64_t then) {
   TrainingOptions plain = options;
   plain.cuda_graphs = Graphs::off;
@@ -133,8 +134,8 @@ int64_t allocations_of(const std::function<void()>& work) {
   return allocations() - before;
 }
 
-// The counts of a run up to the end of its first micro-batches, in order: construction, then each
-// micro-batch.
+// The numbers of allocations at the beginning of a run: in construction, in the first forward, and
+// in each of the first micro-batches.
 struct Counts {
   int64_t construction = 0, forward = 0;
   std::vector<int64_t> micro_batches;
@@ -195,7 +196,8 @@ TEST_CASE("a window that fails in the middle of backward is run again in halves"
   for (auto [name, options] : cases()) {
     INFO(name);
     options.cuda_graphs = Graphs::off;  // what is replayed allocates nothing
-    // Three micro-batches to a window: the second of the third window, halfway through backward.
+    // A window has three micro-batches. The failure is in the second of the third window, halfway
+    // through backward.
     const Counts counts = count_allocations(options);
     int64_t before = counts.construction;
     for (size_t i = 0; i < 7; ++i) before += counts.micro_batches[i];
@@ -214,13 +216,13 @@ TEST_CASE("a window that fails in the middle of backward is run again in halves"
     REQUIRE(run.halvings[0].after.effective == E);
     REQUIRE(ledger(test_device()).current().total() == in_use);
     REQUIRE(run.state == reference(options, m, 2, half));
-    // The comparison sees a split that comes a window late.
+    // The comparison would notice a split that comes a window late.
     REQUIRE(run.state != reference(options, m, 3, half));
   }
 }
 
-// Recorded work cannot make room by returning cached memory to the driver, which would have to wait
-// for the device.
+// While work is recorded, cached memory cannot go back to the driver to make room, because that
+// would have to wait for the device.
 TEST_CASE("a device that is full while a micro-step is recorded splits, and loses no memory",
           "[oom]") {
   if (test_device() != Device::cuda) return;
@@ -234,7 +236,7 @@ TEST_CASE("a device that is full while a micro-step is recorded splits, and lose
   REQUIRE(counts.micro_batches[6] == 0);  // replayed
   cuda::blocks().release_cached();
   const Reserve at_first = cuda::blocks().statistics();
-  cuda::deallocate(cuda::allocate(size_t{1} << 20));  // cached: what could be returned
+  cuda::deallocate(cuda::allocate(size_t{1} << 20));  // cached memory that could be returned
   const AllocationFailure failure(before + counts.micro_batches[3] / 2, Failing::on_full_device);
   const Run run = test::run(options, m);
   REQUIRE(failure.happened());
@@ -243,7 +245,7 @@ TEST_CASE("a device that is full while a micro-step is recorded splits, and lose
   REQUIRE(run.halvings.size() == 1);
   REQUIRE(run.halvings[0].window == 1);
   REQUIRE(run.state == reference(options, m, 1, half));
-  // Not the device's free memory: the driver keeps some of it for graphs.
+  // The test does not compare the device's free memory, because the driver keeps some for graphs.
   REQUIRE(cuda::blocks().statistics().allocated == at_first.allocated);
   cuda::blocks().release_cached();
   REQUIRE(cuda::blocks().statistics().reserved == at_first.reserved);
@@ -272,7 +274,8 @@ TEST_CASE("allocations that fail at random places", "[oom]") {
   std::map<std::string, int64_t> totals;
   const std::vector<Case> all = cases();
   for (int i = 0; i < failures; ++i) {
-    // Convolutions take most of the time: one in four.
+    // Only one failure in four is in a network of convolutions, because these take most of the
+    // time.
     const size_t conv = i % 4 == 3 ? 1 + static_cast<size_t>(i) / 4 % 2 * 2 : 0;
     const size_t number = conv > 0 ? conv : static_cast<size_t>(i) % 2 * 2;
     const auto& [name, options] = all[number % all.size()];
@@ -298,8 +301,8 @@ TEST_CASE("allocations that fail at random places", "[oom]") {
                                           halving.epoch * windows_per_epoch + halving.window,
                                           half));
   }
-  // An error, or a split in any of three windows. On a GPU the last of them only replay what was
-  // recorded, which allocates nothing.
+  // The outcomes are an error, or a split in one of three windows. On a GPU the last windows only
+  // replay recorded work, which allocates nothing.
   if (!on_runner()) REQUIRE(outcomes.size() >= (test_device() == Device::cuda ? 2 : 3));
 }
 

@@ -1,4 +1,4 @@
-// Weights in the form that products multiply by, kept for the micro-batches of a window.
+// Packed weights, the form in which products use them, are kept for all micro-batches of a window.
 
 #include <thread>
 #include <vector>
@@ -14,8 +14,8 @@
 namespace accrue::test {
 namespace {
 
-// The last convolution has enough weights for its 7x7 pixels that keeping them pays at
-// micro-batch 1.
+// The last convolution has so many weights for 7x7 pixels that keeping their packed form pays for
+// micro-batches of 1.
 std::unique_ptr<Layer> wide_net() {
   auto net = std::make_unique<Sequential>();
   net->add<Conv2d>(1, 16, 4, Conv2dShape{.stride = 4});

@@ -1,4 +1,4 @@
-// The promise of accrue plan: its choice fits, and one sample more does not.
+// The promise of accrue plan: its choice fits, and a micro-batch with one more sample does not.
 
 #include "train/plan.h"
 
@@ -47,11 +47,11 @@ size_t peak(Request options, int64_t micro, size_t memory) {
   return planned_peak(options.training(planned.train), planned.train, test_device()).total();
 }
 
-// True if two windows really run in so much memory.
+// True if two windows really run in this much memory.
 bool runs(Request options, int64_t micro, size_t memory) {
   options.micro_batch = micro;
   Ledger& device = ledger(test_device());
-  // Beside what other tests keep.
+  // The limit comes on top of the memory that other tests keep.
   const size_t beside = device.current().total();
   const Datasets host = data_for(options);
   device.set_limit(memory + beside);
@@ -66,10 +66,11 @@ bool runs(Request options, int64_t micro, size_t memory) {
   return ran;
 }
 
-// Where everything takes long, one of each kind and few sizes.
+// True if everything takes long here: tests then take one model of each kind, and few sizes.
 bool is_slow() { return on_runner() || sanitized(); }
 
-// Their last stage is a pixel of an image of 28x28, of which BatchNorm wants two or more.
+// For images of 28x28 the last stage of these networks is one pixel, but BatchNorm needs two or
+// more.
 bool takes_one_image(ModelKind model) {
   return model != ModelKind::resnet18 && model != ModelKind::resnet34 &&
          model != ModelKind::resnet50;
@@ -81,13 +82,14 @@ std::vector<ModelKind> models() {
   if (on_runner()) return {ModelKind::mlp_small, ModelKind::cnn};
   if (sanitized()) return {ModelKind::mlp, ModelKind::cnn_bn, ModelKind::unet};
   std::vector<ModelKind> all;
-  // Smaller ones have GroupNorm, too.
+  // Smaller models cover GroupNorm, too.
   for (const auto& [name, model] : model_names())
     if (name.find("-gn") == name.npos || model == ModelKind::cnn_gn) all.push_back(model);
   return all;
 }
 
-// Strategies with all that may be recomputed, or each with one of it.
+// The strategies with every choice of recomputation, or each with one choice where tests are
+// reduced().
 std::vector<std::pair<Strategy, Recompute>> ways(const std::vector<Strategy>& strategies) {
   constexpr std::array recomputes{Recompute::none, Recompute::sqrt, Recompute::all};
   std::vector<std::pair<Strategy, Recompute>> all;
@@ -102,7 +104,7 @@ std::vector<std::pair<Strategy, Recompute>> ways(const std::vector<Strategy>& st
 TEST_CASE("a plan's choice runs in its memory, and one sample more does not", "[plan]") {
   const int64_t effective = is_slow() ? 10 : 16;
   const auto check_size = [&](const Request& options, int64_t size) {
-    // A budget between two sizes, with room for the data on the device.
+    // A limit between the peaks of two sizes, with room for the data on the device.
     const size_t plenty = size_t{1} << 40;
     const size_t memory = peak(options, size, plenty) + 100;
     const Plan plan = test::plan(options, memory);
@@ -179,7 +181,7 @@ TEST_CASE("the peak is predicted to the byte with an average and a noise scale",
     const Usage predicted = planned_peak(run, planned.train, test_device());
     INFO("measured " << to_string(measured) << ", predicted " << to_string(predicted));
     REQUIRE(measured.bytes == predicted.bytes);
-    // One more flat arena.
+    // The average takes one more arena.
     REQUIRE(predicted[Category::optimizer] ==
             plain[Category::optimizer] + plain[Category::parameters]);
   }
@@ -213,7 +215,7 @@ TEST_CASE("a plan's alternatives are complete, sorted and marked", "[plan]") {
     REQUIRE(a.fits == (a.peak.total() <= memory));
     REQUIRE(a.batches.effective == 50);
     REQUIRE(a.relative_cost > 0.95);  // a step in backward reads no gradients for their norm
-    // In hundredths.
+    // Alternatives are sorted by the cost in hundredths.
     if (a.fits) REQUIRE(plan.alternatives.front().relative_cost < a.relative_cost + 0.01);
   }
   const auto whole = std::ranges::find_if(plan.alternatives, [](const Alternative& a) {
@@ -222,7 +224,7 @@ TEST_CASE("a plan's alternatives are complete, sorted and marked", "[plan]") {
   REQUIRE(whole != plan.alternatives.end());
   REQUIRE(whole->relative_cost == 1);
   REQUIRE(!whole->fits);
-  // The least memory is not that of the largest micro-batches, which the alternatives have.
+  // The alternatives have the largest micro-batches, so none of them takes the least memory.
   for (const Alternative& a : plan.alternatives)
     if (facts_of(a.strategy).differs.empty())
       REQUIRE(plan.smallest().peak.total() < a.peak.total());
@@ -245,15 +247,16 @@ TEST_CASE("the cost of a window follows what is computed again, and what is froz
   };
   const double none = cost(Recompute::none), all = cost(Recompute::all);
   const double sqrt = cost(Recompute::sqrt);
-  // A forward is a third. All of it comes again but the finest decoder's second half and the head,
-  // and the first halves once more; sqrt has the forward of what lies below again.
+  // A forward is a third of the cost. `all` repeats all of it except the head and the second half
+  // of the finest decoder, and the first halves once more. sqrt repeats the forward of the levels
+  // below, too.
   REQUIRE(all > 1.2 * none);
   REQUIRE(all < 2 * none);
   REQUIRE(sqrt > 1.05 * all);
   REQUIRE(sqrt < all + none / 3);
   training.freeze = {"encoder"};
   REQUIRE(cost(Recompute::none) < none);
-  training.freeze = {std::string(backbone)};  // the head alone is differentiated
+  training.freeze = {std::string(backbone)};  // only the head has gradients
   REQUIRE(cost(Recompute::none) > 0.3 * none);
   REQUIRE(cost(Recompute::none) < 0.37 * none);
 }

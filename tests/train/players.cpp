@@ -1,5 +1,5 @@
-// Networks that train each other, run by the trainer: as Game plays them, whatever happens on the
-// way. tests/train/game.cpp holds Game to PyTorch.
+// Networks that train each other, run by the trainer: it must play like Game, whatever happens in a
+// run. tests/train/game.cpp compares Game with PyTorch.
 
 #include <limits>
 #include <set>
@@ -108,7 +108,7 @@ std::vector<TrainingOptions> games() {
   const std::vector<TrainingOptions> all{
       game_options(Order::alternating, 2), game_options(Order::simultaneous, 3), game_options(),
       game_options(Order::alternating, 1, 2), game_options(Order::simultaneous)};
-  // A minute each on the runner under the sanitizers.
+  // Each takes a minute on the runner under the sanitizers.
   if (on_runner() && sanitized()) return {all[0], all[1]};
   return all;
 }
@@ -118,8 +118,8 @@ std::string name_of(const TrainingOptions& options) {
                      options.players[1].times);
 }
 
-// The end of a run by hand, in whole micro-batches before turn `change`, counted over all windows,
-// and in halved ones from there on.
+// The final state of a run by hand. Its micro-batches are whole before turn `change`, counted over
+// all windows, and halved from there on.
 TrainingState by_hand(TrainingOptions options, size_t change = std::numeric_limits<size_t>::max()) {
   options.cuda_graphs = Graphs::off;
   const Dataset data = sketches();
@@ -148,7 +148,7 @@ TrainingState by_hand(TrainingOptions options, size_t change = std::numeric_limi
   return state_of_training(training);
 }
 
-// A window of the first epoch.
+// Accumulates a window of the first epoch.
 void accumulate(Training& training, const Game::Turn& turn, int64_t window) {
   training.game().accumulate(turn, window_of(training.loader(), 0, window), training.pass(0),
                              training.variant(0));
@@ -189,7 +189,7 @@ TEST_CASE("players report their own windows", "[game]") {
   REQUIRE(seen == expected);
   REQUIRE(alternating.is_finished());
   REQUIRE(alternating.total_steps() == 6);
-  // Cosine over the steps that the artist takes.
+  // The cosine schedule ends with the artist's steps.
   REQUIRE(alternating.training().window().schedule().lr(6) == 0);
   REQUIRE(alternating.evaluate(sketches()).samples == sizes::samples);
 }
@@ -221,7 +221,8 @@ TEST_CASE("a game is stopped and resumed with the same bits", "[game]") {
   }
 }
 
-// The second turn of the second window: what alternates has stepped before.
+// The last turn of the second window fails. If players alternate, one of them has stepped before
+// it.
 TEST_CASE("a turn for which memory does not suffice is run again in halves", "[game][oom]") {
   for (const Order order : {Order::alternating, Order::simultaneous}) {
     TrainingOptions options = game_options(order);
@@ -238,7 +239,7 @@ TEST_CASE("a turn for which memory does not suffice is run again in halves", "[g
       if (happened) REQUIRE(diary.halvings.size() == 1);
       return std::pair(state_of_training(trainer.training()), diary.halvings);
     };
-    // The allocations up to each turn, and within the one that is to fail.
+    // The numbers of allocations up to each turn, and within the turn that must fail.
     std::vector<int64_t> before;
     {
       const int64_t start = allocations();
@@ -267,7 +268,7 @@ TEST_CASE("a turn for which memory does not suffice is run again in halves", "[g
   }
 }
 
-// BatchNorm's statistics are in the networks of all whose losses they reach.
+// A player's loss may run other players' networks, and so change their BatchNorms' statistics.
 TEST_CASE("a skipped turn leaves no trace in the other players' networks", "[game]") {
   for (const Order order : {Order::alternating, Order::simultaneous}) {
     TrainingOptions options = game_options(order);
@@ -283,7 +284,7 @@ TEST_CASE("a skipped turn leaves no trace in the other players' networks", "[gam
       for (const Player* player : turn)
         REQUIRE(player->window.reports(Window::Wait::yes).front().skipped);
       REQUIRE(state_of_training(training) == before);
-      break;  // the critic's, or that of both
+      break;  // the critic's turn, or the turn of both
     }
     options.max_skipped = 3;
     Trainer trainer(options, data, test_device());
@@ -332,7 +333,7 @@ TEST_CASE("a game's log has a line for each player, and is cut back to a window"
   const auto lines = json_steps(path);
   REQUIRE(lines.size() == 6 + 3);
   REQUIRE(std::ranges::count(lines, "artist", [](const auto& l) { return l["player"]; }) == 3);
-  // On any device, whenever it says what a step was.
+  // The order holds on any device, whenever it reports a step.
   const auto place = [](const auto& line) {
     return std::pair(line["window"].template get<int64_t>(), line["player"] == "artist");
   };

@@ -1,4 +1,5 @@
-// Trainings of several ranks: threads stand for the processes (tests/apps/ranks.cpp has those).
+// Trainings of several ranks. Threads stand in for the processes; tests/apps/ranks.cpp runs real
+// ones.
 
 #include <map>
 
@@ -29,7 +30,7 @@ TrainingOptions options_of_ranks(Ranks* ranks, int64_t micro, const std::string&
   options.batches = {.micro = micro, .effective = effective};
   options.epochs = 2;
   options.checkpoints = {.directory = directory, .every = 3, .resume = !directory.empty()};
-  options.optimizer = OptimizerKind::sgd;  // so that rounding is not amplified
+  options.optimizer = OptimizerKind::sgd;  // it does not amplify rounding
   options.schedule.base = 0.1;
   options.ranks = ranks;
   return options;
@@ -45,7 +46,7 @@ struct Trained {
   std::vector<WindowReport> reports;
 };
 
-// Until `stop_after` windows, which only the last rank asks for.
+// Trains until the last rank, and no other, asks for a stop after `stop_after` windows.
 Trained train_rank(Ranks* ranks, int64_t micro, const std::string& directory = {},
                    size_t stop_after = 1000) {
   Trainer trainer(options_of_ranks(ranks, micro, directory), few_digits_of_ranks(), Device::cpu);
@@ -73,8 +74,8 @@ Trained train_ranks(int R, int64_t micro, const std::string& directory = {},
   return all[0];
 }
 
-// Eight steps of 0.1, each of a gradient whose sums of at most 100 + 784 terms below 1 round by
-// 2^-24 of their size each.
+// Eight steps of 0.1. The gradients are sums of at most 100 + 784 terms below 1, and each addition
+// rounds by 2^-24.
 constexpr double most_apart = 8 * 0.1 * 884 * 0x1p-24;
 
 }  // namespace
@@ -109,7 +110,7 @@ TEST_CASE("ranks stop together and resume with the same bits, or as another numb
   }
 }
 
-// With state of every kind, and 16-bit copies of the weights.
+// The training has every kind of state, and 16-bit copies of the weights.
 TEST_CASE(
     "a training whose optimizer is sharded has the bits and the checkpoints of one whose is not",
     "[ranks]") {
@@ -189,7 +190,7 @@ TEST_CASE("ranks share what is scored, and all have the score of one", "[ranks]"
       INFO(test_size << " samples, " << R << " ranks");
       std::vector<Score> all(static_cast<size_t>(R));
       run_ranks(R, [&](Ranks& ranks) {
-        // In pieces of their own sizes.
+        // Each rank takes micro-batches of another size.
         all[size_t(ranks.rank())] = score_of(&ranks, 1 + ranks.rank());
       });
       for (const Score& score : all) {
@@ -204,7 +205,7 @@ TEST_CASE("ranks share what is scored, and all have the score of one", "[ranks]"
 
 namespace {
 
-// The first of several ranks, of whom the others have nothing, or as much.
+// The first of several ranks. The others contribute nothing, or the same as the first.
 class FirstRank : public Ranks {
  public:
   enum class Others { idle, alike };
@@ -244,7 +245,7 @@ Dataset gray_photos(Split split, const BuiltInOptions& sizes) {
   return photos;
 }
 
-// The peak of an epoch, and of the score at its end if there is one.
+// The peak of an epoch, including the score at its end if there is one.
 Usage peak_of_epoch(const TrainingOptions& options, const Datasets& data) {
   Training training(options, data.train, Device::cpu);
   ledger(Device::cpu).reset_peak();
@@ -272,21 +273,22 @@ TEST_CASE("the first rank's memory is predicted to the byte", "[ranks]") {
                   measured = peak_of_epoch(options, data);
       INFO("predicted " << to_string(predicted) << ", measured " << to_string(measured));
       REQUIRE(predicted.bytes == measured.bytes);
-      // No rank needs more than is planned for.
+      // No rank needs more than the plan.
       const Datasets planned = plan_data(data, Device::cpu);
       REQUIRE(planned_peak(options, planned.train, Device::cpu, &planned.test).total() >=
               predicted.total());
     };
-    // The score needs most. Of several ranks each has less of it than a micro-batch.
+    // The score needs the most memory. If there are several ranks, each scores less than a
+    // micro-batch.
     TrainingOptions scored;
     scored.model = model_factory({.kind = ModelKind::mlp_small, .width = 0.25});
     scored.batches = {.micro = 12, .effective = 12};
     scored.eval_every = each_epoch;
     compare(scored, make_digits);
-    scored.eval_every = 2;  // more windows than there are
+    scored.eval_every = 2;  // more than the number of windows
     compare(scored, make_digits);
-    // The first of several ranks does not get the remainder, which needs more than a whole
-    // micro-batch of so few.
+    // If there are several ranks, the first does not get the remainder. The remainder needs more
+    // memory than a whole micro-batch of 2 samples.
     TrainingOptions remainder;
     remainder.model =
         model_factory({.kind = ModelKind::unet, .depth = 2, .image = {3, 16, 16}, .classes = 1});
@@ -316,13 +318,13 @@ TEST_CASE("the memory of a loss over all ranks' windows is predicted to the byte
                 measured = peak_of_epoch(options, digits);
     INFO(R << " ranks: predicted " << to_string(predicted) << ", measured " << to_string(measured));
     REQUIRE(predicted.bytes == measured.bytes);
-    // Each rank has as much of its own, and the answers of all.
+    // Each rank needs the same memory for its own part, and holds the answers of all.
     if (R == 1) alone = predicted.total();
     else REQUIRE(predicted.total() > alone);
   }
 }
 
-// Where memory has made the micro-batches of one rank smaller.
+// A rank may have smaller micro-batches because its memory ran out.
 TEST_CASE("ranks may have micro-batches of their own sizes", "[ranks]") {
   const Trained one = train_rank(nullptr, 8);
   for (const int R : {2, 3, 4}) {

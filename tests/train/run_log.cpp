@@ -1,4 +1,4 @@
-// The files that --log-dir leaves behind, read by our own reader and by TensorBoard's.
+// The files that --log-dir writes, read by our own reader and by TensorBoard's.
 
 #include "train/run_log.h"
 
@@ -50,7 +50,7 @@ const std::string small = "train --model mlp-small --threads 1 --steps 6 --log-d
 }  // namespace
 
 TEST_CASE("checksums of record files are CRC-32C's", "[data]") {
-  // The check value of the catalogue of CRC algorithms, and RFC 3720, B.4.
+  // The check value from the catalogue of CRC algorithms, and values from RFC 3720, B.4.
   REQUIRE(crc32c("123456789") == 0xe3069283);
   REQUIRE(crc32c(std::string(32, '\0')) == 0x8a9136aa);
   REQUIRE(crc32c(std::string(32, '\xff')) == 0x62a8ab43);
@@ -69,7 +69,7 @@ TEST_CASE("records are read as they were written, up to one that is torn", "[dat
   REQUIRE(read_records(path).whole == written);
   REQUIRE_ERROR(AppendFile(path, AppendFile::Existing::refused), "File exists");
   const std::string bytes = file_bytes(path.string());
-  // Cut anywhere, all before it is there.
+  // If the file is cut off anywhere, all records before the cut are read.
   for (const size_t cut : {bytes.size() - 1, bytes.size() - 100'000, size_t{40}, size_t{5}}) {
     std::ofstream(path, std::ios::binary) << bytes.substr(0, cut);
     const Records records = read_records(path);
@@ -105,7 +105,7 @@ TEST_CASE("a histogram counts in TensorBoard's buckets", "[output]") {
     double expected = 0;
     for (const float v : values) expected += 2 * v >= below && 2 * v < limit;
     REQUIRE(count == expected);
-    // A bucket with values is no wider than 10 %, but for the one that begins at 0.
+    // A bucket with values is 10 % wide, except the one that begins at 0.
     if (count > 0 && limit > 1e-11) REQUIRE(std::abs(limit / below - 1.1) < 1e-9);
     counted += count;
     below = limit;
@@ -122,7 +122,7 @@ TEST_CASE("--log-dir holds every step, the scores and a summary", "[cli]") {
   REQUIRE(file_bytes(log + "/metrics.jsonl") == file_bytes(json));
   const auto lines = json_lines(json);
   const auto events = read_events(event_file(log));
-  // The version, the hyperparameters, six steps, two histograms and the scores.
+  // The events are the version, the hyperparameters, six steps, two histograms and the scores.
   REQUIRE(events.size() == 2 + 6 + 2 + 1);
   const std::vector<std::string>& hyperparameters = events[1].hyperparameters;
   for (const char* name : {"model", "lr", "micro-batch", "seed"})
@@ -144,7 +144,7 @@ TEST_CASE("--log-dir holds every step, the scores and a summary", "[cli]") {
       REQUIRE(event.histograms.size() == 4);
       REQUIRE(event.histograms[0].first == "gradients/0.weight");
       REQUIRE(event.histograms[0].second.count == 784 * 256);
-      // The parameters' squares add up to those of the norm: 203,530 terms in float32.
+      // The sum of all parameters' squared gradients is the squared norm: 203,530 terms in float32.
       double squares = 0;
       for (const auto& [name, histogram] : event.histograms) squares += histogram.sum_squares;
       const double norm = lines[static_cast<size_t>(event.step - 1)]["grad_norm"];
@@ -156,7 +156,7 @@ TEST_CASE("--log-dir holds every step, the scores and a summary", "[cli]") {
       REQUIRE(scalar(event, "peak_bytes/total") == float(double(line["peak_bytes"]["total"])));
       for (const char* category : {"parameters", "gradients", "optimizer", "data"})
         REQUIRE(line["in_use_bytes"][category] == line["peak_bytes"][category]);
-      // Between two windows there are none.
+      // Between two windows no activations are alive.
       REQUIRE(scalar(event, "in_use_bytes/activations") == 0);
     }
   }
@@ -242,7 +242,8 @@ TEST_CASE("the log of a run that is resumed goes on where the checkpoint was", "
   for (const auto& line : json_steps(log + "/metrics.jsonl")) logged.push_back(line["step"]);
   const std::vector<int64_t> all{1, 2, 3, 4, 5, 6}, resumed{0, 5, 0, 5, 6, 6};
   REQUIRE(logged == all);
-  // The version, what is void, the hyperparameters, two steps and their score.
+  // The events are the version, the mark that makes later steps void, the hyperparameters, two
+  // steps and their score.
   std::vector<int64_t> events;
   for (const Event& event : read_events(event_file(log))) events.push_back(event.step);
   REQUIRE(events == resumed);

@@ -1,5 +1,5 @@
-// Runs that score other data on their way: when, what becomes of the best, and when they end for
-// it.
+// Runs that score other data on their way: when they do, what happens to the best weights, and when
+// the score ends the run.
 
 #include <map>
 
@@ -60,20 +60,20 @@ TEST_CASE("a score is given up before its next piece", "[window]") {
   REQUIRE_THROWS_AS(trainer.evaluate(data.test, in_the_third), Stopped);
   REQUIRE(asked == 3);
   REQUIRE(trainer.evaluate(data.test).loss == whole);
-  // After a window, which is what stops a run first, the score of the way is still taken.
+  // If a run is stopped after a window, that window is still scored.
   Scores scores;
   trainer.run(scores, [&] { return trainer.windows() > 1 ? Stop::after_window : Stop::no; });
   REQUIRE(windows_of(scores) == std::vector<int64_t>{2});
 }
 
-TEST_CASE("a run is scored after so many windows, or every epoch", "[window]") {
+TEST_CASE("a run is scored after a number of windows, or every epoch", "[window]") {
   const Datasets data = few();
   TrainingOptions options = scored_run();
   Scores scores;
   Trainer trainer(options, data.train, test_device(), data.test);
   trainer.run(scores);
   REQUIRE(windows_of(scores) == std::vector<int64_t>{2, 4, 6, 8, 10, 12});
-  REQUIRE(scores.all[2].epoch == 1);  // its last window
+  REQUIRE(scores.all[2].epoch == 1);  // the last window of this epoch
   REQUIRE(scores.all.back().loss == trainer.evaluate(data.test).loss);
 
   // Scoring changes nothing.
@@ -92,7 +92,7 @@ TEST_CASE("a run is scored after so many windows, or every epoch", "[window]") {
 }
 
 TEST_CASE("the memory of scores is predicted with that of the windows", "[window]") {
-  // So that the order of the scored samples takes more than a micro-step.
+  // So many test samples that their order takes more memory than a micro-step.
   const BuiltInOptions sizes{.train_size = 30, .test_size = reduced() ? 1000 : 2000};
   const Datasets data = place_data(
       {make_digits(Split::train, sizes), make_digits(Split::test, sizes)}, test_device());

@@ -1,4 +1,4 @@
-// The one table of options: what it says, and what is made of it.
+// The table of all options: its contents, and its uses.
 
 #include "train/settings.h"
 
@@ -21,7 +21,7 @@
 namespace accrue::test {
 namespace {
 
-// A valid value of the setting other than its default.
+// A valid value of the setting that is not its default.
 std::string another_value(const Setting& setting) {
   const std::string& takes = setting.about.takes;
   if (setting.is_flag) return "yes";
@@ -96,7 +96,7 @@ TEST_CASE("a setting acts in one of its cases, where each condition is met", "[c
   REQUIRE(acts("no-decay", {{"weight-decay", "0.1"}}));
 }
 
-TEST_CASE("what a model does not heed has no effect with it", "[cli]") {
+TEST_CASE("a setting that a model does not use has no effect with it", "[cli]") {
   Request options(all_domains());
   const Settings all = settings_of(options);
   const auto heeding = options.domains.models_that_heed();
@@ -123,7 +123,7 @@ TEST_CASE("what a row says of other rows is true of its table", "[cli]") {
       for (const std::string& other : {about.needs, about.excludes})
         REQUIRE((other.empty() || settings.has(other)));
       REQUIRE((setting.is_output() || about.written_by == WrittenBy::first_rank));
-      // The ranks that do not write it have it empty.
+      // On ranks that do not write the file the setting is empty.
       if (setting.is_output()) REQUIRE_NOTHROW(setting.set(""));
     }
   }
@@ -152,12 +152,12 @@ TEST_CASE("a checkpoint knows the settings that decide the result, and no others
   const auto identity_with = [&](const std::string& name, const std::string& text) {
     Request options(all_domains());
     options.micro_batch = 1;
-    // Which takes several micro-batches.
+    // The noise scale needs several micro-batches.
     options.effective_batch = name == "noise-scale" ? 2 : 1;
     const Settings settings = settings_of(options);
     if (!name.empty()) settings.at(name).set(text);
     Dataset seen = data;
-    if (name == "objective") add_views(seen, Views::equal);  // which that of views learns from
+    if (name == "objective") add_views(seen, Views::equal);  // an objective of views needs them
     return run_identity(options.training(seen), seen).values;
   };
   const Metadata plain = identity_with("", "");
@@ -168,7 +168,7 @@ TEST_CASE("a checkpoint knows the settings that decide the result, and no others
     if (about.decides == Decides::content) continue;
     const bool decides = about.decides == Decides::result;
     REQUIRE(plain.contains(about.name) == decides);
-    // More micro-batches would contradict the effective batch.
+    // Another number of micro-batches would contradict the effective batch.
     if (about.name == "accum") continue;
     Metadata changed = identity_with(about.name, another_value(setting));
     if (about.name == "noise-scale") changed["effective-batch"] = plain.at("effective-batch");
@@ -220,7 +220,8 @@ TEST_CASE("the identity that an earlier version wrote is understood", "[cli][ful
 
 namespace {
 
-// Images with options that no other build knows: of one model, of every model, and of any data.
+// Images with options that no other build knows: one for a single model, one for every model, and
+// one that does not affect the result.
 class FutureImages : public Images {
  public:
   std::unique_ptr<Domain> clone() const override { return std::make_unique<FutureImages>(*this); }
@@ -259,7 +260,7 @@ TEST_CASE("a run goes on from a checkpoint of a build that knows fewer options",
   REQUIRE(!today.values.contains("noise"));
   REQUIRE(tomorrow.values.at("noise") == "0");
   REQUIRE(differs(today.values, tomorrow).empty());
-  // The edges are those of another model.
+  // "edges" belongs to another model.
   REQUIRE(differs(today.values, identity_of("edges", "0.7", true)).empty());
   REQUIRE(differs(tomorrow.values, identity_of("edges", "0.7", true)).empty());
   REQUIRE(differs(today.values, identity_of("colours", "red", true)).empty());
@@ -285,7 +286,8 @@ TEST_CASE("a setting is idle beside values that decide, too", "[cli]") {
                      .decides = Decides::result,
                      .help = "",
                      .acts_with = {{"kind", {"b"}}}});
-  // Another place would not tell the run with other values apart from this one.
+  // "place" is idle because it decides nothing. "of-place" is not: it acts in another place, and a
+  // run there has the same deciding values. "of-kind" is idle because "kind" decides.
   REQUIRE(deciding(all, {}).idle == std::set<std::string>{"place", "of-kind"});
   kind = "b";
   REQUIRE(deciding(all, {}).idle == std::set<std::string>{"place"});

@@ -1,4 +1,5 @@
-// A training whose images are read as they are needed: the same weights, the same predicted peak.
+// A training whose images are read when they are needed has the same weights and the predicted
+// peak.
 
 #include "images/augmentation.h"
 #include "images/image_folder.h"
@@ -91,7 +92,7 @@ TEST_CASE("the peak of images that are augmented is predicted to the byte", "[pl
   Datasets host = load_images(folder.path(), {});
   host.train.augmentation = changes_of(parse_augmentation("flip,rotate,brightness"));
   const Datasets data = place_data(host, test_device());
-  REQUIRE(data.train.device() == Device::cpu);  // whatever the device
+  REQUIRE(data.train.device() == Device::cpu);  // on any device
   for (const int64_t micro : {1, 5, 12}) {
     const TrainingOptions options = options_of_photos(micro, "");
     const Usage measured = peak_of_windows(options, data.train, test_device(), &data.test);

@@ -1,4 +1,4 @@
-// That results do not depend on the CPU's threads.
+// Results do not depend on the number of the CPU's threads.
 
 #include "images/digits.h"
 #include "images/shapes.h"
@@ -26,7 +26,7 @@ Outcome train(const Dataset& data, const ModelOptions& model, Precision precisio
   options.objective = objective_on(data);
   options.precision = precision;
   options.strategy = strategy;
-  options.batches = {.micro = 5, .effective = 8};  // the last micro-batch is a smaller one
+  options.batches = {.micro = 5, .effective = 8};  // the last micro-batch is smaller
   ledger(Device::cpu).reset_peak();
   Training training(options, data, Device::cpu);
   training.loader().start_epoch(0);

@@ -1,5 +1,5 @@
-// The training loop as another program uses it; tests/apps/cli.cpp and tests/train/checkpoints.cpp
-// have the rest.
+// The training loop as another program uses it. tests/apps/cli.cpp and tests/train/checkpoints.cpp
+// test it through the program.
 
 #include "train/trainer.h"
 
@@ -35,7 +35,7 @@ Datasets digits() {
                     test_device());
 }
 
-// Everything that is told, as a line each.
+// Records each call of an observer as a line.
 struct Diary : Observer {
   void on_damaged_checkpoint(const std::string&) override { lines.push_back("damaged"); }
   void on_resume(const std::filesystem::path& checkpoint, const std::string& differences) override {
@@ -59,7 +59,7 @@ std::vector<double> weights(Trainer& trainer) {
 
 using Lines = std::vector<std::string>;
 
-// A task that accrue does not know: how bright an image is.
+// A task that accrue does not know: the brightness of an image.
 struct Brightness : Objective {
   explicit Brightness(std::string name) : name_(std::move(name)) {}
   std::string name() const override { return name_; }
@@ -106,7 +106,7 @@ TEST_CASE("an observer is told of everything in order", "[window]") {
 }
 
 TEST_CASE("a run whose graphs are refused says so once and ends with the same bits", "[window]") {
-  if (!on_runner()) return;  // which alone refuses
+  if (!on_runner()) return;  // only the runner refuses
   const Datasets data = digits();
   Diary recorded, refused;
   Trainer whole(options_of_run(), data.train, test_device());
@@ -136,7 +136,7 @@ TEST_CASE("a run that is stopped and resumed ends with the same bits", "[window]
     REQUIRE(first.windows() == 3);
   }
   {
-    // Within the fifth window, which is rolled back; what was saved is the fourth.
+    // The run stops within the fifth window, which is rolled back. The fourth is saved.
     Trainer second(options, data.train, test_device());
     Diary until_fourth;
     second.resume(until_fourth);
@@ -169,7 +169,7 @@ TEST_CASE("a run that is out of time completes its window, and can go on", "[win
   for (int64_t window = 1; window <= steps; ++window) {
     Trainer part(options, data.train, test_device());
     Diary rest;
-    if (window % 2 == 0) part.resume(rest);  // else run() does
+    if (window % 2 == 0) part.resume(rest);  // otherwise run() resumes it
     part.run(rest);
     REQUIRE(part.windows() == window);
     REQUIRE(part.is_finished() == (window == steps));
@@ -181,7 +181,7 @@ TEST_CASE("a run that is out of time completes its window, and can go on", "[win
   REQUIRE(in_time.is_finished());
 }
 
-TEST_CASE("an objective of one's own is trained, scored, and part of what a run is", "[window]") {
+TEST_CASE("an objective of your own is trained, scored, and part of a run's identity", "[window]") {
   const Datasets images = digits();
   const Dataset train = with_brightness(images.train), test = with_brightness(images.test);
   const TemporaryDirectory folder;

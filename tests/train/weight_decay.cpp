@@ -1,4 +1,4 @@
-// Parameters that do not decay, by their names.
+// Choosing by name which parameters do not decay.
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace accrue::test {
 namespace {
 
-// Each parameter after one step, by how much of it was lost to decay.
+// For each parameter, the share that it lost to decay in one step.
 std::map<std::string, double> decayed(const std::vector<std::string>& without) {
   constexpr double lr = 0.5, weight_decay = 0.25;
   const auto values_with = [&](double decay) {
@@ -60,7 +60,7 @@ TEST_CASE("parameters that are named do not decay", "[trainer]") {
     for (const auto& [name, share] : decayed(without)) {
       INFO(name << " without " << without.front());
       const bool keeps = std::ranges::find(expected, name) != expected.end();
-      // Rounding of float32 weights, of which a step takes an eighth.
+      // The tolerance is for rounding of float32 weights; a step takes an eighth of them.
       if (keeps) REQUIRE(share == 0);
       else REQUIRE(share == Approx(1).epsilon(1e-5));
     }
