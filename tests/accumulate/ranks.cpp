@@ -239,7 +239,7 @@ TEST_CASE("ranks add up their own shards, and share them, as they add up the who
 }
 
 // Runs on the device under test, in pieces of a few thousand values.
-TEST_CASE("ranks add up in place what they add up through the host, to the bit", "[device-ranks]") {
+TEST_CASE("ranks add up the same in place and through the host, to the bit", "[device-ranks]") {
   struct Combined {
     std::vector<double> sum, shard, shared, mean;
     bool operator==(const Combined&) const = default;
@@ -465,7 +465,7 @@ TEST_CASE("windows of several ranks take the steps of one", "[ranks]") {
 }
 
 // AdamA's result depends on the micro-batches, but not on which ranks have them.
-TEST_CASE("ranks that fold gradients into moments are one that folds all of them", "[ranks]") {
+TEST_CASE("ranks that fold gradients into moments equal one that folds all of them", "[ranks]") {
   for (const DType dtype : {DType::f64, DType::f32})
     for (const int64_t m : {64, 24, 16, 5}) {
       const WindowOptions options{.strategy = Strategy::moments, .ema_decay = 0.9};
@@ -515,7 +515,7 @@ TEST_CASE("ranks have the same bits in every run", "[ranks]") {
   for (int i = 0; i < 10; ++i) REQUIRE(run_all(3, DType::f32, 5, {.ema_decay = 0.9}) == first);
 }
 
-TEST_CASE("what overflows on one rank skips the window on all", "[ranks]") {
+TEST_CASE("an overflow on one rank skips the window on all", "[ranks]") {
   for (const int R : {2, 3, 4}) {
     LossScale scale = LossScale::dynamic();
     scale.interval = 3;

@@ -144,7 +144,7 @@ TEST_CASE("a gradient that the caller computes does not join a window's", "[wind
   backward(learner.loss(batch, 0, 8));
 }
 
-TEST_CASE("a step voids what a backward saved of the weights", "[window]") {
+TEST_CASE("a step makes tensors that a backward saved of the weights invalid", "[window]") {
   Learner learner(DType::f32);
   const Batch batch = random_batch(N, DType::f32, 1);
   const Tensor early = learner.loss(batch, 0, 8);

@@ -33,7 +33,7 @@ TEST_CASE("help, version and unknown words", "[output]") {
   REQUIRE(succeed("help bench train") == succeed("bench train --help"));
 }
 
-TEST_CASE("the device is chosen, and said, or refused with the reason", "[cli]") {
+TEST_CASE("the device is chosen and named, or refused with the reason", "[cli]") {
   // It runs without device_arguments(), as a user of this build runs it on this machine.
   const auto run = [](const std::string& device) {
     const std::string data =

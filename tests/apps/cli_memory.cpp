@@ -182,7 +182,7 @@ TEST_CASE("a plan has a row for the windows that were asked for", "[cli][memory]
          "--micro-batch 5 x --accum 3 is 15, but --effective-batch is 16");
 }
 
-TEST_CASE("a plan that cannot be says what is missing", "[cli][memory][full]") {
+TEST_CASE("a plan that is impossible says what is missing", "[cli][memory][full]") {
   refuse("plan --model mlp --memory 1MiB", "which is");
   refuse("plan --model mlp --memory 1MiB", "it would fit with --memory");
   refuse("plan --model mlp --ranks 2", "--ranks 2 without --memory: expected the memory that each");

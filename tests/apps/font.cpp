@@ -34,7 +34,7 @@ struct Fonts : Folder {
 
 }  // namespace
 
-TEST_CASE("pairs are made of fonts, and what some lack is left out and named", "[font]") {
+TEST_CASE("pairs are made of fonts, and missing characters are left out and named", "[font]") {
   const Fonts fonts;
   TinyFont pen = letters("Pen", 50);
   pen.glyphs.erase(U'C');

@@ -108,7 +108,7 @@ TEST_CASE("a run whose reader goes ends as by Ctrl-C", "[output]") {
   REQUIRE(file_bytes(folder / "errors").empty());
 }
 
-TEST_CASE("what programs read is added to a file that standard output is", "[output]") {
+TEST_CASE("output for programs is appended to a file that standard output is", "[output]") {
   const Folder folder;
   const std::string out = folder / "out";
   folder.TemporaryDirectory::write("out", "first\n");

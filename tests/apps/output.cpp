@@ -203,7 +203,7 @@ TEST_CASE("info says how convolutions are computed on cuda", "[output]") {
   REQUIRE(asked("cuda", "")["convolutions"][0]["ms"].is_null());
 }
 
-TEST_CASE("what is no terminal gets no escape sequences", "[output]") {
+TEST_CASE("output that is not a terminal gets no escape sequences", "[output]") {
   const std::string data =
       computes_slowly() ? " --data " + few_digits().path().string() : std::string();
   for (const std::string& command :
@@ -270,7 +270,7 @@ epochs = 2
   refuse(run + file("[train]\nlr = 0.01"), "it has the section [train]: expected lines such as");
 }
 
-TEST_CASE("what nobody asked for yields to what is asked beside a run's file", "[cli]") {
+TEST_CASE("defaults in a run's file yield to options beside it", "[cli]") {
   const Folder folder;
   const std::string few = " --data " + few_digits().path().string() + " --steps 1",
                     config = " --config " + (folder / "log/config.toml");
@@ -326,8 +326,7 @@ TEST_CASE("an option that is wrong is named, with what was expected", "[output]"
   refuse("train --config " + folder.path().string(), "it is a directory");
 }
 
-TEST_CASE("train's command is one of plan and info, which name what they do nothing with",
-          "[output]") {
+TEST_CASE("plan and info take train's command, and name settings that have no effect", "[output]") {
   app::AskedOfNetworks asked;
   const auto settings_of = [&](const char* command) {
     return app::command_of_networks(command, asked).settings;

@@ -61,7 +61,7 @@ struct Stripes : Folder {
 
 }  // namespace
 
-TEST_CASE("predicted classes are those that eval counts", "[cli]") {
+TEST_CASE("predicted classes agree with eval's counts", "[cli]") {
   const Folder folder;
   succeed("train --model mlp-small --steps 20 --save " + (folder / "weights"));
   for (const std::string split : {"train", "test"}) {

@@ -152,7 +152,7 @@ TEST_CASE("ranks of the program resume from the first one's checkpoints", "[.][m
   REQUIRE(file_bytes(rest) == file_bytes(whole));
 }
 
-TEST_CASE("ranks that share the optimizer's state need what was planned for each", "[.][mpi]") {
+TEST_CASE("ranks that share the optimizer's state need the planned memory each", "[.][mpi]") {
   if (!can_run_ranks()) return;
   const Folder folder;
   const std::string model =
@@ -273,7 +273,7 @@ TEST_CASE("ranks that share a GPU exchange through the host", "[.][mpi-cuda]") {
   REQUIRE_THAT(output.text, ContainsSubstring("exchange through the host"));
 }
 
-TEST_CASE("ranks on GPUs need what was planned for each", "[.][mpi-cuda]") {
+TEST_CASE("ranks on GPUs need the planned memory each", "[.][mpi-cuda]") {
   if (!can_run_ranks_on_gpus()) return;
   const Folder folder;
   const std::string model =

@@ -65,7 +65,7 @@ TEST_CASE("bench train counts the tokens of language models", "[text]") {
   REQUIRE(figures["tokens_per_s"] == 16 * figures["samples_per_s"].get<double>());
 }
 
-TEST_CASE("a corpus says which part of it is held out", "[text]") {
+TEST_CASE("a corpus records which part is held out", "[text]") {
   const Folder folder;
   const std::string data = small_corpus(folder);
   const std::string training = "train --steps 1 --micro-batch 2 --accum 1" + data + tiny_model();
@@ -185,7 +185,7 @@ TEST_CASE("a language model is scored on the test alone, unless more is asked fo
   REQUIRE_THAT(both, ContainsSubstring("training perplexity"));
 }
 
-TEST_CASE("a text beyond what a model was trained at is warned of", "[text]") {
+TEST_CASE("a text longer than a model's training rows causes a warning", "[text]") {
   const Folder folder;
   const std::string weights = folder / "w.safetensors";
   succeed(

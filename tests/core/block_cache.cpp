@@ -132,7 +132,7 @@ TEST_CASE("release_cached returns the segments that nobody uses", "[engine]") {
   REQUIRE(cache.statistics().reserved == 0);
 }
 
-TEST_CASE("an exhausted source is asked again after what is cached went back", "[engine]") {
+TEST_CASE("an exhausted source is asked again after cached memory went back", "[engine]") {
   Memory memory;
   memory.capacity = 64 * MiB;
   BlockCache& cache = memory.cache;

@@ -53,7 +53,7 @@ TEST_CASE("tensors that are moved to the host come back when somebody asks for t
   REQUIRE(to_doubles(row) == std::vector<double>{9, 9});
 }
 
-TEST_CASE("what is moved to the host is charged alike without a device", "[core][plan]") {
+TEST_CASE("tensors moved to the host are charged alike without a device", "[core][plan]") {
   constexpr Device device = Device::meta_cuda;
   Offload offload;
   Tensor x;

@@ -159,7 +159,7 @@ TEST_CASE("a profile changes no bit, with graphs or without", "[engine]") {
   REQUIRE(weights(with) == weights(without));
 }
 
-TEST_CASE("what a backward does besides is not its op's", "[engine]") {
+TEST_CASE("a backward's other work does not count for its op", "[engine]") {
   TrainingOptions options = options_of(ModelKind::mlp_small);
   SECTION("the moments that take a gradient") {
     options.strategy = Strategy::moments;

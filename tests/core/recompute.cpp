@@ -201,7 +201,7 @@ TEST_CASE("segments in segments, several inputs, and inputs used elsewhere", "[r
   REQUIRE(gradients(true) == gradients(false));
 }
 
-TEST_CASE("what a segment does not differentiate is left alone", "[recompute]") {
+TEST_CASE("a segment leaves tensors that need no gradient alone", "[recompute]") {
   const Tensor x = require_grad(row({1, 2}));
   const Tensor plain = row({3, 4});
   const Segment square = [](const std::vector<Tensor>& in) { return mul(in[0], in[0]); };
@@ -309,8 +309,7 @@ TEST_CASE("hooked to the kernel, one layer's gradients are alive at a time", "[r
   }
 }
 
-TEST_CASE("ops at the end of a segment compute nothing the second time, but what they keep",
-          "[recompute]") {
+TEST_CASE("ops at the end of a segment compute only kept tensors the second time", "[recompute]") {
   // y = x + drop(u w^T + (u a^T) b^T), u = x + x. The second run computes only one of forward's
   // products, u a^T, because another op keeps it.
   const auto leaf = [](std::vector<double> values, const Shape& shape) {

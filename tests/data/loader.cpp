@@ -215,7 +215,7 @@ TEST_CASE("bad loader options are refused", "[data]") {
   REQUIRE_ERROR(Loader(data.to(Device::meta), {}), "is on the meta device");
 }
 
-TEST_CASE("the loader goes on from the window that it has come to", "[data]") {
+TEST_CASE("the loader continues from its current window", "[data]") {
   const Dataset data = counting(70);
   const auto begins = [](Loader& loader) {
     std::vector<int32_t> samples;
@@ -240,7 +240,7 @@ TEST_CASE("the loader goes on from the window that it has come to", "[data]") {
                                         first_of(1, 1)});
 }
 
-TEST_CASE("what goes wrong in preparing surfaces in next()", "[data]") {
+TEST_CASE("an error while preparing surfaces in next()", "[data]") {
   Dataset data = counting(200);
   data["labels"].span<int32_t>()[150] = 10;
   Loader loader(data,

@@ -101,7 +101,7 @@ constexpr size_t any_bytes = size_t{1} << 40;
 
 }  // namespace
 
-TEST_CASE("a data set that is read as needed yields what one that is held yields", "[data]") {
+TEST_CASE("a data set that is read on demand yields the same as one in memory", "[data]") {
   const Dataset held = GENERATE(0, 1) ? numbered(90) : make_shapes(Split::test, {.test_size = 90});
   const Dataset read = streamed(held);
   REQUIRE(read.bytes() == (held.has("labels") ? 90 * sizeof(int32_t) : 0));
@@ -152,7 +152,7 @@ TEST_CASE("samples are read ahead as far as there are places", "[data]") {
   }
 }
 
-TEST_CASE("what is read ahead is charged, the same on meta, and does not grow", "[data]") {
+TEST_CASE("memory for reading ahead is charged, the same on meta, and does not grow", "[data]") {
   const Dataset data = streamed(make_shapes(Split::test, {.test_size = 300}));
   const Dataset shape = data.to(Device::meta);
   REQUIRE(shape.device() == Device::meta);
@@ -175,7 +175,7 @@ TEST_CASE("what is read ahead is charged, the same on meta, and does not grow", 
   }
 }
 
-TEST_CASE("folders of images are read as they are held", "[data]") {
+TEST_CASE("folders of images give the same data on demand as in memory", "[data]") {
   const TemporaryDirectory classes, masks, many, runs;
   std::string csv = "ImageId_ClassId,EncodedPixels\n";
   for (int i = 0; i < 20; ++i) {

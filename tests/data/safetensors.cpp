@@ -109,7 +109,7 @@ TEST_CASE("tensors that cannot be saved are refused", "[data]") {
   REQUIRE(names_in(directory.path()).empty());
 }
 
-TEST_CASE("what a file says of itself is read beside tensors of types that are not", "[data]") {
+TEST_CASE("a file's metadata is read even if tensors have unknown types", "[data]") {
   const TemporaryDirectory directory;
   // PyTorch counts the batches of a BatchNorm in i64.
   const auto path =

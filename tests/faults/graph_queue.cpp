@@ -14,7 +14,7 @@
 
 namespace accrue::test {
 
-TEST_CASE("what is refused where nothing can be thrown is told of by the next flush", "[faults]") {
+TEST_CASE("a refusal where nothing can be thrown is reported by the next flush", "[faults]") {
   if (test_device() != Device::cuda) SKIP_LOUDLY("graphs need --device cuda");
   cuda::GraphQueue queue(cuda::context().stream());
   const cuda::RecordedGraph nothing;
@@ -38,7 +38,7 @@ TEST_CASE("what is refused where nothing can be thrown is told of by the next fl
   cudaGetLastError();
 }
 
-TEST_CASE("a launch has so many nodes, however many graphs they are in", "[launches]") {
+TEST_CASE("the nodes of a launch are limited, however many graphs they are in", "[launches]") {
   if (!on_runner()) SKIP_LOUDLY("only the runner counts launches");
   const Tensor x = Tensor::full({1}, 0, DType::f32, Device::cuda);
   const auto recorded = [&](size_t nodes) {

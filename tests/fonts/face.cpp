@@ -68,7 +68,7 @@ TEST_CASE("glyphs stand where their layout has them", "[font]") {
   REQUIRE_FALSE(face.draw(U'a', 16, GlyphLayout::bbox));
 }
 
-TEST_CASE("a face is chosen among several, and its licence told", "[font]") {
+TEST_CASE("one of several faces is chosen, and has its license", "[font]") {
   const Folder folder;
   TinyFont one = letters("One", 100), two = letters("Two", 200);
   one.licence = "a\n  licence\t\xff";  // U+FF in UTF-16, but one byte here

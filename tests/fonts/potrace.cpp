@@ -46,7 +46,7 @@ const std::string box =
 
 }  // namespace
 
-TEST_CASE("what potrace prints becomes curves in pixels", "[font]") {
+TEST_CASE("potrace's output becomes curves in pixels", "[font]") {
   const std::vector<BitmapSize> sizes{{8, 4}, {16, 16}, {8, 4}};
   const auto pages = read_postscript(
       document(page(box + box + "fill\n" + box + "fill\n") + page("") + page(box + "fill\n")),
@@ -64,7 +64,7 @@ TEST_CASE("what potrace prints becomes curves in pixels", "[font]") {
   REQUIRE(curve.parts[2].end == curve.start);
 }
 
-TEST_CASE("what is no outline of its bitmap is refused", "[font]") {
+TEST_CASE("an outline that is not of its bitmap is refused", "[font]") {
   const auto refused = [](const std::string& text, const std::string& part) {
     INFO(text);
     REQUIRE_ERROR(read_postscript(text, eight_by_four), part);
@@ -128,7 +128,7 @@ TEST_CASE("a filter reads while it is written to", "[font]") {
   REQUIRE((::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD));
 }
 
-TEST_CASE("how a filter ended is told", "[font]") {
+TEST_CASE("the end of a filter is reported", "[font]") {
   const auto run = [](const std::string& script) {
     return run_filter({"sh", "-c", script}, nothing, 1000);
   };

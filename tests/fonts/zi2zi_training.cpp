@@ -160,7 +160,7 @@ TEST_CASE("a turn of zi2zi's generator without enough memory is run again in hal
     if (on_runner() && order == Order::simultaneous) continue;
     TrainingOptions options = glyph_options(order);
     options.on_oom = OnOom::split;
-    options.cuda_graphs = Graphs::off;  // what is replayed allocates nothing
+    options.cuda_graphs = Graphs::off;  // replayed work allocates nothing
     // The turn that fails, in the second window: the generator's, after the discriminator has
     // stepped, or the turn of both.
     const int64_t failing = order == Order::alternating ? 3 : 1;

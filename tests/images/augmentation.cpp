@@ -91,7 +91,7 @@ TEST_CASE("pixels become brighter and more contrasted, masks do not", "[data]") 
   REQUIRE(augmented({0, 255, 0}, shape, {.brightness = 0.5}, Encoding::mask) == Row{0, 255, 0});
 }
 
-TEST_CASE("what falls to a sample is within the ranges and its own", "[data]") {
+TEST_CASE("a sample's augmentation is within the ranges and depends on the sample", "[data]") {
   const Augmentation wish =
       parse_augmentation("flip,vflip,rotate=30,crop=0.6,brightness=0.3,contrast=0.4");
   constexpr int draws = 4000;

@@ -260,7 +260,7 @@ TEST_CASE("classes that are numbers are in the order of the numbers", "[data]") 
   REQUIRE(masks.pixels == std::vector<uint8_t>{0, 0, 255, 0, 255, 0, 0, 0});
 }
 
-TEST_CASE("two images of one name are told apart from one without a mask", "[data]") {
+TEST_CASE("two images of one name are not taken for an image without a mask", "[data]") {
   REQUIRE(meaning_of(Tree({"images/a.jpg", "images/a.png", "images/b.png", "masks/a.png"})) ==
           "images/a.jpg masks/a.png\n"
           "bad: DIR/images/a.png: it has the name of a.jpg with another extension, and a mask is "
@@ -278,7 +278,7 @@ TEST_CASE("CSVs of classes say what is for the test", "[data]") {
           "a.png 1\n[c.png 1]\nclasses are the column label of l.csv\nval is not used\n");
 }
 
-TEST_CASE("a CSV of images in train and test leaves these what they are", "[data]") {
+TEST_CASE("a CSV file of images in train and test does not change their split", "[data]") {
   const std::string lines = "file,label\ntrain/a.png,x\ntrain/b.png,y\ntest/a.png,x\n";
   REQUIRE(meaning_of(Tree({"train/a.png", "train/b.png", "test/a.png"}, {{"l.csv", lines}})) ==
           "[test/a.png x]\ntrain/a.png x\ntrain/b.png y\nclasses are the column label of l.csv\n");
@@ -305,7 +305,7 @@ TEST_CASE("a CSV of run lengths is found beside others", "[data]") {
                ContainsSubstring("has none of the images that 'train.csv' names, such as 'q'"));
 }
 
-TEST_CASE("what teaches nothing is refused", "[data]") {
+TEST_CASE("data that teaches nothing is refused", "[data]") {
   const auto load = [](const Tree& tree, SkipBad skip_bad = SkipBad::no) {
     return load_images(tree.folder.path(), {.hold_out = 0.4, .skip_bad = skip_bad}).train;
   };

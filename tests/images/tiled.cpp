@@ -38,7 +38,8 @@ std::vector<double> answer(const Layer& model, const Tensor& images) {
 
 }  // namespace
 
-TEST_CASE("tiles answer as the whole image where they share what a pixel depends on", "[models]") {
+TEST_CASE("tiles answer like the whole image if they share all that a pixel depends on",
+          "[models]") {
   Sequential model;
   model.add<Conv2d>(3, 8, 3, Conv2dShape{.padding = 1});
   model.add<Relu>();

@@ -170,7 +170,7 @@ TEST_CASE("ranks are PyTorch's mean over the judged pixels of all", "[golden]") 
   compare(3, Strategy::step_in_backward, {4, 2, 2});
 }
 
-TEST_CASE("recorded micro-steps count what is judged in each", "[golden]") {
+TEST_CASE("recorded micro-steps count the judged pixels of each", "[golden]") {
   Learner learner("cross-entropy");
   const Samples samples = golden_samples();
   // The tensors that every micro-step reads.
@@ -220,7 +220,7 @@ TEST_CASE("a window without a judged pixel is skipped and leaves no trace", "[go
   }
 }
 
-TEST_CASE("moments refuses what is a mean over some pixels", "[golden]") {
+TEST_CASE("moments refuses losses that are means over some pixels", "[golden]") {
   const Samples samples = golden_samples();
   Sequential model;
   model.add<Conv2d>(1, classes, 1);

@@ -263,7 +263,7 @@ TEST_CASE("arithmetic refuses what does not fit", "[ops]") {
                 "f32 [2, 3] and f64 [2, 3]");
 }
 
-TEST_CASE("accumulate adds what is narrower to a wider sum", "[ops]") {
+TEST_CASE("accumulate adds narrower values to a wider sum", "[ops]") {
   const std::vector<float> g{1, 0x1p-20f, -3};
   const Tensor sum = Tensor::from(Values{1, 1, 1}, {3}, test_device());
   accumulate(sum.view(), Tensor::from(g, {3}, test_device()).view(), 0x1p-20);

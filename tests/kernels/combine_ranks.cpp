@@ -26,7 +26,7 @@ double rounded(double value, DType dtype) {
 
 }  // namespace
 
-TEST_CASE("what ranks have becomes their sum, added in order and rounded once", "[ops]") {
+TEST_CASE("the ranks' values become their sum, added in order and rounded once", "[ops]") {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const int64_t R : {1, 2, 3, 8})
       // Rows with and without whole vectors of 16 bytes.
@@ -52,7 +52,7 @@ TEST_CASE("what ranks have becomes their sum, added in order and rounded once", 
       }
 }
 
-TEST_CASE("what ranks have becomes their weighted mean", "[ops]") {
+TEST_CASE("the ranks' values become their weighted mean", "[ops]") {
   const std::vector<double> weights{0.5, 0, 0.3, 0.2};
   const auto R = static_cast<int64_t>(weights.size());
   const Tensor w = Tensor::from(weights, {R}, test_device());

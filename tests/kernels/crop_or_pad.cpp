@@ -56,7 +56,7 @@ TEST_CASE("crop", "[ops]") {
   check_op(crop_op({1, 2, 5, 40}, 4, 0, 1, 40));
 }
 
-TEST_CASE("crop refuses what lies outside", "[ops]") {
+TEST_CASE("crop refuses a region outside of the image", "[ops]") {
   const MetaScope on(GENERATE(false, true));
   REQUIRE_ERROR(crop(ones({1, 1, 2, 2}), 1, 0, 2, 2), "to 2x2 from row 1 and column 0");
   REQUIRE_ERROR(crop(ones({1, 1, 2, 2}), 0, -1, 2, 2), "a part of it");

@@ -138,7 +138,7 @@ TEST_CASE("linear_cross_entropy", "[ops]") {
 }
 
 // On cuda rows of 85 logits are padded to 128, and the last logits do not fill a vector.
-TEST_CASE("linear_cross_entropy of rows that are no multiple of what is aligned", "[ops]") {
+TEST_CASE("linear_cross_entropy of rows that are not a multiple of the alignment", "[ops]") {
   Head head = random_head(6, 85, 3);
   check_op(head_op("linear_cross_entropy of 85 logits", head, false, 4));
   head.labels[1] = not_judged;

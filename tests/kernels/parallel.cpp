@@ -80,7 +80,7 @@ TEST_CASE("a loop within a chunk, and one beside another, run on their own threa
   REQUIRE(sum == 2 * 64);
 }
 
-TEST_CASE("what a chunk throws reaches the caller", "[threads]") {
+TEST_CASE("an exception in a chunk reaches the caller", "[threads]") {
   const int count = GENERATE(1, 3);
   const ThreadScope scope(count);
   for (int i = 0; i < 50; ++i) {

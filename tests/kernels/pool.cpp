@@ -132,7 +132,7 @@ TEST_CASE("max_pool2d with relu is max_pool2d and relu, for a NaN too", "[ops]")
   REQUIRE(fused_dx == dx);
 }
 
-TEST_CASE("what a padded max_pool2d has beyond the image never wins", "[ops]") {
+TEST_CASE("the padding of max_pool2d never wins", "[ops]") {
   const double infinity = std::numeric_limits<double>::infinity();
   // One window has the columns 0 and 1, the other the columns 1 and 2.
   const Tensor x = require_grad(

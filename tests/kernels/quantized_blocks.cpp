@@ -93,7 +93,7 @@ TEST_CASE("rows are quantized to the bytes that llama.cpp writes", "[data]") {
 
 // A quant is off by up to half a step. d is rounded to float16 after the quants are chosen, which
 // moves an element by up to 2^-11 of the largest one. A quant of Q4_0 that would be 16 becomes 15.
-TEST_CASE("what is quantized is near what it was", "[data]") {
+TEST_CASE("quantized values are near the original values", "[data]") {
   std::vector<float> x(32 * 64);
   for (size_t i = 0; i < x.size(); ++i)
     x[i] = static_cast<float>(static_cast<int>(i * 2654435761u % 2001) - 1000) / 1000;

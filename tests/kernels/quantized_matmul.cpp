@@ -198,7 +198,8 @@ TEST_CASE("a product by the identity is the widened weight, rounded once", "[ops
 // The values are multiples of 1/8, and the blocks' scale is a power of two: all types hold them. So
 // there is only the rounding of sums in float32 and one rounding of the result, also for a sum over
 // slabs.
-TEST_CASE("a product by several slabs is rounded once, and added as its target wants", "[ops]") {
+TEST_CASE("a product by several slabs is rounded once, and overwrites its target or adds to it",
+          "[ops]") {
   const auto [N, R, C] =
       plans_for_cuda(test_device()) ? QuantizedCase{2, 4160, 1024} : QuantizedCase{3, 1100, 512};
   const auto eighths = [](const Shape& shape, uint64_t seed) {

@@ -24,7 +24,7 @@ std::vector<ladder::Result> check_all(const ladder::Arrays& arrays,
 
 }  // namespace
 
-TEST_CASE("every rung computes what its reference does", "[ladder]") {
+TEST_CASE("every rung computes the same as its reference", "[ladder]") {
   const ladder::Arrays arrays(small_layout(), test_device());
   for (int order = 0; order < thread_orders(); ++order) {
     set_thread_order(order);

@@ -253,7 +253,7 @@ TEST_CASE("lion's moment ends at zero, not at a denormal that moves its weight f
   for (const double m : to_doubles(stepped.optimizer->state()[0].second)) REQUIRE(m == 0);
 }
 
-TEST_CASE("lion keeps one moment and refuses what is no beta", "[window]") {
+TEST_CASE("lion keeps one moment and refuses impossible betas", "[window]") {
   Parameters parameters({{"weight", {64}}}, {}, DType::f32, Device::meta);
   const size_t before = ledger(Device::meta).current()[Category::optimizer];
   const auto optimizer = lion(parameters);

@@ -248,7 +248,7 @@ TEST_CASE("a loss scale changes nothing but the roundings", "[precision]") {
   REQUIRE(scaled.state() == plain.state());
 }
 
-TEST_CASE("what a loss scale does not go with", "[precision]") {
+TEST_CASE("loss scales that are impossible, or exclude a strategy, are refused", "[precision]") {
   const auto make = [](WindowOptions options) {
     Sequential model;
     model.add<Linear>(2, 2, Activation::none, InitScheme::kaiming);

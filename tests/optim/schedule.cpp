@@ -115,7 +115,7 @@ TEST_CASE("a one-cycle schedule of any length stays between its ends", "[window]
   REQUIRE_ERROR(Schedule({.kind = Kind::one_cycle, .div_factor = 0.5}), "div_factor 0.5");
 }
 
-TEST_CASE("beta2 by half-life forgets half of v in so many samples", "[window][schedule]") {
+TEST_CASE("beta2 by half-life forgets half of v in that number of samples", "[window][schedule]") {
   for (const int64_t effective : {1, 64, 1000}) {
     const double beta2 = beta2_of_half_life(6400, effective);
     REQUIRE(std::pow(beta2, 6400.0 / double(effective)) == Approx(0.5).epsilon(1e-12));

@@ -202,7 +202,7 @@ TEST_CASE("bytes that are not UTF-8 are encoded one by one", "[text]") {
   REQUIRE(bpe->decode(bpe->encode(text)) == text);
 }
 
-TEST_CASE("what is composed is UTF-8, between bytes that are not", "[text]") {
+TEST_CASE("UTF-8 between other bytes is composed", "[text]") {
   json file = tokenizer_json();
   file["normalizer"] = {{"type", "NFC"}};
   REQUIRE(read(file)->encode("e\xcc\x81\xff"
@@ -333,7 +333,7 @@ json special_part(const char* name) { return {{"SpecialToken", {{"id", name}, {"
 
 }  // namespace
 
-TEST_CASE("the post_processor's template says what is before and after a text", "[text]") {
+TEST_CASE("the post_processor's template names the tokens before and after a text", "[text]") {
   const auto with = [](const json& processor) {
     json file = tokenizer_json();
     file["post_processor"] = processor;
@@ -359,7 +359,7 @@ TEST_CASE("the post_processor's template says what is before and after a text", 
   REQUIRE_ERROR(with(template_with({whole_text, whole_text})), "that is not one text A");
 }
 
-TEST_CASE("what a tokenizer.json asks for in vain", "[text]") {
+TEST_CASE("unknown features of a tokenizer.json are refused", "[text]") {
   const auto refuse = [](const std::string& place, const json& value, const std::string& message) {
     json file = tokenizer_json();
     file[json::json_pointer(place)] = value;

@@ -266,7 +266,7 @@ TEST_CASE("answers are learned as the template writes them, or a warning says wh
               .text == "[tools]Ax");
 }
 
-TEST_CASE("what is called otherwise in a file is named, and tables are refused", "[text]") {
+TEST_CASE("fields of a file may have other names, and tables are refused", "[text]") {
   const TemporaryDirectory folder;
   const auto write = [&](const std::string& line, const std::vector<std::string>& fields) {
     return written(folder.path(), line, "bytes", {}, fields);
@@ -285,7 +285,7 @@ TEST_CASE("what is called otherwise in a file is named, and tables are refused",
     REQUIRE(table_because(name).find("a.jsonl") != std::string::npos);
 }
 
-TEST_CASE("what renders a template is asked for by name", "[chats]") {
+TEST_CASE("an error names the missing program that renders templates", "[chats]") {
   const TemporaryDirectory folder;
   const std::string tokenizer = tokenizer_in(folder, "x");
   const auto refused = [&](const std::string& part) {

@@ -120,7 +120,7 @@ TEST_CASE("a key that is not known is warned of, and one that asks for something
                ContainsSubstring("generation_config.json: new_sampler is 3"));
 }
 
-TEST_CASE("adapters that are not what is added to the base are refused", "[text]") {
+TEST_CASE("adapters that do more than add to the base are refused", "[text]") {
   const Folder folder;
   const auto read_with = [&](const std::string& more) {
     folder.write("adapter_config.json", R"({"peft_type": "LORA", "r": 4)" + more + "}");
@@ -142,7 +142,7 @@ TEST_CASE("adapters that are not what is added to the base are refused", "[text]
   REQUIRE(read_with(R"(, "use_newest": null, "alora_invocation_tokens": null)").rank == 4);
 }
 
-TEST_CASE("what is read stands in the table of keys", "[text]") {
+TEST_CASE("the table of keys has every key that is read", "[text]") {
   const ConfigFile config("x", json{{"n_embd", 3}}, gpt2_keys());
   REQUIRE(config.count("n_embd") == 3);
   REQUIRE_ERROR(config.number("initializer_range", 1), "does not stand in the table");
@@ -155,7 +155,7 @@ TEST_CASE("what is read stands in the table of keys", "[text]") {
         REQUIRE((key.heed == Heed::fixed || key.heed == Heed::writing) == !key.values.empty());
 }
 
-TEST_CASE("what was imported comes out again, but for what was trained", "[text]") {
+TEST_CASE("an export equals the import, except for trained weights", "[text]") {
   const Folder folder;
   const json generation{{"temperature", 0.6}, {"eos_token_id", {3, 5}}, {"top_p", 0.9}};
   const std::string run = short_run(folder) + "--context 8 --save ";

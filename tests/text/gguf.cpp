@@ -137,7 +137,7 @@ TEST_CASE("Llama 3's rotations are known by the divisors in a GGUF file", "[text
   REQUIRE_FALSE(options_of(with(50000, 1, 1)).rotary.llama3);
 }
 
-TEST_CASE("what a GGUF file asks for and is not there is refused by name", "[text]") {
+TEST_CASE("a GGUF file's unknown features are refused by name", "[text]") {
   const auto with = [](B file) { return add_tensors(file); };
   refuse_model(with(metadata("gemma")), "architecture 'gemma', expected llama or qwen2");
   refuse_model(with(metadata().count("llama.expert_count", 8)),
@@ -251,7 +251,7 @@ TEST_CASE("a GGUF file's tokenizer splits texts as its model does", "[text]") {
   REQUIRE(encode("smollm", "e\xcc\x81") == Tokens{2});
 }
 
-TEST_CASE("a GGUF file says what is before and after a text", "[text]") {
+TEST_CASE("a GGUF file names the tokens before and after a text", "[text]") {
   const auto frame = [](const B& bytes) {
     const TokenizerFiles read = read_gguf_tokenizer(*OpenGguf(bytes));
     const TemporaryDirectory directory;

@@ -101,7 +101,7 @@ TEST_CASE("a Llama comes back from a GGUF file as it went, but for the rounding"
   }
 }
 
-TEST_CASE("what rounding takes from adapters is known", "[text]") {
+TEST_CASE("the share of adapters that rounding loses is known", "[text]") {
   const TemporaryDirectory directory;
   const std::string name = "model.layers.0.mlp.up_proj.weight";
   const GgufBase base(written(directory, small(), weights_of(small()), {.type = DType::q4_0}));
@@ -179,7 +179,7 @@ TEST_CASE("what a GGUF file has no form for is refused", "[text]") {
   REQUIRE_ERROR(written(directory, small(), weights, {.type = DType::q6_k}), "not in Q6_K");
 }
 
-TEST_CASE("what was trained goes out as GGUF, and adapters over a GGUF file find home", "[text]") {
+TEST_CASE("trained weights are exported as GGUF, and adapters for a GGUF base, too", "[text]") {
   const Folder folder;
   std::string documents;
   for (int i = 0; i < 60; ++i) documents += fmt::format("{{\"text\": \"{} times of it\"}}\n", i);

@@ -248,7 +248,7 @@ TEST_CASE("ranks are transformers' mean over the tokens of all", "[golden]") {
   compare("llama", 2, {3, 3, 2}, 5);
 }
 
-TEST_CASE("what is usually done wrong with tokens shows", "[golden]") {
+TEST_CASE("common mistakes with tokens are noticed", "[golden]") {
   for (const Mistake mistake :
        {Mistake::mean_of_means, Mistake::token_counted_twice, Mistake::documents_see_each_other,
         Mistake::tied_weight_stepped_twice, Mistake::all_decay}) {
@@ -301,7 +301,7 @@ TEST_CASE("ranks share a window of adapters", "[golden]") {
   }
 }
 
-TEST_CASE("what is usually done wrong with adapters shows", "[golden]") {
+TEST_CASE("common mistakes with adapters are noticed", "[golden]") {
   for (const Mistake mistake :
        {Mistake::adapters_unscaled, Mistake::adapters_overwritten, Mistake::base_trained})
     for (const std::string name : {"gpt2.lora", "llama.lora"}) {

@@ -325,7 +325,7 @@ TEST_CASE("lines of JSON that are no documents are refused by file and line", "[
   }
 }
 
-TEST_CASE("documents begin with what their tokenizer puts there, and chats do not", "[text]") {
+TEST_CASE("documents begin with their tokenizer's first token, and chats do not", "[text]") {
   const TemporaryDirectory folder;
   const std::string file =
       folder

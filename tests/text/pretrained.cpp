@@ -68,7 +68,7 @@ TEST_CASE("config.json says what a model is", "[text]") {
   REQUIRE(llama_of(folder, R"(, "tie_word_embeddings": true)").is_tied);
 }
 
-TEST_CASE("what a config.json asks for and is not there is refused by name", "[text]") {
+TEST_CASE("a config.json's unknown features are refused by name", "[text]") {
   const Folder folder;
   const auto refuse_llama = [&](const std::string& more, const std::string& part) {
     REQUIRE_ERROR(llama_of(folder, more), part);

@@ -81,7 +81,7 @@ TEST_CASE("a text goes on as if it were read anew with each token", "[text]") {
                 "expected a prompt of at least one token");
 }
 
-TEST_CASE("a writer keeps what its prompts begin with", "[text]") {
+TEST_CASE("a writer keeps the common beginning of its prompts", "[text]") {
   Gpt2 model({.vocabulary = 11, .context = 64, .width = 8, .layers = 2, .heads = 2});
   Parameters parameters = place(model, DType::f32, Device::cpu, 3, GradientStorage::on_demand);
   const Sampling greedy{.temperature = 0};

@@ -72,7 +72,7 @@ NamedValues weights_of(Trainer& trainer) {
 
 }  // namespace
 
-TEST_CASE("what is frozen has no gradient and no moments", "[freeze]") {
+TEST_CASE("frozen parameters have no gradient and no moments", "[freeze]") {
   const auto model = make_model(small_resnet);
   const size_t before = bytes_in(Category::gradients);
   const size_t optimizer_before = bytes_in(Category::optimizer);

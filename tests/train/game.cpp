@@ -312,7 +312,7 @@ TEST_CASE("a window of a game that fails is played again", "[game]") {
   REQUIRE(pair.g.weights() == undisturbed.g.weights());
 }
 
-TEST_CASE("what is frozen stays frozen through a game", "[game]") {
+TEST_CASE("frozen parameters stay frozen through a game", "[game]") {
   Pair pair({Order::alternating});
   pair.g.parameters.freeze("0.");
   const auto before = to_doubles(pair.g.parameters.entries()[0].tensor);

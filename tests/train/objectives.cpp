@@ -537,7 +537,7 @@ TEST_CASE("what is left of a run is predicted to the byte", "[plan][memory]") {
     }
 }
 
-TEST_CASE("a run that is resumed by another way to see its window says what that changes",
+TEST_CASE("a run that is resumed with another way to see its window says what changes",
           "[checkpoint]") {
   for (Task each : all_tasks()) {
     if (!each.has_batch_norm) continue;

@@ -195,7 +195,7 @@ TEST_CASE("a window that fails in the middle of backward is run again in halves"
   const DigitsOfTestCase digits_until_the_end;
   for (auto [name, options] : cases()) {
     INFO(name);
-    options.cuda_graphs = Graphs::off;  // what is replayed allocates nothing
+    options.cuda_graphs = Graphs::off;  // replayed work allocates nothing
     // A window has three micro-batches. The failure is in the second of the third window, halfway
     // through backward.
     const Counts counts = count_allocations(options);

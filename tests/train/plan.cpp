@@ -274,7 +274,7 @@ TEST_CASE("the allocation that decides a peak is the one that does not fit in le
   REQUIRE(ledger(meta_of(test_device())).limit() == std::nullopt);
 }
 
-TEST_CASE("where nothing fits the plan has what needs least", "[plan]") {
+TEST_CASE("if nothing fits, the plan has the choice that needs least", "[plan]") {
   const Plan plan = test::plan(options_for(ModelKind::mlp, 50), 1 << 20);
   REQUIRE(plan.recommended() == nullptr);
   REQUIRE(plan.smallest().peak.total() > 1 << 20);

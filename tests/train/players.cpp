@@ -167,7 +167,7 @@ struct PlayersDiary : Observer {
 
 }  // namespace
 
-TEST_CASE("the trainer plays games as they are played by hand", "[game]") {
+TEST_CASE("the trainer plays games in the same way as a loop by hand", "[game]") {
   for (const TrainingOptions& options : games()) {
     INFO(name_of(options));
     Trainer trainer(options, sketches(), test_device());
@@ -223,11 +223,11 @@ TEST_CASE("a game is stopped and resumed with the same bits", "[game]") {
 
 // The last turn of the second window fails. If players alternate, one of them has stepped before
 // it.
-TEST_CASE("a turn for which memory does not suffice is run again in halves", "[game][oom]") {
+TEST_CASE("a turn that runs out of memory is run again in halves", "[game][oom]") {
   for (const Order order : {Order::alternating, Order::simultaneous}) {
     TrainingOptions options = game_options(order);
     options.on_oom = OnOom::split;
-    options.cuda_graphs = Graphs::off;  // what is replayed allocates nothing
+    options.cuda_graphs = Graphs::off;  // replayed work allocates nothing
     const Dataset data = sketches();
     const size_t turns = order == Order::alternating ? 2 : 1, failing = 2 * turns - 1;
     const auto run_failing_at = [&](int64_t allocation, bool& happened) {

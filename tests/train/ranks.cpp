@@ -176,7 +176,7 @@ TEST_CASE("ranks of other settings are refused", "[ranks]") {
                 "expected the same settings and data on all");
 }
 
-TEST_CASE("ranks share what is scored, and all have the score of one", "[ranks]") {
+TEST_CASE("ranks share the scored samples, and all have the score of one", "[ranks]") {
   for (const int64_t test_size : {int64_t{10}, int64_t{3}, int64_t{2}}) {
     const auto score_of = [&](Ranks* ranks, int64_t micro) {
       Training training(options_of_ranks(nullptr, micro), few_digits_of_ranks(), Device::cpu);

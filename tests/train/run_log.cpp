@@ -85,7 +85,7 @@ TEST_CASE("records are read as they were written, up to one that is torn", "[dat
   REQUIRE_ERROR(AppendFile(folder / "no/file", AppendFile::Existing::refused), "No such file");
 }
 
-TEST_CASE("a full disk is told of by the file that grows", "[.full-disk]") {
+TEST_CASE("an error about a full disk names the file that grows", "[.full-disk]") {
   if (!fs::exists("/dev/full")) return;
   AppendFile file("/dev/full", AppendFile::Existing::continued);
   REQUIRE_ERROR(append_record(file, "one"), "cannot append to '/dev/full': No space left");

@@ -113,7 +113,7 @@ TEST_CASE("a setting that a model does not use has no effect with it", "[cli]") 
   REQUIRE(!all.has_effect(all.at("init-scheme")));
 }
 
-TEST_CASE("what a row says of other rows is true of its table", "[cli]") {
+TEST_CASE("an option that names other options names existing ones", "[cli]") {
   app::AskedOfNetworks asked;
   for (const auto& command : app::commands_of_networks(asked)) {
     const Settings& settings = command.settings;
@@ -129,7 +129,7 @@ TEST_CASE("what a row says of other rows is true of its table", "[cli]") {
   }
 }
 
-TEST_CASE("outputs cost nothing, but for what is needed by what costs", "[cli]") {
+TEST_CASE("outputs cost nothing, except outputs that costly settings need", "[cli]") {
   Request options(all_domains());
   for (const Setting& setting : app::heeded_by_plan(settings_of(options)))
     REQUIRE(setting.is_output() == (setting.about.name == "checkpoint-dir"));
@@ -176,7 +176,7 @@ TEST_CASE("a checkpoint knows the settings that decide the result, and no others
   }
 }
 
-TEST_CASE("a run that learns from views knows what they are of", "[cli]") {
+TEST_CASE("a run that learns from views records the data that they come from", "[cli]") {
   const auto data_of = [](uint64_t seed) {
     Dataset data = make_digits(accrue::Split::train, {.train_size = 10, .seed = seed});
     add_views(data, Views::equal);
@@ -293,7 +293,7 @@ TEST_CASE("a setting is idle beside values that decide, too", "[cli]") {
   REQUIRE(deciding(all, {}).idle == std::set<std::string>{"place"});
 }
 
-TEST_CASE("what a setting does not take is refused with what it takes", "[cli][full]") {
+TEST_CASE("values that a setting does not take are refused, naming valid ones", "[cli][full]") {
   Request options(all_domains());
   const Settings settings = settings_of(options);
   const auto refuses = [&](const std::string& name, const std::string& text,

@@ -43,8 +43,7 @@ TrainingOptions options_of_photos(int64_t micro, const std::string& checkpoints)
 
 }  // namespace
 
-TEST_CASE("a training of images that are read goes on from one of images that are held",
-          "[trainer]") {
+TEST_CASE("a training with images on demand resumes one with images in memory", "[trainer]") {
   const TemporaryDirectory folder;
   write_photos(folder);
   const Datasets held = load_photos(folder, size_t{1} << 30), read = load_photos(folder, 0);

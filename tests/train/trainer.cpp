@@ -230,7 +230,7 @@ TEST_CASE("what cannot be trained is refused before it starts", "[window]") {
   REQUIRE_ERROR(Trainer(options, data, test_device()), "which strategy moments cannot");
 }
 
-TEST_CASE("a run that diverges says so by its type, and keeps what was saved", "[window]") {
+TEST_CASE("a run that diverges throws its own type of error, and keeps saved files", "[window]") {
   const Dataset data = digits().train;
   TrainingOptions options = options_of_run();
   options.schedule.base = 1e30;

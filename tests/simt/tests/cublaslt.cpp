@@ -312,7 +312,7 @@ TEST_CASE("cublasLt refuses what the library refuses", "[simt]") {
         }) == invalid);
 }
 
-TEST_CASE("cublasLt wants pointers as aligned as its heuristic was told", "[simt]") {
+TEST_CASE("cublasLt requires the alignment that its heuristic was given", "[simt]") {
   const FreshDevice fresh;
   Matmul m = product(false, false, false);
   m.alignment = GENERATE(256, 4);

@@ -340,7 +340,7 @@ TEST_CASE("cuDNN refuses tensors of 2^31 elements", "[simt]") {
   simt::set_largest_tensor((size_t(1) << 31) - 1);
 }
 
-TEST_CASE("cuDNN is gone before what was made before its handle", "[simt]") {
+TEST_CASE("cuDNN is gone before objects made earlier than its handle", "[simt]") {
   struct Keeper {
     cudnnHandle_t handle = nullptr;
     ~Keeper() { cudnnDestroy(handle); }

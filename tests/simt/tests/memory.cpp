@@ -45,7 +45,7 @@ TEST_CASE("Live device memory is counted", "[simt]") {
   CHECK(simt::live_device_blocks() == blocks);
 }
 
-TEST_CASE("The device runs out of memory where it is told to", "[simt]") {
+TEST_CASE("The device runs out of memory at the set limit", "[simt]") {
   const FreshDevice fresh;
   simt::set_device_memory(simt::live_device_bytes() + 1000);
   size_t free = 0, total = 0;

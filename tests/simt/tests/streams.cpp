@@ -332,7 +332,7 @@ TEST_CASE("Graphs in a graph run once those they depend on have run", "[simt]") 
     REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
 }
 
-TEST_CASE("What would wait or allocate ends a capture with CUDA's error", "[simt]") {
+TEST_CASE("Calls that wait or allocate end a capture with CUDA's error", "[simt]") {
   const FreshDevice fresh;
   Array<int> x(std::vector<int>{1});
   const Event event;
