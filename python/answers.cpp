@@ -48,7 +48,7 @@ void see_as_trained(Dataset& data, const Request& options) {
   const Shape &here = data.fields.front().values.shape(), &known = options.sample.input().shape;
   if (here.rank() == 4 && known.rank() == 3)
     check(here[1] == known[0],
-          "x is {}, images of {}, but {} has learned those of {}: expected [N, {}, H, W]", here,
+          "x is {}, images of {}, but {} was trained on {}: expected [N, {}, H, W]", here,
           counted(here[1], "channel"), options.weights, known[0], known[0]);
   if (const auto answers = said.find("answers"); answers != said.end())
     model.sample.fields.back().name = answers->second;

@@ -8,18 +8,19 @@
 
 namespace accrue::python {
 
-// What networks answer to arrays.
+// Networks' answers to a caller's arrays.
 
-// What one is asked: images, or of zi2zi with so many styles (sources, styles).
+// The samples to answer: x is images, or for zi2zi, which has `styles` styles, (sources, styles).
 Dataset question_of(nb::handle x, SampleShape shape, std::optional<int64_t> styles);
 // A network that was trained on crops sees the images' middle, unless it answers with masks. Throws
-// Error for images of other channels than it has learned.
+// Error for images with another number of channels than the network was trained on.
 void see_as_trained(Dataset& data, const Request& options);
-// The answers of a model, in pieces of `micro_batch`.
+// The model's answers as a NumPy array, computed for `micro_batch` samples at a time.
 nb::object answers_to(Dataset data, const Normalization& pixels, const accrue::Layer& model,
                       int64_t micro_batch, DType dtype, Device device);
 
-// What a language model that has learned from single texts answers, or from pairs of them.
+// A language model that was trained on single texts answers with logits, one that was trained on
+// pairs of texts with embeddings.
 enum class TextAnswers { logits, embeddings };
 nb::object answers_of(nb::handle x, const LanguageModel& model, TextAnswers kind,
                       int64_t micro_batch, Device device);

@@ -19,7 +19,7 @@ void check_no_masked(nb::handle object, const char* what, const nb::module_& num
         what, what);
 }
 
-// What numpy makes of it, lists for example, in the machine's order of bytes.
+// The object, for example a list, as a NumPy array in C order and the machine's byte order.
 nb::object as_numpy(nb::handle object, const char* what, const nb::module_& numpy) {
   try {
     const nb::object array = numpy.attr("ascontiguousarray")(object);
@@ -97,7 +97,7 @@ bool is(const Array& array, nb::dlpack::dtype_code code) {
   return array.dtype().lanes == 1 && array.dtype().code == uint8_t(code);
 }
 
-// Channels that come last, as other libraries have them, would be taken for a width.
+// Refuses images whose channels come last, as in other libraries: they would be taken for a width.
 void check_channels_first(const Array& array, const char* what) {
   const size_t rank = array.ndim();
   if (rank != 4 && !(rank == 3 && has(array, nb::dlpack::dtype_code::UInt, 8))) return;
@@ -119,7 +119,7 @@ void check_channels_first(const Array& array, const char* what) {
         what, described(array), what);
 }
 
-// The array lives as long as the tensor.
+// A tensor over the array's elements, which keeps the array alive.
 Tensor borrowed(const Array& array, const Shape& shape, DType dtype) {
   return Tensor::borrow(array.data(), kept_by_python(array), shape, dtype, Category::data);
 }
@@ -132,7 +132,7 @@ Tensor converted(const Array& array, const Shape& shape) {
   return y;
 }
 
-// As f32.
+// The array's numbers as f32.
 Tensor numbers(const Array& array, const Shape& shape, const char* what) {
   using enum nb::dlpack::dtype_code;
   if (has(array, Float, 32)) return borrowed(array, shape, DType::f32);
@@ -204,8 +204,8 @@ Field answers(const Array& array, SampleShape wanted) {
   if (!is(array, Float) && !is(array, Bfloat)) return labels(array);
   const Shape shape = shape_of(array, "y");
   check(wanted == SampleShape::own,
-        "y is {}, numbers to answer with, which networks of layers learn (Sequential): expected "
-        "integers [N], classes from 0 on{}, or masks",
+        "y is {}, but only networks of layers (Sequential) learn numbers: expected integers [N], "
+        "classes from 0 on{}, or masks",
         described(array),
         shape.rank() == 2 ? ", as y.argmax(axis=1) makes of one 1 in each row" : "");
   check_channels_first(array, "y");
@@ -236,7 +236,7 @@ Field seen(const Array& array, SampleShape wanted, const char* what = "x") {
         "images{}",
         what, described(array),
         is_integers(array) && rank <= 2
-            ? "; of tokens (tokens, learned), bool, whether each is to be learned"
+            ? "; tokens come as (tokens, learned), where learned is bool, True to learn a token"
             : "");
   Tensor values = borrowed(array, shape, DType::u8);
   if (rank == 3) values = values.reshape({shape[0], 1, shape[1], shape[2]});

@@ -17,15 +17,17 @@ namespace nb = nanobind;
 
 using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 
-// Anything with DLPack or a buffer, and else what numpy.asarray() takes, in the machine's order of
-// bytes. Throws Error that begins with `what` for others, and for arrays with masked elements.
+// Takes anything with DLPack or a buffer, else anything that numpy.asarray() takes, converted to
+// the machine's byte order. Throws Error, which begins with `what`, for other objects and for
+// arrays with masked elements.
 Array as_array(nb::handle object, const char* what);
 bool is_integers(const Array& array);
 bool is_truth(const Array& array);
 // "int64 [8, 12]"
 std::string described(const Array& array);
 
-// What needs the interpreter when it is let go of.
+// A pointer to a value whose destructor needs the interpreter: acquires the GIL to delete the
+// value, and never deletes it after the interpreter's end.
 template <class T>
 std::shared_ptr<const T> kept_by_python(T value) {
   return {new T(std::move(value)), [](const T* kept) {
@@ -35,7 +37,7 @@ std::shared_ptr<const T> kept_by_python(T value) {
           }};
 }
 
-// Returns work(elements), a span of the integers of an array as they are.
+// Returns work(elements), where `elements` is a span of the array's integers in their own type.
 template <class Work>
 auto with_integers(const Array& array, const Work& work) {
   const auto as = [&]<class T>(T) {
@@ -50,38 +52,42 @@ auto with_integers(const Array& array, const Work& work) {
   }
 }
 
-// Which shape the samples take: [N, C, H, W] for networks that are built in, or as they are.
+// The shape of samples: [N, C, H, W] for built-in networks (image), or the array's own.
 enum class SampleShape { image, own };
 
-// A data set of x, and of y unless that is None. Elements that are float32, uint8 or int32 in C
-// order on the cpu are not copied: they must stay as they are while the data set lives.
+// A data set of x, and of y unless y is None. Elements that are float32, uint8 or int32 in C order
+// on the cpu are not copied: they must not change while the data set lives.
 //   x  float [N, ...], or uint8 [N, H, W] or [N, C, H, W], pixels from 0 to 255
 //   y  integers [N], the classes 0, 1, ..., float [N] or [N, ...], numbers to answer with, or
 //   masks:
 //      integers [N, H, W], each pixel's class, or bool [N, H, W] or [N, K, H, W], whether something
 //      is there
-// Numbers to answer with are for networks of one's own (SampleShape::own).
-// Throws Error for others, among them images with the channels last, [N, H, W, C]: 1, 3 or 4 where
-// a width is expected and something else where channels are, unless height and width agree.
+// Only the caller's own networks (SampleShape::own) answer with numbers.
+// Throws Error for other arrays, and for images with the channels last, [N, H, W, C]. An array
+// counts as such if its last dimension is 1, 3 or 4 and differs from the one before it, and its
+// second is neither 1, 3 nor 4.
 Dataset dataset_of(nb::handle x, nb::handle y, SampleShape shape);
 
-// Glyphs of one font and, unless `targets` is None, of others: sources and targets [N, S, S] or
-// [N, C, S, S], as x is above, and integers [N], which of the others.
+// A data set of glyphs: `sources` of one font and, unless None, `targets`, the same glyphs in other
+// fonts. Both are [N, S, S] or [N, C, S, S], of the types of x above. `styles` are integers [N]:
+// the number of each target's font.
 Dataset glyphs_of(nb::handle sources, nb::handle targets, nb::handle styles);
-// Either: (x, y), or (sources, targets, styles). An Error for neither begins with `what`.
+// The data set of (x, y) or of (sources, targets, styles). Throws Error, which begins with `what`,
+// for anything else.
 Dataset dataset_of(nb::handle arrays, const char* what, SampleShape shape);
 
-// The data sets of `data` and of `test`, which is `data` if it is None, with as many classes.
-// Throws Error unless both are of the same kinds.
+// The data sets of `data` and of `test`, both with the larger of their numbers of classes. If
+// `test` is None, `data` takes its place. Throws Error unless both have the same fields and dtypes.
 Datasets datasets_of(nb::handle data, nb::handle test, SampleShape shape);
 
-// The tensor's own elements as a NumPy array; bf16 becomes float32 in a copy. A tensor on cuda must
-// be on the cpu before (on_cpu()).
+// The tensor's own elements as a NumPy array; bf16 is copied to float32. The tensor must be on the
+// cpu (on_cpu()).
 nb::object array_of(const Tensor& tensor);
-// By name: with the tensors' own elements, or copies of them, of which the ledger knows nothing.
+// NumPy arrays by name, with the tensors' own elements or with copies, which the ledger does not
+// count.
 enum class Elements { own, copied };
 nb::dict arrays_of(const NamedTensors& tensors, Elements elements = Elements::own);
-// f32 tensors of arrays by name, but for those that are no weights (is_weight(), train/weights.h).
+// f32 tensors of the arrays that are weights by their name (is_weight(), train/weights.h).
 NamedTensors tensors_of(const nb::dict& arrays);
 
 }  // namespace accrue::python

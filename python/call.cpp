@@ -24,7 +24,7 @@ bool is_among(const std::string& name, const std::vector<std::string>& names) {
 
 bool Door::has(const Setting& setting) const {
   const std::string& name = setting.about.name;
-  // A network of layers is the argument model.
+  // The setting `network` comes as the argument `model`.
   if (name == "network" || is_among(name, own)) return false;
   switch (gives) {
     case Gives::outputs: return true;
@@ -44,7 +44,7 @@ std::string Door::argument_for(const std::string& setting) const {
 }
 
 Call::Call(const Door& door, const nb::kwargs& options) : door_(door) {
-  ledger(Device::cpu).set_limit(std::nullopt);  // that of another call
+  ledger(Device::cpu).set_limit(std::nullopt);  // removes an earlier call's limit
   for (const auto& [key, value] : options) {
     const std::string name = nb::cast<std::string>(key);
     if (name == "vocabulary" && door.has_vocabulary) set_vocabulary(value);
@@ -115,7 +115,7 @@ void Call::add_data(nb::handle data, nb::handle test) {
   add("data", nb::str(given_data));
 }
 
-// Rows of the caller's stay rows unless he asks for others.
+// The caller's rows stay rows, unless an argument sets another context.
 void Call::add_tokens(const Tokens& tokens, nb::handle test) {
   tokens_ = {tokens.corpus, tokens.corpus};
   if (!test.is_none()) {
@@ -190,7 +190,7 @@ void Call::give_all(const Settings& settings, Request& request) {
   give_config(settings, request);
 }
 
-// What nobody has given otherwise.
+// Gives the settings of the file `config` that no argument has given.
 void Call::give_config(const Settings& settings, Request& request) {
   if (config_.is_none()) return;
   const std::string path = path_of(config_, "config");
@@ -220,7 +220,7 @@ const Setting& Call::setting_of(const Value& value, const Settings& settings) co
        meant.empty() ? "; help() lists all" : fmt::format("; did you mean {}?", meant));
 }
 
-// The file of weights that are in none yet.
+// Writes weights in memory to a temporary file, and returns its path.
 std::string Call::file_of(nb::handle weights) {
   std::string folder = std::filesystem::temp_directory_path() / "accrue-XXXXXX";
   check(mkdtemp(folder.data()) != nullptr, "{}: no directory for weights can be made in '{}'",

@@ -22,33 +22,32 @@ namespace accrue::python {
 
 namespace nb = nanobind;
 
-// What a function gives its caller: what the command gives; what that writes as --json; or the
-// answers to samples that it is handed, so that no samples are read, and no answers scored.
+// The result of a function: the outputs of its command; the JSON that its command writes with
+// --json; or answers to the caller's samples. For answers the command reads and scores no samples.
 enum class Gives { outputs, json, answers };
 
 // A function of the module, which does what a command of the program does. Its keyword arguments
 // are the command's settings, with underscores.
 struct Door {
   std::string function, command;
-  std::vector<std::string> own{};  // settings that it has arguments of its own for
+  std::vector<std::string> own{};  // settings for which the function declares arguments itself
   Gives gives = Gives::outputs;
   bool has_vocabulary = true;
-  // The name of the argument of weights.
+  // The name of the argument that takes weights.
   std::string weights = "init";
 
   bool has(const Setting& setting) const;
-  // Whether an argument of the setting's name is the function's own.
+  // True if the function itself declares an argument of the setting's name.
   bool has_own(const Setting& setting) const;
   // The name of the argument for a setting.
   std::string argument_for(const std::string& setting) const;
 };
 
-// What a caller asks of a command: values for its settings, and the data and the network that he
-// has himself.
+// A caller's request to a command: values for its settings, and the caller's own data and network.
 class Call {
  public:
-  // Each option is one of the door's settings, the file `config` of more, or the `vocabulary` of
-  // the tokens that it trains on. Throws Error.
+  // Each option is one of the door's settings; `config`, a file of more settings; or `vocabulary`,
+  // that of the tokens to train on. Throws Error.
   Call(const Door& door, const nb::kwargs& options);
   ~Call();
   Call(const Call&) = delete;
@@ -58,7 +57,7 @@ class Call {
   void add_weights(nb::handle weights);
   // A name, a language model's config.json or its directory, a GGUF file, or a network of layers.
   void add_model(nb::handle model);
-  // A name or a directory, tokens, or arrays x and y; `test`, likewise arrays.
+  // `data` is a name or a directory, tokens, or arrays (x, y). `test` is None, tokens or arrays.
   void add_data(nb::handle data, nb::handle test);
   void add(const std::string& setting, nb::handle value);
   SampleShape sample_shape() const {
@@ -67,18 +66,18 @@ class Call {
   bool has(const std::string& setting) const;
   bool has_arrays() const { return given_.arrays || tokens_.train; }
 
-  // The memory on the cpu that others held before it.
+  // The memory on the cpu that was held before this call.
   const Usage& held_before() const { return held_before_; }
 
-  // Does the work that the program would do by these options. Others may run Python meanwhile.
-  // Throws Error that names arguments, and what `work` throws. Returns what must outlive what the
-  // work has made, if anything must.
+  // Runs `work` as the program would run the command with these options, without the GIL. Throws
+  // Error, which names arguments, and anything that `work` throws. Returns the ranks, which must
+  // outlive all that `work` has made; null if there are none.
   std::shared_ptr<Ranks> run(const std::function<void(app::AskedOfNetworks&)>& work);
-  // That of what is said about it: complete once it runs.
+  // Spells messages about this call; complete once run() has begun its work.
   const Spelling& spelling() const { return spelling_; }
 
  private:
-  // A value for a setting, by the name of the argument.
+  // The value of an argument. `setting` is empty if the argument is named like its setting.
   struct Value {
     std::string argument, setting;
     nb::object value;
@@ -86,7 +85,7 @@ class Call {
 
   void set_vocabulary(nb::handle value);
   void add_tokens(const Tokens& tokens, nb::handle test);
-  // Sets it, and counts it as given.
+  // Gives the setting its value, and counts it as given.
   void give(const Setting& setting, const std::string& text, Request& request);
   void give_all(const Settings& settings, Request& request);
   void give_config(const Settings& settings, Request& request);
@@ -101,8 +100,8 @@ class Call {
   Corpora tokens_;
   std::optional<int64_t> vocabulary_;
   std::optional<PretrainedModel> language_model_;
-  std::filesystem::path folder_;  // of weights that were not in a file
-  Paths paths_;                   // that are read beside the settings' own
+  std::filesystem::path folder_;  // of the temporary file with weights
+  Paths paths_;                   // read in addition to the settings' own
   Spelling spelling_;
 };
 

@@ -7,7 +7,7 @@
 
 namespace accrue::python {
 
-// By which a checkpoint knows its network.
+// A checkpoint recognizes its network by these settings.
 Settings Given::settings(TrainingOptions&) {
   Settings s;
   if (network)
@@ -16,14 +16,15 @@ Settings Given::settings(TrainingOptions&) {
                                     .decides = Decides::result,
                                     .help = "The layers of the network that was given",
                                     .acts_in = ActsIn::answers})
-        .add(loss, {.name = "loss",
-                    .decides = Decides::result,
-                    .help = "cross-entropy of labels; mse, the mean squared error, of numbers; of "
-                            "masks bce, cross-entropy, dice or a sum such as bce+dice; without, "
-                            "what fits the data",
-                    .takes = "LOSS[+LOSS]",
-                    .saved = Saved::with_scores,
-                    .acts_in = ActsIn::scores})
+        .add(loss,
+             {.name = "loss",
+              .decides = Decides::result,
+              .help = "For labels cross-entropy; for numbers mse, the mean squared error; for "
+                      "masks bce, cross-entropy, dice or a sum such as bce+dice; by default "
+                      "one that fits the data",
+              .takes = "LOSS[+LOSS]",
+              .saved = Saved::with_scores,
+              .acts_in = ActsIn::scores})
         .add(classes, {.name = "classes",
                        .decides = Decides::no_result,
                        .help = "Names of the classes of masks, or of labels that are numbers, by "
@@ -95,7 +96,7 @@ Datasets Given::load(const DataRequest&) const {
 
 namespace {
 
-// True for rows [N, K] of one 1 each and else 0, as which some write classes.
+// True if each row of [N, K] has one 1 and otherwise 0, as some write classes.
 bool are_one_hot(const Tensor& targets) {
   if (targets.shape().rank() != 2 || targets.size(1) < 2 || targets.size(0) == 0) return false;
   const auto all = targets.span<float>();
@@ -119,9 +120,9 @@ void Given::fit(Datasets& data, const DomainModel& model, const DataRequest& req
   for (const Dataset* each : {&data.train, &data.test})
     if (loss.empty() && each->has("targets") && are_one_hot((*each)["targets"]))
       fail(
-          "y is float32 {}, in each row one 1 and else 0, as classes may be written: expected "
-          "integers [N], which y.argmax(axis=1) makes of them, to learn classes, or --loss mse to "
-          "learn the numbers",
+          "y is float32 {} with one 1 in each row and otherwise 0, as some write classes: expected "
+          "integers [N], such as y.argmax(axis=1), to learn classes, or --loss mse to learn the "
+          "numbers",
           (*each)["targets"].shape());
   name_classes(data, classes);
   crop(data, model, request);

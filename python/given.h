@@ -9,8 +9,8 @@
 
 namespace accrue::python {
 
-// What a caller gives in place of a name: a network of layers, and data of arrays. To the program
-// they are the model `sequential` and the data set `arrays`.
+// A network of layers and data in arrays, which a caller gives in place of names. The program calls
+// them the model `sequential` and the data set `arrays`.
 class Given : public Domain {
  public:
   struct Network {
@@ -19,17 +19,17 @@ class Given : public Domain {
   };
 
   std::optional<Network> network;
-  std::string loss;                  // of the network; empty: what fits the data
-  std::vector<std::string> classes;  // the names of its classes; none: numbers
+  std::string loss;                  // of the network; empty: one that fits the data
+  std::vector<std::string> classes;  // the names of its classes; empty: numbers
   // The fields are images, and labels, masks or targets; or sources, targets and styles. load()
-  // gives their elements away, so that what the data is made into does not lie beside them.
+  // returns their elements and keeps none, to free them once the data is converted.
   std::shared_ptr<Datasets> arrays;
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Given>(*this); }
   std::unique_ptr<Domain> fresh() const override { return std::make_unique<Given>(); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Given&>(other); }
   Settings settings(TrainingOptions& training) override;
-  // True for a choice of a network, which the layers that were given say themselves.
+  // True for settings of a built-in network, such as width, which layers state themselves.
   bool ignores(const std::string& setting) const;
   std::vector<DomainModel> models() const override;
   ModelFactory factory(const std::string& model, const NetworkOptions& options,
@@ -41,7 +41,7 @@ class Given : public Domain {
   const Field* told_apart(const DomainModel& model, const Dataset& data) const override;
   Claim claim(const std::string& data) const override;
   std::vector<std::string> data_sets() const override;
-  // Masks may have a value that nobody has judged.
+  // True for ignore-mask, the value of pixels that nobody has judged, if the data has masks.
   bool heeds(const std::string& setting, const std::string& data) const override;
   Datasets load(const DataRequest& request) const override;
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;

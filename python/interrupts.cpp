@@ -11,7 +11,8 @@ namespace {
 
 using namespace std::chrono;
 
-// The threads that are within the module's functions, and those of them that run its code.
+// The number of threads within the module's functions, and how many of them are not at the moment
+// in the caller's code.
 std::atomic<int> within = 0, working = 0;
 struct Here {
   int depth = 0;
@@ -19,7 +20,7 @@ struct Here {
 };
 thread_local Here here;
 
-// Returns what it was before.
+// Returns the value before.
 bool set_works(bool works) {
   working += int{works} - int{here.works};
   return std::exchange(here.works, works);
@@ -39,7 +40,7 @@ void wait_for_work() {
   ender = std::this_thread::get_id();
   is_ending = true;
   if (within == 0) return;
-  nb::set_leak_warnings(false);  // a thread that does not end keeps what it has
+  nb::set_leak_warnings(false);  // a thread that does not end never frees its objects
   const nb::gil_scoped_release release;
   const auto start = steady_clock::now();
   while (working > 0 || (within > 0 && steady_clock::now() - start < most))

@@ -11,12 +11,12 @@ namespace accrue::python {
 
 namespace nb = nanobind;
 
-// While alive, a function of the module is at work. Threads of the caller's that still are when the
-// interpreter ends are asked to stop (Interrupts), and it waits for them: a thread that wants the
-// interpreter after its end is ended where it stands, within C++.
+// While alive, a function of the module is at work in this thread. When the interpreter ends, it
+// asks such threads to stop (Interrupts) and waits for them. Otherwise Python would end a thread in
+// the midst of C++ when the thread next acquires the GIL.
 class AtWork {
  public:
-  // Throws SystemExit in other threads than the one that ends the interpreter.
+  // Throws SystemExit if the interpreter is ending, except in the thread that ends it.
   AtWork();
   ~AtWork();
   AtWork(const AtWork&) = delete;
@@ -26,8 +26,8 @@ class AtWork {
   bool before_;
 };
 
-// While alive, this thread runs code of the caller's, which may wait for ever. The end of the
-// interpreter waits for it only a while.
+// While alive, this thread runs the caller's code, which may wait for ever. The end of the
+// interpreter waits for it for at most two seconds.
 class InCallersCode {
  public:
   InCallersCode();
@@ -36,26 +36,26 @@ class InCallersCode {
   InCallersCode& operator=(const InCallersCode&) = delete;
 };
 
-// True in all threads but the one that ends the interpreter.
+// True while the interpreter is ending, except in the thread that ends it.
 bool is_interpreter_ending();
-// Lets the end of the interpreter wait for what is AtWork.
+// Makes the end of the interpreter wait for threads that are AtWork.
 void wait_for_work_at_the_end();
 
-// What work that has let go of the interpreter asks now and then, because to ask may take as long
-// as other threads keep the interpreter: whether Ctrl-C or another signal has raised an exception
-// in Python, or the interpreter ends.
+// Tells work that has released the GIL whether it is to stop: because Ctrl-C or another signal has
+// raised an exception in Python, or because the interpreter is ending. It checks signals at most
+// every 20 ms, because it may wait for the GIL as long as other threads keep it.
 class Interrupts {
  public:
-  // The number of times that it was asked to end.
+  // How often the work was asked to stop; 2 once the interpreter is ending.
   int count();
-  // Stop::now from the first time on.
+  // A request that is Stop::now as soon as count() is above 0.
   StopRequest stop_at_once() {
     return [this] { return count() > 0 ? Stop::now : Stop::no; };
   }
-  // Keeps what is being raised, unless there is something already. It counts once.
+  // Keeps an exception and counts it, unless one is kept already.
   void keep(nb::python_error&& error);
   bool has_error() const { return error_.has_value(); }
-  // Throws what was raised, SystemExit at the interpreter's end.
+  // Throws the exception that is kept, or else SystemExit if the interpreter is ending.
   void rethrow();
 
  private:

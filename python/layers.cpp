@@ -29,14 +29,14 @@ NormKind norm_of(const std::string& name) {
   fail("norm is {}: expected none, group, batch or instance", name);
 }
 
-// Made once now, so that wrong arguments are an error where they are given.
+// Makes one L at once, to refuse wrong arguments in the call that has them.
 template <class L, class... Args>
 Layer layer(Args... args) {
   L{args...};
   return {[=](uint32_t&) { return std::make_unique<L>(args...); }};
 }
 
-// Layers, or layers by their names.
+// Takes an iterable of layers, or a dict of layers by name.
 Layer sequential(const nb::object& layers) {
   std::vector<std::pair<std::string, Layer>> all;
   const bool have_names = nb::isinstance<nb::dict>(layers);
@@ -78,7 +78,7 @@ ModelFactory Layer::factory() const {
 
 void add_layers(nb::module_& m) {
   nb::class_<Layer>(m, "Layer",
-                    "A layer of a network: a description, of which each network makes its own. "
+                    "Describes a layer; each network makes its own from the description. "
                     "Parameters have the names and shapes of PyTorch's layers.")
       .def("__repr__", &Layer::describe);
   m.def("Sequential", &sequential, "layers"_a,
@@ -94,7 +94,7 @@ void add_layers(nb::module_& m) {
       },
       "in_features"_a, "out_features"_a, nb::kw_only(), "activation"_a = "none",
       "y = act(x W^T + b): x [N, in], y [N, out], weight [out, in], bias [out]. activation: none, "
-      "relu or tanh, which costs no memory of its own.");
+      "relu or tanh; it needs no memory of its own.");
   m.def(
       "Conv2d",
       [](int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
@@ -146,8 +146,8 @@ void add_layers(nb::module_& m) {
       "[C].");
   m.def(
       "BatchNorm2d", [](int64_t channels) { return layer<BatchNorm>(channels); }, "num_channels"_a,
-      "Statistics of the micro-batch, so training depends on the split: x [N, C, H, W], weight and "
-      "bias [C].");
+      "Normalizes by statistics of the micro-batch, so training depends on the split: x [N, C, H, "
+      "W], weight and bias [C].");
   m.def(
       "InstanceNorm2d", [] { return layer<InstanceNorm>(); },
       "Each channel of a sample has mean 0 and variance 1: x [N, C, H, W]. Nothing is learned.");
@@ -159,7 +159,7 @@ void add_layers(nb::module_& m) {
       },
       "p"_a,
       "Elements become 0 with probability p, the others are divided by 1 - p. The masks depend on "
-      "the sample and the epoch, not on the micro-batch. It takes no place in the numbering.");
+      "the sample and the epoch, not on the micro-batch. Sequential gives it no number.");
   m.def(
       "MaxPool2d",
       [](int64_t kernel, int64_t stride, int64_t padding, const std::string& activation) {
@@ -167,15 +167,14 @@ void add_layers(nb::module_& m) {
                                 activation_of(activation));
       },
       "kernel_size"_a, nb::kw_only(), "stride"_a = 0, "padding"_a = 0, "activation"_a = "none",
-      "The largest of each kernel x kernel pixels: x [N, C, H, W]. stride 0 is that of the "
-      "kernel.");
+      "The largest of each kernel x kernel pixels: x [N, C, H, W]. stride 0 means kernel_size.");
   m.def(
       "AvgPool2d",
       [](int64_t kernel, int64_t stride) {
         return layer<AvgPool2d>(Pool2dShape{kernel, stride ? stride : kernel});
       },
       "kernel_size"_a, nb::kw_only(), "stride"_a = 0,
-      "The mean of each kernel x kernel pixels: x [N, C, H, W]. stride 0 is that of the kernel.");
+      "The mean of each kernel x kernel pixels: x [N, C, H, W]. stride 0 means kernel_size.");
   m.def(
       "GlobalAvgPool2d", [] { return layer<GlobalAvgPool2d>(); },
       "The mean of each channel: x [N, C, H, W], y [N, C, 1, 1].");

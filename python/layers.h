@@ -7,8 +7,8 @@
 
 namespace accrue::python {
 
-// A layer by which networks are described; each network gets one of its own. `dropouts` counts
-// those of a network, whose masks differ.
+// Describes a layer; each network makes its own from the description. `dropouts` counts the Dropout
+// layers of a network, because their masks must differ.
 struct Layer {
   std::function<std::unique_ptr<accrue::Layer>(uint32_t& dropouts)> make;
   std::string describe() const;

@@ -12,10 +12,10 @@ NB_MODULE(_accrue, m) {
   m.doc() = "Trains any effective batch in the memory you have.";
   m.attr("__version__") = accrue::version();
   nb::exception<accrue::Error> error(m, "Error", PyExc_RuntimeError);
-  error.doc() = "What was expected, what came, where, and what to do: the words of the program.";
+  error.doc() = "Its message says what was expected, what came, where, and what to do.";
   const nb::object bases = nb::make_tuple(error, nb::borrow(PyExc_MemoryError));
   nb::exception<accrue::OutOfMemory> memory(m, "OutOfMemory", bases);
-  memory.doc() = "There is less memory than is needed; the message says what was largest.";
+  memory.doc() = "Less memory is available than needed; the message names the largest parts.";
   accrue::python::add_layers(m);
   accrue::python::add_training(m);
   accrue::python::wait_for_work_at_the_end();

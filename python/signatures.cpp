@@ -20,7 +20,7 @@ const char* kept(std::string text) {
 FunctionDoc about(const Door& door, const Settings& settings, const std::string& definition,
                   const std::string& returned, const std::string& text) {
   std::string signature = definition, doc = text, group;
-  doc += "\n\nThe options of `accrue " + door.command + "`, None for the program's own value:\n";
+  doc += "\n\nThe options of `accrue " + door.command + "`; None means the program's default:\n";
   for (const Setting& setting : settings) {
     const accrue::SettingFacts& about = setting.about;
     if (!door.has(setting) && !door.has_own(setting)) continue;
@@ -33,7 +33,7 @@ FunctionDoc about(const Door& door, const Settings& settings, const std::string&
                        shown.empty() ? "" : " = " + shown, about.help);
   }
   signature += ", config: str | os.PathLike[str] | None = None";
-  doc += "\n  config: FILE.toml\n    Read settings from this file; arguments come before it\n";
+  doc += "\n  config: FILE.toml\n    Read settings from this file; arguments override it\n";
   return {kept(signature + ") -> " + returned), kept(doc)};
 }
 

@@ -20,7 +20,7 @@ bool begins_with_number(std::string_view text) {
   return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) != 0;
 }
 
-// The name of the option that stands at `begin`; empty if none does.
+// The name of the option that stands at `begin`; empty if there is none.
 std::string_view option_at(std::string_view text, size_t begin) {
   if (!text.substr(begin).starts_with("--") || (begin > 0 && is_of_name(text[begin - 1])))
     return {};

@@ -12,11 +12,11 @@
 
 namespace accrue::python {
 
-// How a caller of the module spells what the program's messages name: "--micro-batch 4" is
-// "micro_batch=4" to him, and a file that he has never seen is the argument whose weights it holds.
+// Rewrites the program's messages for callers of the module: "--micro-batch 4" becomes
+// "micro_batch=4", and a temporary file becomes the argument whose weights it holds.
 class Spelling {
  public:
-  // `values` may follow the option in a message.
+  // `values` are the words that may follow the option in a message.
   void add(const std::string& option, const std::string& argument, std::vector<std::string> values);
   // As add(), with the words that the setting takes.
   void add(const Setting& setting, const std::string& argument);
@@ -24,7 +24,7 @@ class Spelling {
 
   std::string of(const std::string& message) const;
 
-  // Does `work`. The messages of its errors are spelt so.
+  // Does `work`, and rewrites the messages of its errors.
   template <class Work>
   void in(const Work& work) const {
     try {

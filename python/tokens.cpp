@@ -16,7 +16,7 @@ bool is_list_of_arrays(nb::handle object) {
          (nb::hasattr(object[0], "__len__") || nb::hasattr(object[0], "__dlpack__"));
 }
 
-// The documents of a list, or an array of one or more.
+// A list's arrays, each a document, or the one array, whose rows may be several documents.
 std::vector<Array> arrays_in(nb::handle object, const char* what) {
   if (!is_list_of_arrays(object)) return {as_array(object, what)};
   std::vector<Array> arrays;
@@ -38,7 +38,7 @@ bool have_one_shape(const Array& a, const Array& b) {
                     b.shape_ptr() + b.ndim());
 }
 
-// True if it says of tokens whether they are to be learned; anything else may be in its place.
+// True for arrays of bool, which say whether tokens are to be learned. Takes any object.
 bool says_what_is_learned(nb::handle object) {
   try {
     return is_truth(first_in(object, "learned"));
@@ -47,7 +47,7 @@ bool says_what_is_learned(nb::handle object) {
   }
 }
 
-// What the corpus of a caller's tokens consists of.
+// The memory that the corpus of a caller's tokens consists of.
 struct Kept {
   std::vector<Array> arrays;
   std::deque<std::vector<int32_t>> converted;
@@ -121,7 +121,7 @@ std::optional<Tokens> tokens_of(nb::handle data, std::optional<int64_t> vocabula
   Reader reader(arrays, vocabulary);
   size_t document = 0;
   for (const Array& array : arrays) {
-    // A list without elements has no type of its own.
+    // An empty list has no type of its own.
     const bool has_type = is_integers(array) || array.size() == 0;
     check(has_type && array.ndim() == (arrays.size() > 1 ? 1 : arrays[0].ndim()),
           "document {} of data is {}: expected integers [L]", document, described(array));

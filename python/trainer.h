@@ -22,7 +22,7 @@ namespace accrue::python {
 
 using namespace nb::literals;
 
-// What a callback is told of a window.
+// Calls the caller's function on_step with each window's report.
 class StepListener : public RunObserver {
  public:
   StepListener(nb::object on_step, std::atomic<int64_t>& steps)
@@ -42,13 +42,13 @@ class StepListener : public RunObserver {
     }
   }
 
-  // Once asks to finish the window, twice to roll it back.
+  // A first interrupt asks to finish the window, a second one to roll it back.
   Stop asked() {
     const int count = interrupts_.count();
     return count > 1 ? Stop::now : count == 1 ? Stop::after_window : Stop::no;
   }
 
-  // Throws what a signal or the callback has raised.
+  // Throws the exception that a signal or the callback has raised.
   void rethrow() { interrupts_.rethrow(); }
   const std::vector<double>& losses() const { return losses_; }
   int64_t skipped() const { return skipped_; }
@@ -83,12 +83,12 @@ class PythonTrainer {
   PythonTrainer(const PythonTrainer&) = delete;
   PythonTrainer& operator=(const PythonTrainer&) = delete;
   ~PythonTrainer() {
-    if (is_interpreter_ending()) return;  // which this thread would not get back
+    if (is_interpreter_ending()) return;  // this thread could not acquire the GIL again
     const nb::gil_scoped_release release;
     run_.reset();
   }
 
-  // With the weights' own elements for those who let go of this trainer.
+  // Elements::own is for callers that let go of this trainer afterwards.
   nb::object run(nb::object on_step, Elements elements) {
     const Use use(*this, Use::runs);
     check(on_step.is_none() || PyCallable_Check(on_step.ptr()),
@@ -116,7 +116,7 @@ class PythonTrainer {
   }
 
   nb::object losses() const { return nb::module_::import_("numpy").attr("array")(losses_); }
-  // Other threads may ask for these two while it runs.
+  // Other threads may call these two during run().
   int64_t steps() const { return steps_; }
   bool is_finished() const {
     return (!user_ || *user_ == std::this_thread::get_id()) && trainer().is_finished();
@@ -204,8 +204,8 @@ class PythonTrainer {
     spelling_.in([&] { result = work(); });
     return result;
   }
-  // While alive, this thread uses the trainer, which no other may then. What a run calls back may
-  // look at it, but not run it.
+  // While alive, this thread uses the trainer, and no other thread may. Callbacks of a run may look
+  // at the trainer, but not run it.
   class Use {
    public:
     enum Kind { looks, runs };
@@ -238,7 +238,7 @@ class PythonTrainer {
                                                    : unknown;
     accrue::check_inputs(data, learned, "the trainer's network", run_->request());
   }
-  // As the samples for the score are.
+  // Crops the samples like the test data.
   void crop(Dataset& data) const {
     const Dataset& test = run_->data().test;
     if (!test.fields.empty() && test.fields[0].crop) data.crop_to(*test.fields[0].crop);

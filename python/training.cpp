@@ -152,14 +152,14 @@ void add_training(nb::module_& m) {
       .def_ro("samples", &WindowReport::samples, "In this window.")
       .def_ro("loss", &WindowReport::loss, "The mean over the window.")
       .def_ro("grad_norm", &WindowReport::grad_norm,
-              "Of the mean gradient, before clipping; NaN with strategies that keep none.")
+              "The norm of the mean gradient, before clipping; NaN with strategies that keep none.")
       .def_ro("lr", &WindowReport::lr, "The learning rate.")
       .def_ro("loss_scale", &WindowReport::loss_scale)
       .def_ro("noise_scale", &WindowReport::noise_scale,
-              "In what the loss is a mean over: tokens, judged pixels, else samples; NaN while "
-              "unknown.")
+              "In the units that the loss is a mean over: tokens, judged pixels, else samples; NaN "
+              "while unknown.")
       .def_ro("skipped", &WindowReport::skipped, "True if nothing was changed.")
-      .def_ro("player", &WindowReport::player, "The network's name, of several.")
+      .def_ro("player", &WindowReport::player, "The network's name if there are several.")
       .def("__repr__", [](const WindowReport& r) {
         return fmt::format("Step(step={}, loss={:.6g}, grad_norm={:.4g}, lr={:.4g}, samples={})",
                            r.step, r.loss, r.grad_norm, r.lr, r.samples);
@@ -172,15 +172,15 @@ void add_training(nb::module_& m) {
       "[N, C, H, W], pixels from 0 to 255; y integers [N], classes from 0 on, float32 [N, ...], "
       "or\n"
       "masks: integers [N, H, W], each pixel's class, or bool [N, H, W] or [N, K, H, W].\n"
-      "Of language models tokens, integers: [L], a document; [N, T], rows; or a list of documents "
+      "For language models tokens, integers: [L], a document; [N, T], rows; or a list of documents "
       "[L].\n"
-      "(tokens, learned) says, bool of the same shape, which are to be learned, not only read.\n"
-      "Of zi2zi (sources, targets, styles): glyphs [N, S, S], as x, and integers [N].\n"
-      "NumPy's arrays and anything with DLPack; float32, uint8 and int32, of tokens also 16 bits, "
-      "in C\n"
-      "order are not copied and must not change meanwhile.\n";
+      "In (tokens, learned), learned is bool of the same shape: which to learn, not only read.\n"
+      "For zi2zi (sources, targets, styles): glyphs [N, S, S], like x, and integers [N].\n"
+      "Arrays are NumPy's or have DLPack. float32, uint8 and int32, and tokens of 16 bits, in C "
+      "order\n"
+      "are not copied and must not change meanwhile.\n";
   const std::string vocabulary =
-      "vocabulary: of data that are tokens; without it it ends with the largest.\n";
+      "vocabulary: the number of tokens; by default the data's largest token is the last.\n";
   Asked asked;
   const auto of = [&](const Door& door, const std::string& definition, const std::string& returned,
                       const std::string& text) {
@@ -188,7 +188,7 @@ void add_training(nb::module_& m) {
                  text);
   };
   const std::string trained =
-      "test: as data, for the score; without it that is of the training data.\n"
+      "test: like data, for the score; without it the score is on the training data.\n"
       "quiet: False prints what the program prints.\n" +
       vocabulary;
 
@@ -214,7 +214,7 @@ void add_training(nb::module_& m) {
           },
           "on_step"_a = nb::none(),
           "Trains to the end. Ctrl-C ends it after the window under way, with a checkpoint if\n"
-          "there is a checkpoint_dir, and raises KeyboardInterrupt; run() then goes on.",
+          "there is a checkpoint_dir, and raises KeyboardInterrupt; run() then continues.",
           nb::sig("def run(self, on_step: typing.Callable[[Step], typing.Any] | None = None) -> "
                   "accrue._results.Result"))
       .def("evaluate", &PythonTrainer::evaluate_spelt, "data"_a = nb::none(),
@@ -223,8 +223,8 @@ void add_training(nb::module_& m) {
       .def("predict", &PythonTrainer::predict_spelt, "x"_a.none(),
            "The network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for "
            "rows of\n"
-           "tokens [N, T] those of the next ones, [N, T, vocabulary]. zi2zi draws (sources, "
-           "styles).",
+           "tokens [N, T] the logits of the next ones, [N, T, vocabulary]. zi2zi takes (sources, "
+           "styles) and draws.",
            nb::sig("def predict(self, x: typing.Any) -> numpy.ndarray"))
       .def("save_weights", &PythonTrainer::save_weights, "path"_a.none(),
            "Writes a safetensors file with PyTorch's names.",
@@ -232,15 +232,15 @@ void add_training(nb::module_& m) {
       .def_prop_rw(
           "weights", [](const PythonTrainer& self) { return self.weights(Elements::copied); },
           &PythonTrainer::set_weights,
-          "float32 arrays by name: a copy of the weights as they are now. Others that are "
+          "float32 arrays by name: a copy of the weights as they are now. Arrays that are "
           "assigned\n"
-          "take their place, and the optimizer goes on with its moments.",
+          "replace the weights, and the optimizer keeps its moments.",
           nb::for_getter(nb::sig("def weights(self) -> accrue._results.Weights")),
           nb::for_setter(nb::sig("def weights(self, arrays: dict[str, typing.Any], /) -> None")))
-      .def_prop_ro(
-          "losses", &PythonTrainer::losses,
-          "Of the windows that this trainer has run, float64: not of those before it resumed.",
-          nb::sig("def losses(self) -> numpy.ndarray"))
+      .def_prop_ro("losses", &PythonTrainer::losses,
+                   "The loss of each window that this trainer has run, float64; none from before "
+                   "it resumed.",
+                   nb::sig("def losses(self) -> numpy.ndarray"))
       .def_prop_ro("memory", &PythonTrainer::memory, "Peaks in bytes, by category.",
                    nb::sig("def memory(self) -> accrue._results.Memory"))
       .def_prop_ro("steps", &PythonTrainer::steps, "Optimizer steps taken.")
@@ -253,7 +253,7 @@ void add_training(nb::module_& m) {
       "vocabulary: int | None = None",
       "accrue._results.Result",
       "Trains a network.\n\n" + data + trained +
-          "on_step: called with each window's Step, up to a few windows later. What it raises "
+          "on_step: called with each window's Step, up to a few windows later. Its exception "
           "ends\n"
           "the training after a whole window. So does Ctrl-C, with a checkpoint in "
           "checkpoint_dir.\n");
@@ -267,7 +267,7 @@ void add_training(nb::module_& m) {
          "int | None "
          "= None",
          "accrue._results.Plan",
-         "The largest micro-batch that fits in `memory` (\"4GiB\"), and what else would.\n\n" +
+         "The largest micro-batch that fits in `memory` (\"4GiB\"), and the alternatives.\n\n" +
              data + vocabulary);
   m.def("plan", &plan, "model"_a = nb::none(), "data"_a = nb::none(), "options"_a,
         nb::sig(of_plan.signature), of_plan.doc);
@@ -294,9 +294,9 @@ void add_training(nb::module_& m) {
          "def predict(weights: typing.Any, x: typing.Any, model: str | Layer | None = None, *",
          "numpy.ndarray",
          "A network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for rows "
-         "of tokens\n[N, T] those of the next ones, [N, T, vocabulary]; where it has learned from "
-         "pairs of texts,\nembeddings [N, E] of documents of any lengths. zi2zi draws (sources, "
-         "styles).\n\n" +
+         "of tokens\n[N, T] the logits of the next ones, [N, T, vocabulary]. A network that was "
+         "trained on pairs of\ntexts answers with embeddings [N, E] of documents of any lengths. "
+         "zi2zi takes (sources, styles)\nand draws.\n\n" +
              weights + data);
   m.def("predict", &predict, "weights"_a.none(), "x"_a.none(), "model"_a = nb::none(), "options"_a,
         nb::sig(of_predict.signature), of_predict.doc);

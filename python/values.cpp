@@ -30,14 +30,14 @@ namespace {
   fail("{} is {}: expected {}", argument, shown(value), expected);
 }
 
-// Python's or NumPy's.
+// True for a bool of Python or NumPy.
 bool is_truth(nb::handle value) {
   if (nb::isinstance<nb::bool_>(value)) return true;
   const auto name = nb::cast<std::string>(value.type().attr("__name__"));
   return name == "bool_" || name == "bool";
 }
 
-// Takes what Python takes for a number, as nb::int_ or nb::float_; nothing of anything else.
+// Returns nb::int_ or nb::float_ for anything that Python takes for a number, else nothing.
 std::optional<nb::object> number_in(nb::handle value) {
   if (is_truth(value)) return std::nullopt;
   for (const auto& [method, convert] :
@@ -49,7 +49,7 @@ std::optional<nb::object> number_in(nb::handle value) {
   return std::nullopt;
 }
 
-// The table refuses the text of what is no number.
+// The table of settings refuses the text of an object that is no number.
 std::string text_of_number(nb::handle value) {
   const auto number = number_in(value);
   if (!number) return text_of(value);
@@ -57,7 +57,7 @@ std::string text_of_number(nb::handle value) {
   return text_of(*number);
 }
 
-// Numbers are among the words of some choices, and so are yes and no, which are truth to Python.
+// The words of a choice may be numbers, or yes and no, for which a caller may give True and False.
 std::string text_of_choice(const Setting& setting, nb::handle value) {
   const auto words = setting.choices();
   const auto has = [&](const char* word) { return std::ranges::find(words, word) != words.end(); };
@@ -142,7 +142,7 @@ std::string type_of(const Setting& setting) {
       break;
     case Holds::choice:
       std::vector<std::string> words = setting.choices();
-      // "the model's" is what None is.
+      // Words with spaces, such as "the model's", stand for None.
       std::erase_if(words, [](const std::string& word) { return word.find(' ') != word.npos; });
       one = fmt::format("typing.Literal['{}']", fmt::join(words, "', '"));
   }

@@ -32,7 +32,7 @@ Words::Words(bool quiet, const Spelling& spelling) {
       stream.attr("write")(nb::str(text.c_str(), text.size()));
       stream.attr("flush")();
     } catch (nb::python_error& error) {
-      // Ctrl-C comes again where it can be raised.
+      // Ctrl-C is repeated, for code that can raise it.
       if (error.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
       else error.discard_as_unraisable("accrue");
     }

@@ -11,17 +11,17 @@
 
 namespace accrue::python {
 
-// What every call of the module does: it returns results, and lets signals and words through.
+// For every call of the module: results, signals, and the program's messages.
 
 nb::object from_json(const std::string& text);
-// One of accrue._results.
+// Makes an object of the class `type` of accrue._results.
 template <class... Args>
 nb::object result(const char* type, Args&&... args) {
   return nb::module_::import_("accrue._results").attr(type)(std::forward<Args>(args)...);
 }
 nb::object score_of(const Score& score);
 
-// Does what takes a StopRequest, and throws what a signal has raised meanwhile.
+// Does work(StopRequest), and throws the exception that a signal has raised meanwhile.
 template <class Work>
 void until_interrupted(const Work& work) {
   Interrupts interrupts;
@@ -32,11 +32,11 @@ void until_interrupted(const Work& work) {
   interrupts.rethrow();
 }
 
-// That of the argument; by itself, True.
+// The value of the argument `quiet`, True by default. Throws Error unless it is a bool.
 bool is_quiet(nb::handle quiet);
 
-// While alive, what the program says in this thread goes to sys.stdout and sys.stderr, or what is
-// no warning nowhere. Warnings are spelt as arguments are.
+// While alive, the program's messages in this thread go to sys.stdout and sys.stderr; if quiet,
+// only warnings do. Warnings name arguments as the caller spells them.
 class Words {
  public:
   Words(bool quiet, const Spelling& spelling);

@@ -1,4 +1,4 @@
-"""What the functions return: dicts and arrays that show themselves as tables."""
+"""Results of the functions: dicts and arrays that show themselves as tables."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Table:
 
 
 class Score(_Table, dict):
-    """A loss and its metrics by name: ``score["accuracy"]``. What is not finite is NaN."""
+    """A loss and its metrics by name: ``score["accuracy"]``. Values that are not finite are NaN."""
 
     def __init__(self, score: typing.Mapping[str, typing.Any] = ()):
         super().__init__((name, float("nan") if value is None else value)
@@ -86,7 +86,7 @@ class Plan(_Table, dict):
     """``plan["recommended"]`` and ``plan["alternatives"]``, peaks in bytes."""
 
     def options(self) -> dict:
-        """The arguments of `train` for what is recommended."""
+        """The arguments of `train` for the recommended split."""
         best = self["recommended"]
         options = {"micro_batch": best["micro_batch"],
                    "effective_batch": best["micro_batch"] * best["accum"],
@@ -121,7 +121,7 @@ class Info(_Table, dict):
 
 
 class Weights(_Table, dict):
-    """float32 arrays by PyTorch's names, and what their file says of them (`metadata`)."""
+    """float32 arrays by PyTorch's names, and their file's `metadata`."""
 
     def __init__(self, arrays: typing.Mapping[str, typing.Any] = (),
                  metadata: typing.Mapping[str, str] = ()):
@@ -145,7 +145,7 @@ class Weights(_Table, dict):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Weights:
-        """Reads a safetensors file, without what is no weight, such as num_batches_tracked."""
+        """Reads a safetensors file, without num_batches_tracked and others that are no weights."""
         return cls(*_accrue._read_weights(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -159,18 +159,18 @@ class Weights(_Table, dict):
 
 @dataclasses.dataclass(repr=False)
 class Result(_Table):
-    """What a training ended with."""
+    """The outcome of a training."""
 
-    #: Of the windows that this trainer has run, float64: not of those before it resumed.
+    #: The loss of each window that this trainer has run, float64; none from before it resumed.
     losses: numpy.ndarray
-    score: Score | None  #: of what `scored` says; None before the first step
+    score: Score | None  #: on the data that `scored` names; None before the first step
     steps: int  #: optimizer steps taken, in all
     weights: Weights
     memory: Memory
     batches: str  #: "64 = 4 x 16"
-    #: Of those in `losses`: without a step, because something was not finite, or nothing judged.
+    #: Windows in `losses` that took no step: something was not finite, or nothing was judged.
     skipped_windows: int = 0
-    scored: str = "test"  #: the test data, or "training", its samples, where there is none
+    scored: str = "test"  #: the test data, or "training", the training data, without test data
 
     def _rows(self) -> list[list[str]]:
         rows = [["steps", str(self.steps)], ["effective batch", self.batches]]

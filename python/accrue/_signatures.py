@@ -12,9 +12,9 @@ _Any = typing.TypeVar("_Any")
 
 
 def _signature(definition: str) -> inspect.Signature:
-    """That of a line such as "def train(model: str | None = None, ...) -> Result"."""
+    """The signature of a line such as "def train(model: str | None = None, ...) -> Result"."""
     names: dict[str, typing.Any] = {}
-    # Its annotations stay text, which no evaluation has to understand.
+    # Annotations stay text: nothing evaluates them.
     exec(f"from __future__ import annotations\n{definition}: ...", names)
     return inspect.signature(names[definition[4:definition.index("(")]])
 

@@ -74,7 +74,7 @@ class Axes(Case):
                      "uint8 [12, 10, 3]", "x.transpose(2, 0, 1)[None]")
         for x in (PIXELS[0], PIXELS[:, :1], PIXELS[:, 1]):
             self.refuses(lambda: accrue.predict(weights, x), "images of 1 channel, but",
-                         "has learned those of 3: expected [N, 3, H, W]")
+                         "was trained on 3: expected [N, 3, H, W]")
         self.refuses(lambda: accrue.train("unet", (PIXELS, masks[..., None] > 0), **FEW),
                      "y is bool [32, 12, 10, 1]", "y.transpose(0, 3, 1, 2)")
 
@@ -252,7 +252,7 @@ class Classes(Case):
         ones = np.eye(3, dtype=np.float32)[Y]
         for y in (ones, ones.astype(np.float64)):
             self.refuses(lambda: accrue.train(layers(), (X, y), **FEW),
-                         "y is float32 [32, 3], in each row one 1", "y.argmax(axis=1)",
+                         "y is float32 [32, 3] with one 1 in each row", "y.argmax(axis=1)",
                          "--loss mse")
         self.refuses(lambda: accrue.train(layers(), (X, ones), loss="cross-entropy", **FEW),
                      "--loss cross-entropy: arrays has numbers")
