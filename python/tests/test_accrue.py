@@ -46,7 +46,7 @@ def program(*arguments):
 
 
 def run_python(code, *arguments):
-    # Whoever started the tests in the background had SIGINT ignored in them alone.
+    # The child takes SIGINT, even if the tests run in the background and ignore it.
     return subprocess.run([sys.executable, "-c", textwrap.dedent(code), *arguments],
                           capture_output=True, text=True, check=False, timeout=300,
                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
@@ -70,7 +70,7 @@ class Training(unittest.TestCase):
     def test_any_split_of_a_window_is_the_same_step(self):
         losses = [accrue.train(network(), samples(), effective_batch=64, micro_batch=micro,
                                lr=0.01).losses for micro in (64, 24, 1)]
-        # A loss is near 1, a sum of 64 terms in float32, after steps that differ by as much.
+        # A loss near 1 is a sum of 64 terms in float32; rounding in earlier steps is no larger.
         for other in losses[1:]:
             np.testing.assert_allclose(other, losses[0], rtol=64 * 2.0**-24)
 
@@ -81,7 +81,7 @@ class Training(unittest.TestCase):
         result = accrue.train(network(), (x, y), **options)
         self.assertEqual((result.steps, result.skipped_windows, len(result.losses)), (3, 1, 4))
         self.assertTrue(np.isnan(result.losses[0]) and np.isfinite(result.losses[1:]).all())
-        # The samples that were trained on, of which one has no loss.
+        # The score is on the training samples; one of them has no finite loss.
         self.assertEqual(result.scored, "training")
         self.assertTrue(np.isnan(result.score["loss"]))
         self.assertGreater(result.score["accuracy"], 0)
@@ -90,7 +90,7 @@ class Training(unittest.TestCase):
         self.assertEqual(result.scored, "test")
         self.assertTrue(np.isfinite(result.score["loss"]))
         self.assertIn("test accuracy", repr(result))
-        # Without any window that is finite there is nothing to keep.
+        # If no window is finite, there is nothing to keep.
         with self.assertRaisesRegex(accrue.Error, "no step was taken.*number 5 of"):
             accrue.train(network(), (x[:16], y[:16]), **options)
 
@@ -127,7 +127,7 @@ class Training(unittest.TestCase):
         pixels = random.integers(0, 256, size=(192, 16, 16), dtype=np.uint8)
         there = pixels > 127
         options = {"effective_batch": 32, "epochs": 4, "lr": 0.03}
-        # Each pixel tells its own class, so that a convolution of 1 x 1 will do.
+        # Each pixel tells its own class, so a convolution of 1 x 1 is enough.
         for y, planes in ((there, 1), (np.stack([there, ~there], axis=1), 2),
                           ((pixels // 86).astype(np.int64), 3)):
             network = accrue.Sequential([accrue.Conv2d(1, 8, 1), accrue.ReLU(),
@@ -215,7 +215,7 @@ class Training(unittest.TestCase):
     def test_takes_what_has_dlpack_without_a_copy(self):
         x, y = samples()
 
-        class Held:  # what torch, jax and others are
+        class Held:  # like the arrays of torch, jax and others
             def __dlpack__(self, **_):
                 return x.__dlpack__()
 
@@ -225,7 +225,7 @@ class Training(unittest.TestCase):
         expected = accrue.train(network(), (x, y), steps=3)
         result = accrue.train(network(), (Held(), y.tolist()), steps=3)
         np.testing.assert_array_equal(result.losses, expected.losses)
-        # Elements that are not copied are seen to change.
+        # The trainer sees changes of elements that are not copied.
         trainer = accrue.Trainer(network(), (x, y), steps=3)
         x[:] = np.nan
         with self.assertRaisesRegex(accrue.Error, "not finite in 8 windows"):
@@ -296,12 +296,12 @@ class Glyphs(unittest.TestCase):
         np.testing.assert_array_equal(trainer.predict((both[1][0], both[1][2])), drawn)
         self.assertAlmostEqual(np.abs(drawn[:, 0] - (both[1][1] / 127.5 - 1)).mean(),
                                score["l1"], places=6)
-        # Styles that are not asked for are the network's all the same, and float32 is as bytes are.
+        # The network keeps its styles, also those not asked for, and float32 gives what bytes give.
         np.testing.assert_allclose(
             accrue.predict(result.weights, (both[1][0][:2] / np.float32(127.5) - 1, [0, 0])),
             drawn[:2], atol=1e-5)
         again = accrue.train("zi2zi", both[0], init=result.weights, steps=1, **self.options)
-        self.assertLess(again.losses[1], result.losses[1])  # of the generator
+        self.assertLess(again.losses[1], result.losses[1])  # the generator's
         plan = accrue.plan("zi2zi", both[0], memory="1GiB", effective_batch=8, width=0.125)
         self.assertEqual(plan["recommended"]["micro_batch"], 8)
 
@@ -326,8 +326,8 @@ class Glyphs(unittest.TestCase):
 
 
 def corpus(folder):
-    """One that the program prepared of prompts and answers: its documents, the share of the test,
-    and which tokens are to be learned."""
+    """A corpus that the program prepared from prompts and answers: documents and which tokens are
+    to be learned, for training and for the test."""
     random = np.random.default_rng(3)
     texts = [{"prompt": "Say it " + "again " * random.integers(9), "completion": "It. " * n}
              for n in random.integers(1, 30, size=60)]
@@ -366,7 +366,7 @@ class Tokens(unittest.TestCase):
                 result = accrue.train("gpt-tiny", train, test=test, **options)
                 self.assertEqual(result.memory["this run"], result.memory["predicted"])
                 if documents == "stream":
-                    continue  # which crosses what is held out
+                    continue  # a stream runs across the held-out documents
                 self.equal(result, expected)
                 for kind in (np.int64, np.uint32):
                     others = [([t.astype(kind) for t in part[0]], part[1])
@@ -381,7 +381,7 @@ class Tokens(unittest.TestCase):
         header = np.zeros(256, np.int32)
         header[:3] = 20240520, 1, len(tokens)
         with tempfile.TemporaryDirectory() as folder:
-            for part in ("train", "val"):  # a document each
+            for part in ("train", "val"):  # one document in each
                 pathlib.Path(folder, f"{part}.bin").write_bytes(
                     header.tobytes() + tokens.astype(np.uint16).tobytes())
             mapped = np.memmap(pathlib.Path(folder, "train.bin"), np.uint16, "r", offset=1024)
@@ -417,7 +417,7 @@ class Tokens(unittest.TestCase):
         weights = trainer.run().weights
         self.assertEqual(weights["transformer.wte.weight"].shape[0], 80)
         self.assertEqual(trainer.predict(rows + 20).shape, (4, 15, 80))
-        padded = np.where(rows == 59, 79, rows)  # the largest token says it, too
+        padded = np.where(rows == 59, 79, rows)  # the largest token gives the vocabulary, too
         plans = [accrue.plan("gpt-tiny", data, memory="1GiB", effective_batch=4, layers=1,
                              vocabulary=said) for data, said in ((rows, 80), (padded, None))]
         self.assertEqual(plans[0]["recommended"]["peak_bytes"],
@@ -463,7 +463,7 @@ class Tokens(unittest.TestCase):
 
 
 class Texts(unittest.TestCase):
-    """Lines of JSON, and the tokenizer that weights have learned by."""
+    """Lines of JSON, and the tokenizer that weights were trained with."""
     options = {"context": 24, "micro_batch": 2, "effective_batch": 4, "steps": 2, "threads": 1}
 
     @classmethod
@@ -512,7 +512,7 @@ class Texts(unittest.TestCase):
         self.assertEqual(accrue.evaluate(path, data=self.lines, context=24),
                          {"test": expected_score})
         with self.assertRaisesRegex(accrue.Error, "tokenizer"):
-            accrue.evaluate(weights, data=self.lines, context=24)  # which lie nowhere
+            accrue.evaluate(weights, data=self.lines, context=24)  # weights from no file
 
     def test_are_scored_on_what_is_held_out(self):
         trainer = accrue.Trainer("gpt-tiny", self.corpus, layers=1, **self.options)
@@ -531,11 +531,11 @@ class Texts(unittest.TestCase):
         self.assertEqual(vectors.shape, (3, 128))
         np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
         np.testing.assert_array_equal(trainer.predict(documents), vectors)
-        for document, vector in zip(documents, vectors):  # whatever is beside it
+        for document, vector in zip(documents, vectors):  # independent of the other documents
             np.testing.assert_allclose(accrue.predict(weights, [document])[0], vector, atol=1e-6)
         self.assertEqual(accrue.evaluate(weights, data=self.pairs, context=24),
                          {"test": trainer.evaluate()})
-        # Other dicts do not say that they embed.
+        # A plain dict does not say that the network embeds.
         logits = accrue.predict(dict(weights), [documents[0]], model="gpt-tiny", layers=1)
         self.assertEqual(logits.shape, (1, 3, 257))
 
@@ -601,7 +601,7 @@ class Callbacks(unittest.TestCase):
             train()
         self.assertEqual(told, 6000)
         self.assertEqual(sys.getrefcount(count), references)
-        # In KiB: 4000 Steps that stay, 200 bytes or more each, would show.
+        # In KiB: 4000 leaked Steps, 200 bytes or more each, would show.
         self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 600)
 
 
@@ -653,7 +653,7 @@ class Memory(unittest.TestCase):
                 raise StopIteration
 
         trainer = accrue.Trainer("mlp-small", "digits", steps=4)
-        # The first is let go of only when there is the second.
+        # The first trainer is freed only after the second has been made.
         trainer = accrue.Trainer("mlp-small", "digits", steps=4)
         with self.assertRaises(StopIteration):
             trainer.run(stop)
@@ -692,7 +692,7 @@ class Tables(unittest.TestCase):
 
 class Package(unittest.TestCase):
     def test_is_imported_in_no_time(self):
-        # Of a processor's time, of which other programs take none.
+        # Measured in processor time, which other programs do not use up.
         ran = [run_python("import time; t = time.process_time(); import accrue; "
                           "print(time.process_time() - t)") for _ in range(3)]
         self.assertLess(min(float(r.stdout) for r in ran), 0.2)

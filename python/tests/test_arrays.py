@@ -1,4 +1,4 @@
-"""Tests of arrays that are not what they seem, and of weights that are kept: of the installed package."""
+"""Tests the installed package: arrays that are not what they seem, and weights that are kept."""
 
 import copy
 import json
@@ -38,7 +38,7 @@ def flat(weights):
 
 
 def plain(text):
-    """Whether options are spelt as the program's or as arguments."""
+    """The text with options and arguments spelt alike."""
     return text.replace("--", "").replace("=", " ").replace("_", "-")
 
 
@@ -109,7 +109,7 @@ class Inputs(Case):
         self.assertNotIn("mean", numbers.metadata)
         self.assertNotIn("std", numbers.metadata)
         self.assertEqual(numbers.metadata["inputs"], "as given")
-        # x / 255 is what mean 0 and std 1 make of pixels.
+        # With mean 0 and std 1 the network sees pixels as x / 255.
         np.testing.assert_allclose(accrue.predict(numbers, PIXELS, mean=0, std=1),
                                    of_numbers.predict(x), rtol=1e-5, atol=1e-6)
         went_on = accrue.train("cnn-gn", (PIXELS, Y), init=numbers, mean=0, std=1, **FEW).weights
@@ -144,7 +144,7 @@ class Inputs(Case):
                 accrue.predict(weights, middle, network, micro_batch=4), expected)
             self.assertEqual(accrue.evaluate(weights, network, (PIXELS, Y), micro_batch=4),
                              trainer.evaluate())
-        # Masks are of whole images.
+        # Masks cover whole images.
         network = accrue.Sequential([accrue.Conv2d(3, 2, 1)])
         trainer = accrue.Trainer(network, (PIXELS, PIXELS[:, 0] // 128), crop=8, **FEW)
         weights = trainer.run().weights
@@ -217,7 +217,7 @@ class Classes(Case):
             turned = accrue.evaluate(weights, network, (PIXELS, (Y + 1) % 3), micro_batch=4,
                                      classes=["owl", "cat", "dog"])
             self.assertEqual(turned, expected)
-            # Of which the data at hand may have some.
+            # The data may have only some of the classes.
             accrue.evaluate(weights, network, (PIXELS[:2], Y[:2]), classes=names)
             for wrong, words in ((["cat", "dog"], "--classes has 2 names, but the labels have 3"),
                                  (["cat", "dog", "cat"], "expected different names"),
@@ -350,7 +350,7 @@ class Kept(Case):
                                      accrue.Linear(4, 3)])
         expected = accrue.train(network, (PIXELS, Y), **FEW).weights
 
-        class Held:  # what torch's tensors are
+        class Held:  # like torch's tensors
             def __init__(self, array):
                 self.array = array
 

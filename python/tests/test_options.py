@@ -33,7 +33,7 @@ def network():
 BASE = {"threads": 1, "micro_batch": 4, "effective_batch": 8}
 WEIGHTS = accrue.train(network(), samples(), steps=1, **BASE).weights
 
-# Each with what it returns that can be compared.
+# Calls, each with a result that can be compared.
 CALLS = {
     "train": lambda **options: accrue.train(network(), samples(), **BASE | options).losses,
     "Trainer": lambda **options: accrue.Trainer(network(), samples(), **BASE | options).steps,
@@ -46,7 +46,7 @@ CALLS = {
 
 
 def run_python(code, *arguments, timeout=60):
-    # Whoever started the tests in the background had SIGINT ignored in them alone.
+    # The child takes SIGINT, even if the tests run in the background and ignore it.
     return subprocess.run([sys.executable, "-c", textwrap.dedent(code), *arguments],
                           capture_output=True, text=True, check=False, timeout=timeout,
                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
@@ -69,7 +69,7 @@ def annotations(function):
 
 
 class Draws:
-    """Keyword arguments by chance, and what is to come of them."""
+    """Random keyword arguments, and the outcome to expect."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -81,7 +81,7 @@ class Draws:
         name = self.random.choice(list(types))
         return (function, kind, *getattr(self, kind)(name, types[name]))
 
-    # Of each the name that an error has to have, and the arguments.
+    # Each method returns the name that the error must contain, and the arguments.
     def wrong(self, name, type_):
         values = [1j, object(), b"x", {}]
         if type_.startswith("bool"):
@@ -188,7 +188,7 @@ class Options(unittest.TestCase):
         self.refused("^patience requires eval_every", "train", patience=3)
         self.refused("^split is for data sets alone", "evaluate", split="train")
         self.refused("^std acts on pixels", "predict", std=0.5)
-        CALLS["train"](keep_best=False)  # which asks for nothing
+        CALLS["train"](keep_best=False)  # False asks for nothing
 
     def test_are_numbers_as_python_has_them(self):
         expected = CALLS["train"](lr=0.25, steps=2)

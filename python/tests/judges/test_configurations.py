@@ -1,4 +1,4 @@
-"""transformers and PEFT compute what the program does, from each configuration that it takes."""
+"""transformers and PEFT compute the same as the program, for each configuration that it takes."""
 
 import copy
 import dataclasses
@@ -21,7 +21,7 @@ KINDS = {"gpt2": {"n_positions": 32, "n_embd": 32, "n_layer": 2, "n_head": 2},
          "llama": SIZES, "mistral": {**SIZES, "sliding_window": None}, "qwen2": SIZES}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0,
           "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
-# Transformers computes with these, and so does the program.
+# Options that transformers and the program both compute with.
 TAKEN = (("gpt2", {}), ("gpt2", {"tie_word_embeddings": False}), ("gpt2", {"n_inner": 128}),
          ("gpt2", {"activation_function": "gelu_pytorch_tanh"}),
          ("gpt2", {"reorder_and_upcast_attn": True}), ("gpt2", {"attn_pdrop": 0.3}),
@@ -32,7 +32,7 @@ TAKEN = (("gpt2", {}), ("gpt2", {"tie_word_embeddings": False}), ("gpt2", {"n_in
                                         "rope_theta": 100.0}}),
          ("mistral", {}), ("mistral", {"head_dim": 24, "rms_norm_eps": 1e-5}),
          ("qwen2", {}), ("qwen2", {"layer_types": ["full_attention"] * 2, "sliding_window": 3}))
-# And with these otherwise.
+# Options that transformers computes with, and that the program refuses.
 REFUSED = (("gpt2", {"scale_attn_weights": False}),
            ("gpt2", {"scale_attn_by_inverse_layer_idx": True}),
            ("gpt2", {"layer_norm_epsilon": 0.1}), ("gpt2", {"activation_function": "relu"}),
@@ -46,7 +46,7 @@ REFUSED = (("gpt2", {"scale_attn_weights": False}),
 
 
 def program(*arguments):
-    """What the program says of a model, which has no tokenizer here, and whether it succeeds."""
+    """Whether the program succeeds, and its output, without the line about a missing tokenizer."""
     done = subprocess.run([sys.executable, "-m", "accrue", *map(str, arguments)],
                           capture_output=True, text=True)
     lines = (done.stdout + done.stderr).splitlines(keepends=True)
@@ -72,13 +72,13 @@ def logits(model):
 
 @pytest.mark.parametrize("kind, options", TAKEN)
 def test_taken(kind, options, tmp_path):
-    """Imported weights give transformers' logits, and exported ones its files and logits."""
+    """Imported weights give transformers' logits, exported weights its files and logits."""
     model, there, weights = drawn(config_of(kind, options)), tmp_path / "there", tmp_path / "w"
     model.generation_config.update(temperature=0.5, top_p=0.9, do_sample=True, eos_token_id=[2, 3])
     model.save_pretrained(there)
     succeeded, said = program("text", "import", "--from", there, "--out", weights)
     assert succeeded and "warning" not in said, said
-    # Of magnitude 6 at most.
+    # The logits' magnitude is 6 at most.
     np.testing.assert_allclose(accrue.predict(weights, IDS), logits(model), rtol=0, atol=5e-5)
     succeeded, said = program("text", "export", "--weights", weights, "--out", tmp_path / "back")
     assert succeeded, said
@@ -100,7 +100,7 @@ def test_refused(kind, options, tmp_path):
 
 @pytest.mark.parametrize("kind", (*KINDS, "generation"))
 def test_keys_of_transformers(kind, tmp_path):
-    """There is no key that the program does not know."""
+    """The program knows every key."""
     if kind == "generation":
         drawn(config_of("llama", {})).save_pretrained(tmp_path / "there")
         keys = set(transformers.GenerationConfig().to_dict()) - {"transformers_version"}
@@ -110,7 +110,7 @@ def test_keys_of_transformers(kind, tmp_path):
         model = drawn(config_of(kind, {}))
         model.save_pretrained(tmp_path / "there")
         every = {**model.config.to_dict(), "torch_dtype": "float32"}
-        # No default asks for something that is not there.
+        # No default asks for a feature that the program lacks.
         path = tmp_path / "there" / "config.json"
         path.write_text(json.dumps({**every, **json.loads(path.read_text())}, default=str))
     succeeded, said = program("text", "import", "--from", tmp_path / "there", "--out",
@@ -129,7 +129,7 @@ def test_keys_of_transformers(kind, tmp_path):
     {"exclude_modules": ["v_proj"]}, {"target_modules": "all-linear"},
     {"target_modules": ".*q_proj"}), ids=str)
 def test_adapters_of_peft(options, tmp_path):
-    """PEFT's adapters have its logits, or are refused by the name of the key."""
+    """PEFT's adapters give PEFT's logits, or the program refuses them and names the key."""
     peft = pytest.importorskip("peft")
     base = drawn(config_of("qwen2" if options.get("bias") else "llama", {}))
     base.save_pretrained(tmp_path / "base")
@@ -155,7 +155,7 @@ def test_adapters_of_peft(options, tmp_path):
 
 
 def test_keys_of_peft(tmp_path):
-    """Each key of LoraConfig is known: none is refused as one that is not."""
+    """The program knows each key of LoraConfig: it refuses none as unknown."""
     peft = pytest.importorskip("peft")
     base = drawn(config_of("llama", {}))
     base.save_pretrained(tmp_path / "base")

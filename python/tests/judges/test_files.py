@@ -1,4 +1,4 @@
-"""Others read what a run has written, and a run reads what others write."""
+"""Other programs read the files of a run, and a run reads the files of other programs."""
 
 import json
 import math
@@ -65,7 +65,7 @@ def assert_equal(found, expected):
 
 
 def test_log(tmp_path):
-    """TensorBoard, and the log of a run that went on from step 4: what came after it is void."""
+    """TensorBoard reads the log of a run that resumed at step 4: the steps after it are void."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     from tensorboard.plugins.hparams import metadata
 

@@ -55,7 +55,7 @@ def test_font(tmp_path):
         pytest.skip("no potrace")
     assert ran.returncode == 0, ran.stderr
 
-    font = TTFont(out, checkChecksums=2)  # raises where one is wrong
+    font = TTFont(out, checkChecksums=2)  # raises if one is wrong
     for table in font.keys():
         font[table]
     assert font["head"].unitsPerEm == 1024
@@ -72,7 +72,7 @@ def test_font(tmp_path):
         pen = AreaPen(glyphs)
         glyphs[cmap[code]].draw(pen)
         assert pen.value < 0, code  # clockwise around ink
-    # What is said of all glyphs follows from them.
+    # The values of the tables for all glyphs follow from the glyphs.
     said = {table: {key: value for key, value in vars(font[table]).items()
                     if isinstance(value, int)} for table in ("maxp", "hhea", "head")}
     font["maxp"].recalc(font)

@@ -29,7 +29,7 @@ def program(*arguments):
 
 
 def save_tokenizer(directory):
-    """SmolLM's way to split a text, with pieces of the two words that it was learned from."""
+    """Splits a text as SmolLM does; its pieces are learned from two words."""
     one = tokenizers.Tokenizer(tokenizers.models.BPE())
     before = tokenizers.pre_tokenizers
     one.pre_tokenizer = before.Sequence([before.Digits(individual_digits=True),
@@ -51,7 +51,7 @@ def test_model(kind, options, tmp_path):
     torch.manual_seed(0)
     config = transformers.CONFIG_MAPPING[kind](**{**SIZES, "vocab_size": 266, **options})
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
-    with torch.no_grad():  # which begin with 0 or 1
+    with torch.no_grad():  # one-dimensional parameters begin as 0 or 1
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
                 parameter.normal_(1, 0.2)
@@ -87,7 +87,7 @@ def test_model(kind, options, tmp_path):
     assert len(tokens) == 266
     assert tokens[:tokenizer.get_vocab_size()] == [
         tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]
-    # As transformers makes a tokenizer of it.
+    # The tokenizer that transformers makes of the file.
     again = transformers.AutoTokenizer.from_pretrained(tmp_path, gguf_file="F32.gguf")
     text = "files of gguf: 1234"
     assert again(text, add_special_tokens=False).input_ids == tokenizer.encode(text).ids
@@ -100,7 +100,7 @@ def permuted(rows, heads):
 
 
 def test_adapters(tmp_path):
-    """Merged and apart, by the definitions of llama.cpp and PEFT."""
+    """Adapters, merged and apart, by the definitions of llama.cpp and PEFT."""
     peft = pytest.importorskip("peft")
     there, weights, tuned = tmp_path / "there", tmp_path / "w", tmp_path / "tuned"
     torch.manual_seed(0)
@@ -135,13 +135,13 @@ def test_adapters(tmp_path):
     np.testing.assert_allclose(logits, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
     np.testing.assert_allclose(accrue.predict(tuned, IDS), expected, rtol=0,
                                atol=2e-5 * np.abs(expected).max())
-    # As convert_lora_to_gguf.py would write PEFT's file.
+    # The file is as convert_lora_to_gguf.py would write it from PEFT's.
     program("text", "export", "--adapter", "--weights", tuned, "--out", tmp_path / "lora.gguf")
     reader = gguf.GGUFReader(tmp_path / "lora.gguf")
     fields = {key: reader.fields[key].contents() for key in reader.fields if "." in key[1:]}
     assert fields["general.type"] == "adapter" and fields["adapter.type"] == "lora"
     assert fields["general.architecture"] == "llama"
-    assert fields["adapter.lora.alpha"] == pytest.approx(6 * 2 ** 0.5)  # it divides by 2
+    assert fields["adapter.lora.alpha"] == pytest.approx(6 * 2 ** 0.5)  # llama.cpp divides by 2
     there_names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2)
     from safetensors.numpy import load_file
     of_peft = load_file(tmp_path / "peft" / "adapter_model.safetensors")

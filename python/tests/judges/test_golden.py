@@ -27,7 +27,7 @@ def test_file(name):
 
 @pytest.mark.parametrize("sizes", ((1,) * 8, (2,) * 4, (3, 3, 2)), ids=str)
 def test_zi2zi_in_micro_batches(sizes):
-    """Batch norm sees the micro-batch, so that no split of it is the whole window."""
+    """Batch norm sees the micro-batch, so no split gives the results of the whole window."""
     for name, configuration in golden_zi2zi.CONFIGURATIONS.items():
         if configuration["norm"] != "batch":
             whole, split = ({f"{name}.{key}": value for key, value in
@@ -37,7 +37,7 @@ def test_zi2zi_in_micro_batches(sizes):
 
 
 def test_pairs_by_sentence_transformers():
-    """Its loss of the same embeddings, which are transformers'."""
+    """sentence-transformers has the same loss for the same embeddings."""
     losses = pytest.importorskip("sentence_transformers.losses", exc_type=ImportError)
     pairs, text = golden.module_of("pairs"), golden.module_of("text")
     loss = losses.MultipleNegativesRankingLoss(model=None, scale=pairs.SCALE)

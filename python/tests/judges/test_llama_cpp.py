@@ -1,7 +1,7 @@
-"""llama.cpp runs the GGUF files that the program writes: texts have the same tokens, and models the
-same greedy ones.
+"""llama.cpp runs the GGUF files that the program writes: it cuts texts into the same tokens, and
+its models choose the same tokens greedily.
 
-Its programs are looked for in the folder that ACCRUE_TEST_LLAMA_CPP names, or on the PATH."""
+Its programs are in the folder that ACCRUE_TEST_LLAMA_CPP names, or on the PATH."""
 
 import json
 import os
@@ -83,7 +83,7 @@ def qwen2_json(folder):
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=one, eos_token="<end>", chat_template="{{ messages }}"
     ).save_pretrained(folder)
-    return one.get_vocab_size() + 3  # some that are no tokens
+    return one.get_vocab_size() + 3  # 3 rows without a token
 
 
 KINDS = {"pieces": (transformers.LlamaConfig, LLAMA, pieces),
@@ -92,13 +92,13 @@ KINDS = {"pieces": (transformers.LlamaConfig, LLAMA, pieces),
 
 
 def weights_of(kind, folder):
-    """Random ones, imported."""
+    """Random weights, imported."""
     config, sizes, tokenizer = KINDS[kind]
     folder.mkdir()
     torch.manual_seed(1)
     model = transformers.AutoModelForCausalLM.from_config(
         config(**sizes, vocab_size=tokenizer(folder)))
-    with torch.no_grad():  # which begin with 0 or 1
+    with torch.no_grad():  # one-dimensional parameters begin as 0 or 1
         for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.2)
@@ -108,7 +108,7 @@ def weights_of(kind, folder):
 
 
 def completion(file, *options):
-    """The greedy text after PROMPT, in float32 where the file is."""
+    """The greedy text after PROMPT, in float32 if the file is."""
     command = [FOUND["llama-completion"], "-m", file, "-p", PROMPT, "-n", str(TOKENS), "--temp", "0",
                "-no-cnv", "--no-warmup", "-t", "1", "-c", "128", "-ctk", "f32", "-ctv", "f32", "-fa",
                "off", "--special", "--no-display-prompt", *options]
@@ -149,14 +149,14 @@ def test_model(kind, tmp_path):
     ours = written(weights)
     assert completion(whole) == ours
     assert completion(export(weights, tmp_path / "F16.gguf")) == ours
-    # It rounds what it multiplies with blocks, so that tokens differ: the blocks are its own.
+    # Tokens may differ, because llama.cpp rounds the factors of blocks. Its blocks are the same.
     for name in ("Q8_0", "Q4_0"):
         file = export(weights, tmp_path / f"{name}.gguf", "--gguf-type", name)
         subprocess.run([FOUND["llama-quantize"], "--pure", whole, tmp_path / "their.gguf", name],
                        check=True, capture_output=True)
         assert tensors_in(file) == tensors_in(tmp_path / "their.gguf")
         assert completion(file)
-    # Texts, each with what ends it.
+    # The tokens of each text, with the token that ends it.
     (tmp_path / "t.jsonl").write_text("\n".join(json.dumps({"text": t}) for t in TEXTS))
     program("text", "prepare", "--text", tmp_path / "t.jsonl", "--tokenizer", tmp_path / "there",
             "--out", tmp_path / "corpus")
@@ -167,7 +167,7 @@ def test_model(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_adapters(kind, tmp_path):
-    """Beside a base, and merged into it."""
+    """Adapters beside a base, and merged into it."""
     weights, tuned = weights_of(kind, tmp_path / "there"), tmp_path / "tuned.safetensors"
     base = export(weights, tmp_path / "base.gguf", "--gguf-type", "F32")
     (tmp_path / "t.jsonl").write_text("\n".join(

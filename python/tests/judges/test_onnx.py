@@ -1,4 +1,4 @@
-"""onnxruntime answers by `accrue export`'s files what the networks answer."""
+"""onnxruntime, with the files of `accrue export`, answers what the networks answer."""
 
 import subprocess
 import sys
@@ -22,9 +22,9 @@ LLAMA = {"groups": 2, "rotary_scaling": "linear:4", "tied_head": "no", "attentio
 
 
 def compare(folder, weights, inputs, x, *options):
-    """The file's answers, in batches of 1 and 5, beside those here."""
+    """Compares the file's answers, in batches of 1 and 5, with the network's own."""
     random = np.random.default_rng(2)
-    # Numbers that no layer is left without an effect by, unlike those that training begins with.
+    # With these numbers every layer has an effect, unlike with the initial weights.
     drawn = {name: a + random.uniform(-0.25, 0.25, a.shape).astype(np.float32)
              if a.ndim < 2 or not a.any() else a for name, a in weights.items()}
     path, file = folder / "weights.safetensors", folder / "network.onnx"
@@ -49,7 +49,7 @@ def pixels(*shape):
     return np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32)
 
 
-# Sides, too, that neither pools nor strides divide.
+# Includes sides that neither pools nor strides divide.
 @pytest.mark.parametrize("name, shape, classes", (
     *((name, shape, 10) for name, shape in IMAGES.items()), ("cnn-bn", (3, 31, 37), 7),
     ("resnet18", (3, 97, 65), 5), ("unet", (3, 45, 50), 4)))
@@ -90,7 +90,7 @@ def test_tokens(name, lora, sizes, tmp_path):
 
 @pytest.mark.parametrize("name, sizes", (("gpt-tiny", {}), ("llama-tiny", {"groups": 2})))
 def test_embeddings(name, sizes, tmp_path):
-    """Of rows that end with padding, the mean over the rows' own tokens, divided by its norm."""
+    """For rows that end with padding, the mean over the rows' own tokens, divided by its norm."""
     pairs, path, file = (tmp_path / each for each in ("pairs.jsonl", "w.safetensors", "w.onnx"))
     pairs.write_text("".join(f'{{"anchor": "{n}", "positive": "no. {n}"}}\n' for n in range(99)))
     weights = accrue.train(name, str(pairs), tokenizer="bytes", context=64, layers=2, steps=3,

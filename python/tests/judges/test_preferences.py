@@ -1,4 +1,4 @@
-"""Preferences are TRL's tokens, and DPO by its definition in PyTorch beside PEFT's base."""
+"""Preferences have TRL's tokens; DPO follows its definition in PyTorch, beside PEFT's base."""
 
 import json
 import re
@@ -73,7 +73,7 @@ def theirs(tmp_path_factory):
 
 
 def prepare(records, tokenizer, folder):
-    """Of each text its tokens, and which are learned."""
+    """The tokens of each text, and which tokens are learned."""
     (folder / "p.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     program("text", "prepare", "--text", folder / "p.jsonl", "--tokenizer", tokenizer, "--out",
             folder / "corpus", "--hold-out", SHARE)
@@ -113,7 +113,7 @@ def is_held_out(tokens, learned):
 
 
 def margins(model, pairs, beta, normalized):
-    """By the definition, in the type of the model."""
+    """The margins by their definition, in the model's type."""
     def log_probability(text):
         tokens, learned = (torch.tensor(each) for each in text)
         each = model(tokens[None, :-1]).logits[0].log_softmax(-1)
@@ -130,9 +130,9 @@ def margins(model, pairs, beta, normalized):
 
 @pytest.mark.parametrize("kind", ("llama", "gpt2"))
 def test_step(kind, theirs, tmp_path):
-    """A step of SGD is the gradient of the definition in float64, for each split; so is the score.
+    """For each split, a step of SGD and the score agree with the definition in float64.
 
-    float32 has 2^-24 of each of some 1e3 terms in turn, here against the largest gradient."""
+    float32 rounds each of some 1e3 terms by 2^-24, here relative to the largest gradient."""
     tokenizer, folder = theirs
     torch.manual_seed(1)
     torch.set_num_threads(1)
@@ -184,7 +184,7 @@ def test_step(kind, theirs, tmp_path):
             out, log = tmp_path / "out.safetensors", tmp_path / "log.jsonl"
             for file in (out, log):
                 file.unlink(missing_ok=True)
-            rate = 256 / largest  # the step is all that float32 has room for
+            rate = 256 / largest  # the largest step that float32 has room for
             program("train", "--init", tuned, "--data", tmp_path / "corpus", "--context", 128,
                     "--effective-batch", len(train), *how, "--steps", 1, "--optimizer", "sgd",
                     "--lr", rate, "--save", out, "--json", log, *options)

@@ -1,5 +1,5 @@
-"""Windows of PyTorch, and the same by accrue, from the same weights and samples: of random networks
-of layers, and of those that have a name."""
+"""Windows by PyTorch and by accrue, from the same weights and samples, for random networks of
+layers and for networks that have a name."""
 
 import functools
 import itertools
@@ -33,7 +33,7 @@ def network(lines):
 
 
 def state_of(model):
-    """Parameters, of tied ones one, and running statistics, by accrue's names."""
+    """Parameters, tied ones once, and running statistics, by accrue's names."""
     names = {*dict(model.named_parameters()), *dict(model.named_buffers())}
     return {re.sub("base_model.model.|.base_layer|.default", "", name): x
             for name, x in model.state_dict().items()
@@ -46,7 +46,7 @@ def weights_of(model):
 
 @pytest.mark.parametrize("number", range(100))
 def test_random_networks(number):
-    """A window of networks that are drawn, within bounds that follow from them."""
+    """A window of random networks, within bounds that follow from them."""
     (loss, norm, _, state), c = golden_random.first_measured(
         {**c, "precision": "f32" if c["precision"] == "f64" else c["precision"]}
         for c in golden_random.draw_configurations(f"module {number}", 2))
@@ -90,9 +90,9 @@ def test_windows():
 
 
 def trained_beside(model, optimizer, loss_of, micro_batches, tolerance, train, steps=2):
-    """Steps on one window by PyTorch in float64, and in float32 by train(init=, ...): all that
-    the weights learned, as a vector, differs by `tolerance` of its length at most, and so do
-    running statistics; losses by a hundredth of that."""
+    """Compares steps on one window by PyTorch in float64 and by train(init=, ...) in float32. The
+    change of all weights, as a vector, differs by at most `tolerance` of its length, and so do
+    running statistics; losses differ by at most a hundredth of `tolerance`."""
     start, seen = {name: x.clone() for name, x in state_of(model).items()}, []
     result = train(init=weights_of(model), epochs=steps, no_shuffle=True, on_step=seen.append)
     _, losses, norms = golden_files.train(model, optimizer, loss_of, micro_batches, steps)
@@ -106,8 +106,8 @@ def trained_beside(model, optimizer, loss_of, micro_batches, tolerance, train, s
         assert far <= tolerance**2 * learned
 
 
-# Now and then float32 has an activation on the other side of relu's kink. That changes an element
-# of what a tensor learns; a window's wrong mean changes all by a tenth.
+# Now and then an activation in float32 is on the other side of relu's kink, which changes one
+# element of a tensor's step. A window's wrong mean would change all elements by a tenth.
 KINKS, SMOOTH = 1e-2, 1e-4
 
 
@@ -126,7 +126,7 @@ def test_networks_with_names(name):
 
 @pytest.mark.parametrize("masks", ("planes", "classes"))
 def test_unet(masks):
-    """Of classes a third of the pixels is not judged, and all of two samples."""
+    """With classes, a third of the pixels is not judged, and neither are two whole samples."""
     torch.manual_seed(1)
     model, x = MODELS["unet"](0.5), torch.randn(8, 1, 20, 18)
     if masks == "planes":
@@ -146,7 +146,7 @@ def test_unet(masks):
 
 
 def test_views():
-    """SimCLR: which views are mirrored is found by the loss, which no others have."""
+    """SimCLR: the loss tells which views are mirrored, because no others have it."""
     torch.manual_seed(1)
     model, N = MODELS["cnn"]().double(), 5
     pixels = torch.randint(256, (N, 28, 28), dtype=torch.uint8)
@@ -173,7 +173,7 @@ def test_views():
 
 @pytest.mark.parametrize("order", ("alternating", "simultaneous"))
 def test_zi2zi(order, tmp_path):
-    """Both players, whose weights are in checkpoints, after three windows."""
+    """The weights of both players, read from checkpoints, after three windows."""
     files = pytest.importorskip("safetensors.torch")
     torch.manual_seed(1)
     pixels, seen, step = torch.randint(256, (8, 1, 32, 64), dtype=torch.uint8), [], {"eps": 1e-3}
@@ -189,7 +189,7 @@ def test_zi2zi(order, tmp_path):
         return [{name[len(player):]: x for name, x in weights.items() if name.startswith(player)}
                 for player in ("generator.", "discriminator.")]
 
-    start = train(1, 1e-30)  # too little to change any
+    start = train(1, 1e-30)  # too little to change a weight
     g = reference_zi2zi.Generator(32, 2, ngf=8, embedding=8, attention=False, dropout=0).double()
     d = reference_zi2zi.Discriminator(32, 2, ndf=8).double()
     for player, weights in zip((g, d), start):
@@ -230,7 +230,7 @@ def test_torchvision(name, frozen, optimizer):
 
 
 def documents_of(tokens, rows):
-    """The documents in rows, and which of their tokens are to be learned."""
+    """The documents in rows, and which tokens are to be learned."""
     found = [(row[end - length:end].numpy(), np.arange(length) > prompt)
              for row, documents in zip(tokens, rows)
              for end, (length, prompt) in zip(itertools.accumulate(n for n, _ in documents),

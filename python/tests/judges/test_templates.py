@@ -1,6 +1,6 @@
 """transformers writes chats by the real templates and vocabularies of models as the program does.
 
-LLAMA_CPP names a checkout of llama.cpp, whose models/ has them; without it this is skipped.
+LLAMA_CPP names a checkout of llama.cpp, whose models/ has them; without it the test is skipped.
 """
 
 import functools
@@ -84,7 +84,7 @@ def learned_of(chat):
 
 
 class Theirs:
-    """What transformers writes of a chat, and what is to be learned of it."""
+    """The text that transformers writes for a chat, and the parts to be learned."""
 
     def __init__(self, tokenizer, chat):
         self.tokenizer, self.chat = tokenizer, chat
@@ -105,7 +105,7 @@ class Theirs:
                               return_offsets_mapping=True)["offset_mapping"]
 
     def learned(self):
-        """A 0 or 1 for each character; None where it cannot be told."""
+        """A 0 or 1 for each character; None if transformers cannot tell."""
         text = self.text
         found = [0] * len(text)
         if re.search(r"\{%-?\s*generation\s*-?%\}", self.tokenizer.chat_template):
@@ -128,7 +128,7 @@ class Theirs:
 
 
 def ours(template):
-    """What the script that the program runs answers to all chats."""
+    """The answers to all chats of the script that the program runs."""
     script = pathlib.Path(__file__).parents[3] / "text/chat_template.py"
     lines = [{"template": template, "special_tokens": SPECIAL}]
     lines += [{"record": chat, "learned": learned_of(chat)} for chat in CHATS.values()]
@@ -138,7 +138,7 @@ def ours(template):
 
 
 def outcome(theirs, got):
-    """In a word or two; asserts that it is theirs where it is not refused."""
+    """The outcome in a word or two; asserts that a chat that is not refused equals theirs."""
     if "error" in got:
         try:
             text = theirs.text
@@ -149,7 +149,7 @@ def outcome(theirs, got):
             assert theirs.learned() is None, (text, got["error"])
         except AssertionError:
             raise
-        except Exception:  # of messages before that a template does not write
+        except Exception:  # the template does not write the messages before an answer alone
             pass
         return "refused: " + got["error"]
     parts = list(zip(got["parts"][::2], got["parts"][1::2]))
@@ -161,7 +161,7 @@ def outcome(theirs, got):
 
 
 def test_every_template():
-    """Prints a table. None may differ without being refused."""
+    """Prints a table. No chat may differ without being refused."""
     model = tokenizers.Tokenizer(tokenizers.models.BPE())
     model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     model.train_from_iterator([], tokenizers.trainers.BpeTrainer(
@@ -184,8 +184,8 @@ def test_every_template():
 
 INST = """{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}{% set system_message = false %}{% endif %}{{ bos_token }}{% for message in loop_messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{% if loop.index0 == 0 and system_message != false %}{% set content = system_message + '\\n\\n' + message['content'] %}{% else %}{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}{{ '[INST] ' + content + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ ' ' + content + eos_token}}{% endif %}{% endfor %}"""
 ZEPHYR = """{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\n' + message['content'] + eos_token }}\n{% elif message['role'] == 'system' %}\n{{ '<|system|>\n' + message['content'] + eos_token }}\n{% elif message['role'] == 'assistant' %}\n{{ '<|assistant|>\n'  + message['content'] + eos_token }}\n{% endif %}\n{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}"""
-# The vocabulary, the template, the token that ends a turn, and the chats that it writes and that
-# are a beginning of themselves.
+# For each model: the vocabulary, the template, the token that ends a turn, and the chats that the
+# template writes and whose first messages alone give a beginning of the whole text.
 PLAIN = ["one", "system", "turns", "turns without system", "ends with a question", "weight",
          "no question"]
 REAL = {
@@ -223,7 +223,7 @@ def with_template(vocabulary, template, end, out):
 def tokenizer_of(vocabulary):
     name = f"ggml-vocab-{vocabulary}.gguf"
     tokenizer = transformers.AutoTokenizer.from_pretrained(MODELS, gguf_file=name)
-    if vocabulary == "llama-spm":  # as llama.cpp: a space after special tokens
+    if vocabulary == "llama-spm":  # like llama.cpp: a space after special tokens
         tokenizer._tokenizer.pre_tokenizer = None
         tokenizer._tokenizer.normalizer = tokenizers.normalizers.Sequence(
             [tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")])

@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.thorough
 
 NOUNS = ("cat", "cats", "café", "cafe\u0301", "猫", "banana", "aaaaaa", "12", "HE'S 12345\r\n\r\n")
-# With many pairs that occur equally often, and characters of two and three bytes.
+# A text with many pairs that occur equally often, and characters of two and three bytes.
 TEXT = "".join(f"The {NOUNS[i % 9]} sees{' ' if i % 3 else '   '}the {NOUNS[i * i % 9]}'s "
                f"{NOUNS[i // 3 % 9]}.\n" for i in range(400))
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -73,8 +73,8 @@ def test_tokens(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", ("blank", "composed", "lines"))
 def test_long_texts(kind, tmp_path, monkeypatch):
-    """2.5 MB are cut where tokenizers does not see it: at spaces, where marks are composed, with
-    tokens that hold a space, and where words go over spaces up to the end of a line."""
+    """The program cuts 2.5 MB into parts without a change to the tokens: at spaces, where marks are
+    composed, with tokens that hold a space, and if words span spaces up to the end of a line."""
     tokenizers = pytest.importorskip("tokenizers")
     split = tokenizers.pre_tokenizers.Split("\n", "isolated")
     theirs = learned(special=["<|endoftext|>"], **{
@@ -91,8 +91,8 @@ def test_long_texts(kind, tmp_path, monkeypatch):
     (True, True, True), (True, False, True), (False, True, True), (False, False, False),
     (True, True, False)))
 def test_sentencepiece(has_bytes, prefix, words, tmp_path):
-    """A model learned from the documentation cuts 1.3 MB of this and of characters at random: with
-    and without bytes, a space before a text and pieces of several words."""
+    """A model learned from the documentation cuts 1.3 MB of it and of random characters: with and
+    without bytes, a space before a text and pieces of several words."""
     sentencepiece, gguf = pytest.importorskip("sentencepiece"), pytest.importorskip("gguf")
     draw, own = random.Random(1), ["<note>", "a<n"]
     ranges = [(32, 127), (160, 0x250), (0x370, 0x530), (0x3040, 0x3100), (0x4e00, 0x9fff),
@@ -138,7 +138,7 @@ def test_sentencepiece(has_bytes, prefix, words, tmp_path):
 
 @pytest.mark.parametrize("name", ("gpt2", "llama"))
 def test_adapters(name, tmp_path):
-    """PEFT has the loss and the logits that they had here."""
+    """PEFT computes the same loss and logits with the adapters."""
     peft, torch = pytest.importorskip("peft"), pytest.importorskip("torch")
     import golden_text
     from transformers import AutoModelForCausalLM
@@ -160,13 +160,13 @@ def test_adapters(name, tmp_path):
     adapted = model(input_ids=tokens, labels=tokens)
     assert adapted.loss.item() == pytest.approx(accrue.evaluate(path, data=rows)["loss"], rel=1e-5)
     assert adapted.loss < alone.loss - 0.1
-    # Of magnitude 4 at most, by sums of 24 terms at most in two layers.
+    # The logits' magnitude is 4 at most; two layers add up 24 terms at most.
     np.testing.assert_allclose(accrue.predict(path, rows), adapted.logits.detach(), rtol=0,
                                atol=1e-5)
 
 
 def test_embeddings(tmp_path):
-    """As transformers has them of the exported model, of texts of any lengths."""
+    """Embeddings of texts of any lengths are the same as transformers' with the exported model."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     pairs, weights = tmp_path / "pairs.jsonl", tmp_path / "weights"
     pairs.write_text("".join(json.dumps({"anchor": f"{a} {b}", "positive": f"{b} and {a}"}) + "\n"

@@ -1,5 +1,5 @@
-"""Special and added tokens are those of tokenizers and transformers, and real vocabularies give the
-tokens that llama.cpp expects of them."""
+"""Special and added tokens are the same as in tokenizers and transformers, and real vocabularies
+give the tokens that llama.cpp expects."""
 
 import itertools
 import json
@@ -19,7 +19,7 @@ SPACES = ("", "", "", " ", "  ", "\n", "\t", "\u00a0", "\u3000")
 
 
 def documents(texts, tokenizer, folder, *options):
-    """The tokens of each, with what is put before it and without what ends it."""
+    """The tokens of each text, with the token put before it and without the one that ends it."""
     lines = folder / "texts.jsonl"
     lines.write_text("\n".join(json.dumps(t if isinstance(t, dict) else {"text": t}) for t in texts))
     name = f"corpus{len(list(folder.iterdir()))}"
@@ -44,7 +44,7 @@ def alphabet():
 
 @pytest.mark.parametrize("composes", (False, True))
 def test_flags(composes, tmp_path):
-    """lstrip, rstrip, single_word and normalized, each with each, of special and other tokens."""
+    """Combinations of lstrip, rstrip, single_word and normalized, for special and other tokens."""
     theirs = alphabet()
     if composes:
         theirs.normalizer = tokenizers.normalizers.NFC()
@@ -116,8 +116,8 @@ def test_files_beside(files, tmp_path):
 
 @pytest.mark.parametrize("chat", ("chatml", "template"))
 def test_control_in_messages(chat, tmp_path):
-    """Marks are tokens, and what messages spell is not: each text between marks is tokenized as
-    tokenizers does that splits special tokens."""
+    """Marks of the template are tokens, but marks that messages spell are not: each text between
+    marks is tokenized as by tokenizers when it splits special tokens."""
     pytest.importorskip("jinja2")
     theirs, home = alphabet(), tmp_path / "tokenizer"
     home.mkdir()
@@ -170,8 +170,8 @@ def test_real_vocabulary(name, tmp_path):
 
 @pytest.mark.parametrize("prefix", (True, False))
 def test_sentencepiece_model(prefix, tmp_path):
-    """A tokenizer.model is read as it is, also beside the tokenizer.json that transformers makes of
-    it; tokens beside it that are no pieces are refused."""
+    """The program reads a tokenizer.model as it is, also beside the tokenizer.json that
+    transformers makes of it, and refuses tokens beside it that are no pieces."""
     sentencepiece = pytest.importorskip("sentencepiece")
     home = tmp_path / "tokenizer"
     home.mkdir()

