@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Measures accrue beside PyTorch on this machine, in one run, and prints a Markdown table.
 
-Same layers, micro-batches, accumulation, Adam and threads on both sides. Every measurement is a
-process of its own; accrue and PyTorch take turns for several rounds, and medians are compared.
-PyTorch (torch_training.py) has its samples in memory as floats, and a row for each way to train,
-in which the faster of its two zero_grad modes counts.
+Both sides have the same layers, micro-batches, accumulation, Adam and threads. Every measurement
+is a separate process; accrue and PyTorch take turns for several rounds, and the table compares
+medians. PyTorch (torch_training.py) has its samples in memory as floats. Each of its ways to train
+has a row, in which the faster of its two zero_grad modes counts.
 
     scripts/bench_pytorch.py                                 samples per second
-    scripts/bench_pytorch.py resnet@4:8x4                    of four times the channels (--width 4)
+    scripts/bench_pytorch.py resnet@4:8x4                    four times the channels (--width 4)
     scripts/bench_pytorch.py --busy 2                        beside two programs that never wait
     scripts/bench_pytorch.py --memory --data DIR             peak memory of training on MNIST
     scripts/bench_pytorch.py --python python3 --python /opt/torch/bin/python
@@ -15,7 +15,7 @@ in which the faster of its two zero_grad modes counts.
     scripts/bench_pytorch.py --device cuda --program build/cuda/apps/accrue
                                                              on the GPU, speed and memory
 
-The interpreters named by --python (default: the one that runs this) need torch; no other package.
+The interpreters named by --python (default: the one that runs this) need torch alone.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def run(command, threads=None):
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
                                    env=environment)
         _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = status  # it has been waited for
+        process.returncode = status  # wait4() has already reaped it
         output.seek(0)
         errors.seek(0)
         if status != 0:
@@ -75,7 +75,7 @@ def last_json(output):
 
 
 def report_of(command):
-    """What a command of accrue writes with --json."""
+    """The JSON that a command of accrue writes with --json."""
     with tempfile.TemporaryDirectory() as scratch:
         report = pathlib.Path(scratch) / "bench.json"
         run([str(word) for word in command] + ["--json", str(report)])
@@ -84,7 +84,7 @@ def report_of(command):
 
 @contextlib.contextmanager
 def busy_programs(count):
-    """Others that never wait, each as if started from a terminal of its own."""
+    """Runs other programs that never wait, each as if started from another terminal."""
     programs = [subprocess.Popen([sys.executable, "-c", "while True: pass"],
                                  start_new_session=True) for _ in range(count)]
     try:
@@ -115,7 +115,7 @@ class Accrue:
         self.options = options
 
     def network(self, configuration):
-        """Networks of photographs and of text are trained on the user's; digits do for others."""
+        """Networks for photographs and for text train on the user's data, others on digits."""
         data = ["--data", self.options.data] if configuration.model in ("resnet50", "gpt2") else []
         if configuration.model == "gpt2":
             data += ["--context", 1024, "--documents", "stream"]
@@ -134,7 +134,7 @@ class Accrue:
         return {"samples_per_s": report_of(command)["samples_per_s"]}
 
     def ledger_peak(self, configuration):
-        """Without the data."""
+        """The peak memory in accrue's ledger, without the data."""
         report = report_of([self.options.program, "bench", "memory", *self.network(configuration),
                             "--effective-batch", configuration.effective_batch, "--micro-batches",
                             configuration.micro_batch, "--ways", "fused", "--rounds", 1])
@@ -180,7 +180,7 @@ class PyTorch:
 
 
 def measure(contestants, configuration, options):
-    """By way to train, a figure of each round, and what else was measured once."""
+    """For each way to train, a figure of each round, and the figures that were measured once."""
     key = "peak_bytes" if options.memory else "samples_per_s"
     ways = {}
     for round_number in range(1, options.rounds + 1):

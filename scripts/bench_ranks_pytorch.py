@@ -7,11 +7,11 @@
                                                         one rank on each of two machines
 
 Both train the same layers with Adam, in windows of K micro-batches a rank. PyTorch runs on gloo,
-with no_sync() for all micro-batches but the last and gradient_as_bucket_view; its samples are
-tensors in memory. Prints a Markdown table: the time of a window, the part of it that does not grow
-with K (the reduction and the step), the most resident memory of a rank and, in brackets, its growth
-by the training, and accrue as one process with as many threads. The interpreter needs torch; accrue
-needs mpirun.
+with gradient_as_bucket_view, and with no_sync() for all micro-batches except the last; its samples
+are tensors in memory. Prints a Markdown table with the time of a window and the largest resident
+memory of a rank, in brackets its growth by the training. The last column is accrue as one process
+with as many threads. Below stands the part of the time that does not grow with K (the reduction and
+the step). The interpreter needs torch; accrue needs mpirun.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def free_port():
 
 
 def measure_torch(options, K):
-    """Seconds a window; megabytes of a rank, in all and by training: the most of any rank."""
+    """Seconds a window; the most megabytes of any rank, in all and by training."""
     request = {"measure": "rank", "ranks": options.ranks, "model": options.model, "width": 1,
                "device": "cpu", "threads": 1, "micro_batch": options.micro_batch,
                "effective_batch": K * options.micro_batch, "seconds": options.seconds}
@@ -69,7 +69,7 @@ def measure_torch(options, K):
 
 def measure_accrue(options, K, ranks, threads):
     effective = options.ranks * K * options.micro_batch
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as scratch:  # which machines share
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as scratch:  # machines share it
         report = pathlib.Path(scratch) / "bench.json"
         launcher = [NETWORK, "mpirun"] if options.network else ["mpirun"]
         command = [*launcher, "-n", ranks] if ranks > 1 else []
@@ -83,7 +83,7 @@ def measure_accrue(options, K, ranks, threads):
 
 
 def intercept(seconds_by_k):
-    """Of the line through the times of the fewest and the most micro-batches."""
+    """The intercept of the line through the times of the fewest and the most micro-batches."""
     few, many = min(seconds_by_k), max(seconds_by_k)
     slope = (seconds_by_k[many] - seconds_by_k[few]) / (many - few)
     return seconds_by_k[few] - few * slope

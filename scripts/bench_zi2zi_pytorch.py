@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """Measures windows of zi2zi's training in PyTorch on the CPU, and prints what they took, as JSON.
 
-The networks and the training of reference_zi2zi.py in float32, with dropout, the port's constancy
-loss and an Adam each; pixel-shuffle, added skips and instance norm. Each way to train is measured
-in processes of its own: with contiguous and with channels_last tensors; with InstanceNorm2d and
-with GroupNorm of as many groups as channels, which computes the same; and where alternating players
-have a single micro-batch, making G's glyphs once for both or twice, which is slower but holds less.
-The best figure of all ways counts. InstanceNorm2d with channels_last is left out: of a batch of one
-sample its backward is wrong on the CPU, without a word, where the gradient that comes in is
-channels_last (in 1.13 and 2.15).
+Trains the networks of reference_zi2zi.py in float32, with dropout, the port's constancy loss, an
+Adam each, pixel-shuffle, added skips and instance norm. Separate processes measure each way to
+train:
+
+- with contiguous and with channels_last tensors;
+- with InstanceNorm2d, and with a GroupNorm of as many groups as channels, which computes the same;
+- if alternating players have a single micro-batch, with G's glyphs made once for both players, or
+  twice, which is slower but holds less memory.
+
+The best figure of all ways counts. InstanceNorm2d with channels_last is left out: for a batch of
+one sample its backward on the CPU is silently wrong if the incoming gradient is channels_last (in
+1.13 and 2.15).
 
     scripts/bench_zi2zi_pytorch.py --size 256 --micro-batch 1 --effective-batch 16
     scripts/bench_zi2zi_pytorch.py --size 64 --ngf 16 --ndf 16 --micro-batch 4 --order simultaneous
@@ -17,8 +21,8 @@ channels_last (in 1.13 and 2.15).
     rss_growth_bytes   the process's peak, above what it holds after the import, without the samples
     rss_growth_after_small_bytes   above what it holds after a window of a tiny net, so without the
                        code that PyTorch loads and makes at first use
-    tensor_bytes       the most that tensors take at a time in a window, without the samples: what
-                       is there before, and what torch's allocator notes in its profile
+    tensor_bytes       the most that tensors take at a time in a window, without the samples: the
+                       tensors from before it, and those that torch's allocator notes in its profile
 
 Needs torch alone.
 """
@@ -46,7 +50,7 @@ def adam(name, net):
     options = {"lr": LEARNING_RATES[name], "betas": (0.5, 0.999), "eps": 1e-8}
     try:
         return torch.optim.Adam(net.parameters(), fused=True, **options)
-    except RuntimeError:  # before 2.4 not on the CPU
+    except RuntimeError:  # PyTorch before 2.4 has no fused Adam on the CPU
         return torch.optim.Adam(net.parameters(), **options)
 
 
@@ -92,7 +96,7 @@ class Training:
         return bytes_of([self.glyphs, self.styles])
 
     def state_bytes(self):
-        """What there is between two windows, without the samples."""
+        """The bytes of the tensors that remain between two windows, without the samples."""
         players = self.players
         state = [value for optimizer in players.optimizers.values()
                  for values in optimizer.state.values() for value in values.values()
@@ -134,7 +138,7 @@ def measure_tensors(request):
 
 
 def answer(request):
-    """What a process of its own measures."""
+    """Measures a request in a separate process."""
     torch.manual_seed(1)
     torch.set_num_threads(request["threads"])
     torch.ones(1)

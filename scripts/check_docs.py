@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
-"""Checks what the documents say of the program, as a reader would find out.
+"""Checks the documents against the program: commands, options and output.
 
-Every command of accrue in a code block must have the options that it is shown with, and what prose
-and tables name as an option, `--epochs 3`, must be one of a command, which takes that value if it
-has a choice of values. A table under the comment
+Every command of accrue in a code block must have the options that the block shows. An option in
+prose or tables, such as `--epochs 3`, must exist in a command; if the option has a choice of
+values, it must take the value shown. A table under the comment
 
     <!-- options: HEADING -->
 
 names in its first column all options under this heading of `accrue train --help-all`, and no others.
-Blocks are run that are marked by a comment, which a browser does not show, in the line above them:
+This comment above a block, which a browser does not show, has the block run:
 
     <!-- run -->
 
-Every line of such a block is a command. Where lines begin with "$ ", only those are commands, and
-what follows each is its output. A command must succeed, or fail in a block that is marked
-<!-- run, fails -->. The lines of output that are shown must come in this order, alone or between
-others; "..." stands for any text. The blocks of one document run in one scratch folder, from the
-top, so that one may use what another has written.
+Every line of such a block is a command. If some lines begin with "$ ", only those lines are
+commands, and the lines after each are its output. A command must succeed, or fail in a block that
+is marked <!-- run, fails -->. The lines of output that are shown must come in this order, alone or
+between others; "..." stands for any text. The blocks of one document run in one scratch folder,
+from the top, so a block may use files that an earlier one has written.
 
     <!-- part of kernels/prelu.cpp -->
 
-is a piece of a source. Pieces of one name are joined, beside the project's sources, and every .cpp
-must compile.
+marks a piece of a source. Pieces of one name are joined, beside the project's sources, and every
+.cpp must compile.
 
 Usage: check_docs.py PROGRAM [DOCUMENT ...]
 """
@@ -112,8 +112,8 @@ class Checker:
         self.checked = self.named = self.run = self.compiled = 0
 
     def completed(self):
-        """What the shells complete: all options, and the choices of those that have the same in
-        every command."""
+        """The words that shells complete: all options, and the choices of each option that has
+        choices in every command."""
         script = subprocess.run([self.program, "completion", "bash"], capture_output=True,
                                 text=True, check=True).stdout
         words = dict(re.findall(r"^ +'([^']*)'\) words='([^']*)'", script, re.MULTILINE))

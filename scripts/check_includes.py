@@ -5,18 +5,18 @@
     layers, accumulate, data <- train <- job <- images, fonts, text <- accrue;  train <- report <- accrue
     all of them <- apps, tests;  apps <- python
 
-The domains, images, fonts and text, are those of the root's CMakeLists.txt.
-Only apps, tests and accumulate/ladder/ include what lies in the ladder; they may also include
+The root's CMakeLists.txt lists the domains: images, fonts and text.
+Only apps, tests and accumulate/ladder/ include the ladder's headers; they may also include
 accrue/eigen.h, which needs core/ alone. apps, python and tests may include accrue/domains.h, the list of
 domains.
-train/, job/, domains and report/ do not print to the terminal nor parse the command line; train/ and
+train/, job/, domains and report/ neither print to the terminal nor parse the command line; train/ and
 report/ do not name its options, either.
-train/ and job/ name no domain: none of its models, and nothing that only its samples are made of. The
-comments there may, and messages of job/, which speak to people. What a Domain knows, they ask it.
+train/ and job/ name no domain: none of its models, and nothing that only its samples are made of. They
+ask a Domain instead. Comments there may name domains, and so may messages of job/, which people read.
 In apps/ only cli/messages.cpp prints, which does not throw.
 A quoted include names a file of this project by its path from the root, and that file exists.
 CUDA sources count bits by the device's own functions.
-tests/simt stands alone: it uses no part of accrue, and its headers are named as CUDA's are.
+tests/simt stands alone: it uses no part of accrue, and its headers have the names of CUDA's.
 """
 
 import pathlib
@@ -48,32 +48,32 @@ MAY_USE = {
 EIGEN = "accrue/eigen.h"
 DOMAIN_LIST = "accrue/domains.h"
 RUNNER = pathlib.Path("tests", "simt")
-# Naive kernels, which nothing of the library uses.
+# Naive kernels, which the library does not use.
 LADDER = "accumulate/ladder"
 SOURCES = {".h", ".cpp", ".cuh", ".cu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 PRINTS = re.compile(r"\bfmt::print\(|\bstd::(cout|cerr|f?printf|fputs|puts)\b")
 NOT_IN_LIBRARY = re.compile(r'<CLI/|\bstdout\b|\bstderr\b|\bfmt::print\("')
 OPTION = re.compile(r'"[^"]*(?<![\w-])--[a-z]')
-# They rest on built-ins of the host's compiler. nvcc takes them as constant expressions and
+# These functions rest on built-ins of the host's compiler. nvcc takes them as constant expressions and
 # compiles something else: std::countr_zero(x) was 32 for every x on a GPU, and right in the runner.
 HOST_BITS = re.compile(
     r"\bstd::(count[lr]_(zero|one)|popcount|bit_(width|ceil|floor)|has_single_bit)\b")
-# Models and data sets of domains, and what their samples are. Not text, which every option is, nor pixel,
-# an encoding of data (kernels/gather_samples.h).
+# Models and data sets of domains, and words for their samples. Not among them are text, because every
+# option is text, and pixel, an encoding of data (kernels/gather_samples.h).
 DOMAIN_WORD = re.compile(
     r"(?<![A-Za-z])(gpt\d?|llama|zi2zi|u-?net|resnet\d*|mlp|cnn|mnist|images?|masks?|tokens?|glyphs?|fonts?|styles?|"
     r"corpus|corpora|chats?|captions?)(?![A-Za-z])")
 WITHOUT_DOMAINS = ("train", "job")
-# They translate into formats of others, the first from kernels, which have their words for it.
+# These folders write other projects' formats, whose words they need.
 WORDS_OF_OTHERS = (pathlib.Path("train", "onnx"), pathlib.Path("train", "tensorboard"))
 MAY_NAME = {
     "GrayImage",  # a PNG file's (data/png.h)
     "Encoding::mask",  # data's
-    '"mlp"',  # what is trained if nobody says anything else
-    "sa_mask", "stop_token",  # of systems' headers
-    '"image-size"',  # what checkpoints of earlier versions say (train/run_identity.cpp)
-    '"samples, judged pixels or tokens."',  # what logs have said since the first
+    '"mlp"',  # the default model
+    "sa_mask", "stop_token",  # from systems' headers
+    '"image-size"',  # a key in checkpoints of earlier versions (train/run_identity.cpp)
+    '"samples, judged pixels or tokens."',  # a text in logs since the first version
 }
 LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"')
 COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//.*')

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs a notebook and compares what its cells say with what it is stored with.
+"""Runs a notebook and compares its outputs with the stored ones.
 
-The code must be that which the stored outputs are of, and every cell must have as many outputs as
-then, with the same words. Numbers may differ, because other processors round and time differently;
-what must hold of them is asserted in the notebook itself. Figures must be there, and are not compared.
+The code must be the code that the stored outputs came from, and every cell must have as many
+outputs as then, with the same words. Numbers may differ, because other processors round and time
+differently; the notebook itself asserts what it needs. Figures must exist, and are not compared.
 
 Usage: check_notebook.py [--write] NOTEBOOK
   --write  store the outputs instead, figures in 64 colours

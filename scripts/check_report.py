@@ -6,10 +6,10 @@ headless Chromium.
     scripts/check_report.py --page report.html --pictures DIR
     scripts/check_report.py --available
 
-Writes a small one of each (or takes the page given), opens it, and expects: nothing on the console,
-nothing loaded, every chart drawn, the figures as text, in light and dark, on paper and on a phone.
-Needs Debian's chromium-driver, python3-selenium and libjs-chart.js (scripts/setup.sh --tests);
---available says what is missing.
+Writes a small page of each kind (or takes the page given), opens it, and expects an empty console,
+no loaded resources, every chart drawn, and the figures as text, in light and dark, on paper and on
+a phone. Needs Debian's chromium-driver, python3-selenium and libjs-chart.js
+(scripts/setup.sh --tests); --available says what is missing.
 """
 
 import argparse
@@ -30,13 +30,13 @@ BENCH = ("bench", "memory", "--model", "mlp-small", "--effective-batch", "16,32"
 TRAIN = ("train", "--model", "mlp-small", "--steps", "12", "--device", "cpu", "--threads", "1")
 FONT = ("font", "train", "--image-size", "32", "--width", "0.125", "--steps", "4", "--micro-batch",
         "4", "--effective-batch", "8", "--sample-every", "2", "--device", "cpu", "--threads", "1")
-# Directories, whose names must not end the script that holds them either, and what they are of.
+# Log directories, whose names must not end the script that holds them either, and their commands.
 RUNS = {"plain": TRAIN,
         "<script><!--": (*TRAIN, "--lr", "0.01", "--ema", "0.9", "--noise-scale",
                          "--eval-every", "4"),
         "drawn": FONT}
 
-# Of each canvas: its size, how much of it is painted, how many colours it has, and its name.
+# For each canvas: its size, how much of it is painted, how many colours it has, and its name.
 CANVASES = """
 return [...document.querySelectorAll('canvas')].map((canvas) => {
   const {width, height} = canvas;
@@ -50,7 +50,7 @@ return [...document.querySelectorAll('canvas')].map((canvas) => {
 });
 """
 
-# Contrast as the W3C's accessibility guidelines define it, of the text on the page.
+# Contrast of the text on the page, as the W3C's accessibility guidelines define it.
 CONTRAST = """
 const luminance = (element, property) => {
   const [r, g, b] = getComputedStyle(element)[property].match(/\\d+/g).map((value) => {
@@ -68,7 +68,7 @@ return [...document.querySelectorAll('h1, p, td, th, caption, dt, dd')].map((ele
 
 
 def missing():
-    """The first thing without which nothing can be checked, or None."""
+    """The first requirement that is missing, or None."""
     if importlib.util.find_spec("selenium") is None:
         return "no python3-selenium"
     if not shutil.which("chromedriver") or not shutil.which("chromium"):
@@ -89,7 +89,7 @@ def start_browser():
 
 
 class Check:
-    """The page in one browser. Every failure is told; the page passes if there is none."""
+    """The page in one browser. Prints every failure; the page passes if there is none."""
 
     def __init__(self, browser, name, pictures):
         self.browser, self.name, self.pictures = browser, name, pictures
@@ -195,7 +195,7 @@ class Check:
         self.expect(drawn == expected, f"{drawn} of {expected} sheets are shown")
 
     def folding(self):
-        """The data set is folded away until the reader clicks on it, in all charts of memory."""
+        """In all charts of memory the data set is folded away until the reader clicks on it."""
         shown = ("return charts.map(({drawn}) => drawn.data.datasets.findIndex(({category, hidden})"
                  " => category === 'data' && !hidden)).filter((index) => index >= 0).length")
         self.expect(self.browser.execute_script(shown) == 0, "the data set is folded away")
@@ -245,7 +245,7 @@ def check_page(browser, page, pictures):
 
 def write_pages(program, folder):
     memory, runs = folder / "memory.html", folder / "runs.html"
-    # On its way into the page the name of this table must not end the script that holds the data.
+    # The name of this table must not end the script that holds the page's data.
     table = f"{folder}/</script><b>"
     pathlib.Path(table).parent.mkdir()
     subprocess.run([program, *BENCH, "--csv", table, "--report", memory], check=True)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compiles sources each by itself, as far as errors and warnings go (-fsyntax-only).
+"""Compiles each source by itself, for its errors and warnings alone (-fsyntax-only).
 
-The builds of scripts/test.sh and scripts/demo.sh compile many sources together, in which one may
-use what only another includes. Without --all only the sources that changed, or that include what
-changed, since the branch left origin's main; on main itself, where nothing tells what came
-together, in the last 50 commits. Uncommitted changes count. As all of them would take a few minutes
-of a processor, --limit N takes the first: what changed, then what includes that, then what includes
-those.
+The builds of scripts/test.sh and scripts/demo.sh compile many sources together, so a source may use
+a header that only another source includes. Without --all, compiles the sources that changed since
+the branch left origin's main, and those that include changed files; on main itself, the changes of
+the last 50 commits. Uncommitted changes count. All of them would take a few minutes of a processor:
+--limit N takes the first, beginning with the changed files, then the files that include them, and
+so on.
 
 A source that both presets have, release and simt (CUDA sources as C++), is compiled as in release.
 """
@@ -29,7 +29,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
 def git(*arguments):
-    """Lines of output, or None where git says no or is not there."""
+    """Lines of output, or None if git fails or is not installed."""
     # A clone owned by another user is refused without safe.directory.
     command = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), *arguments]
     try:
@@ -57,7 +57,7 @@ def changed_since(commit):
 
 
 def includes_of(path):
-    """Files of this project that one of its files includes; the runner's are named as CUDA's."""
+    """Files of this project that a file includes; the runner's headers have the names of CUDA's."""
     names = INCLUDE.findall((ROOT / path).read_text(encoding="utf-8"))
     candidates = (name for used in names for name in (used, f"tests/simt/include/{used}"))
     return {name for name in candidates if (ROOT / name).is_file()}
@@ -71,7 +71,7 @@ def with_what_includes(changed):
             includers.setdefault(included, []).append(path)
     found = sorted(changed)
     seen = set(found)
-    for path in found:  # which grows meanwhile
+    for path in found:  # the loop appends to it
         new = [includer for includer in includers.get(path, ()) if includer not in seen]
         found += new
         seen.update(new)
@@ -79,7 +79,7 @@ def with_what_includes(changed):
 
 
 def configure(preset, options):
-    """How each source is compiled, in which folder, by its path from the root."""
+    """The compile command and folder of each source, by its path from the root."""
     folder = ROOT / "build" / "syntax" / preset
     subprocess.run(["cmake", "-S", ROOT, "-B", folder, "--preset", preset, "-DACCRUE_TESTS=ON",
                     "-DCMAKE_UNITY_BUILD=OFF", *options], check=True, stdout=subprocess.DEVNULL)
@@ -94,8 +94,8 @@ def configure(preset, options):
 
 
 def generate(folder, source):
-    """Makes a source whose header others may include (protobuf's), but not what it depends on:
-    CMake has it wait for all libraries that its own links to."""
+    """Makes a generated source (protobuf's), whose header others may include, without building its
+    dependencies: CMake makes it depend on all libraries that its own library links to."""
     if not source.exists():
         command = subprocess.run(["ninja", "-C", folder, "-t", "commands", "-s",
                                   source.relative_to(folder)],
@@ -107,7 +107,7 @@ def compile_alone(entry):
     arguments = shlex.split(entry["command"])
     output = arguments.index("-o")
     del arguments[output:output + 2]
-    arguments.remove("-c")  # of which Clang would say that it has no effect
+    arguments.remove("-c")  # Clang would warn that it has no effect
     ran = subprocess.run([*arguments, "-fsyntax-only"], cwd=entry["directory"], text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     return ran.returncode, ran.stdout

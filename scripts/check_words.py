@@ -11,8 +11,8 @@
 - The same holds for comments of sources and scripts, docstrings, and what the program says in
   strings. Lines of a comment that are indented by three spaces are formulas or tables.
 - A comment in a source begins with a sentence, not with "Of" or "Those".
-- Messages of libraries name no --options of the program, which are not everybody's: but for those
-  of domains, which have settings, and those in which another program's command stands.
+- Messages of libraries name no --options of the program, because not every caller has them. Domains
+  have settings and may name them, and so may a message with another program's command.
 
 Usage: check_words.py [DOCUMENT ...]
 """
@@ -85,7 +85,7 @@ def documents():
 
 
 def text_of(document):
-    """A document's text; of a notebook that of the cells that are not code, whose lines are counted."""
+    """A document's text; for a notebook that of its Markdown cells, in which lines are counted."""
     text = document.read_text(encoding="utf-8")
     if document.suffix != ".ipynb":
         return text
@@ -153,7 +153,7 @@ def is_placeholder(path):
 
 
 def has_file(path, folder, made):
-    """Whether a document in `folder` that has the files `made` as blocks names an existing file."""
+    """Whether `path`, in a document in `folder` with the files `made` as blocks, names a file."""
     inside = path.removeprefix("accrue/")  # as installed
     stem = path.rsplit(".", 1)[0]
     if any((base / one).exists() for base in (ROOT, folder, folder / "include")
@@ -304,7 +304,7 @@ def docstrings(text):
 
 
 def texts_in(path):
-    """Yields (first line's number, text) of what people read in a source or script."""
+    """Yields (first line's number, text) of the texts in a source or script that people read."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         yield from blocks_of_comments(comments_of_script(text))
@@ -332,7 +332,7 @@ def options_in(text, name):
 
 
 def is_library(path):
-    """False for what says the program's words: who asks for a job, or does a command's work with one."""
+    """False for sources that write the program's messages: they ask for a job or run a command."""
     parts = path.relative_to(ROOT).parts
     if parts[0] in NO_LIBRARIES or re.fullmatch(r"domain(_\w+)?\.cpp", path.name):
         return False
@@ -349,7 +349,7 @@ def document_errors(document, known):
 
 
 def source_errors(path):
-    """What is hard to read in a source's or a script's comments and strings."""
+    """Sentences that are hard to read in a source's or a script's comments and strings."""
     for number, text in texts_in(path):
         for error in hard_to_read(text, ""):
             line, what = error[1:].split(":", 1)

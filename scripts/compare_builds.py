@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compare what two builds of accrue compute, write and say: for a change that shall alter nothing.
+"""Compare the results, files and messages of two builds of accrue: for a change that shall alter nothing.
 
     scripts/compare_builds.py BEFORE AFTER [--only PART] [--keep DIR]
 
-BEFORE and AFTER are programs. Each case is a few commands, which each program runs in an empty folder of its own.
-Their exit statuses, their messages but for what differs from run to run (times, rates, what a process took), and
-every file that they write must be the same. Files of the Safetensors format are compared by their bytes first, then
-by tensors and metadata, so that the difference has a name. MPI's mpiexec is used where it is installed.
+BEFORE and AFTER are programs. Each case is a few commands, which each program runs in an empty folder. Their exit
+statuses, their messages and every file that they write must be the same. In messages, values that differ from run to
+run (times, rates, a process's memory) do not count. Files of the Safetensors format are compared by their bytes first,
+then by tensors and metadata, to name the difference. MPI's mpiexec is used if it is installed.
 
 Exits with 1 if a case differs, and lists the lines and files that do.
 """
@@ -131,7 +131,7 @@ OTHERS = {
     ],
 }
 
-VARYING = [  # (what differs from run to run, what stands for it)
+VARYING = [  # (a pattern that differs from run to run, the word that replaces it)
     (re.compile(r"\b\d+(\.\d+)?(e[+-]\d+)? ?(samples|tokens|windows|documents)/s"), "RATE"),
     (re.compile(r"\b\d+(\.\d+)? (s|ms|us|minutes|min|h)\b"), "TIME"),
     (re.compile(r"\b\d+(\.\d+)? %( of the time)"), "SHARE"),
@@ -139,7 +139,7 @@ VARYING = [  # (what differs from run to run, what stands for it)
     (re.compile(r"\b\d+:\d\d(:\d\d)?\b"), "TIME"),
     (re.compile(r"TIME of training \(TIME with [a-z ]*\)"), "TIME"),
 ]
-PROGRAMS = []  # by their paths, which checkpoints and logs say
+PROGRAMS = []  # their paths, which checkpoints and logs contain
 UNSTABLE_FILES = re.compile(r"(^|/)(events\.out\.tfevents\.|summary\.json|metrics\.jsonl|run\.json)|\.jsonl$")
 UNSTABLE_KEYS = re.compile(r'"([a-z_]*(seconds|_s|ms|time|rate|per_second|rss|date|started|elapsed)[a-z_]*)": ?("[^"]*"|[-\d.e+]+)')
 
@@ -164,7 +164,7 @@ def safetensors_parts(data):
 
 
 def run_case(program, commands, folder):
-    """Returns what the commands said and the bytes of the files that they left."""
+    """Returns the commands' output and the bytes of the files that they left."""
     said = []
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "LC_ALL": "C"}
     for command in commands:

@@ -3,9 +3,9 @@
 
     scripts/count_frames.py PROGRAM [train's options]
 
-Runs `PROGRAM train` for a step in gdb, stops where cpu::linear_backward is entered for the first time, and prints
-accrue's own functions on the stack: those that the compiler has inlined, the standard library's and the parser's of
-the command line are left out.
+Runs `PROGRAM train` for a step in gdb, stops when cpu::linear_backward is entered for the first time, and prints
+accrue's own functions on the stack. It leaves out functions that the compiler has inlined, and functions of the
+standard library and of the command line's parser.
 """
 
 import re

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Count what a project sees that includes one of accrue's headers.
+"""Count the headers and names that a project sees if it includes one of accrue's headers.
 
     scripts/count_names.py [HEADER ...] [--list]
     scripts/count_names.py --check
 
-For each header (accrue/accrue.h without any): how many of the project's own headers it reaches, and how many different
-names these declare in the namespace accrue, those of accrue::detail apart.
+For each header (accrue/accrue.h by default): how many of accrue's own headers it reaches, and how many different names
+they declare in the namespace accrue, without the names in accrue::detail.
 
 --check: fails if accrue.h shows more names than MOST, or one of TOO_GENERAL, or reaches core/inside.h. Declarations are
-found by their layout, which is clang-format's. Where Python's libclang is installed, it must find the same names.
+found by their layout, which is clang-format's. If Python's libclang is installed, it must find the same names.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MOST = 250
-# Words that another project is likely to have, and that say nothing of what they are here.
+# Words that another project is likely to have, and that do not tell what they are in accrue.
 TOO_GENERAL = set("check fail name store wide positive record blend Own Look Count About Range Path Takes Edge Node Work "
                   "reads writes describe counted survey Example".split())
 INSIDE = "core/inside.h"  # makes detail's names plain ones, for accrue's own sources
@@ -49,7 +49,7 @@ def reached(header, root=ROOT):
 def declarations(path, root=ROOT):
     """Yields (name, first line of its comment, number) of each declaration in the namespace accrue itself.
 
-    A line of the namespace that is not indented begins a declaration, and the comment is that above it.
+    A line of the namespace that is not indented begins a declaration, and the comment stands above it.
     """
     lines = (root / path).read_text(encoding="utf-8").split("\n")
     inside, comment = [], None

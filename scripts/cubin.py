@@ -1,6 +1,6 @@
-"""Reads what nvcc's objects hold: machine code (cubins, which are ELF files) and what the driver is
-told of each kernel. The layout is that of CUDA 12 and 13; cuobjdump and nvdisasm, which would tell
-the same, are not part of every toolkit.
+"""Reads nvcc's objects: machine code (cubins, which are ELF files) and each kernel's attributes for
+the driver. Knows the layout of CUDA 12 and 13. cuobjdump and nvdisasm would print the same, but not
+every toolkit has them.
 """
 
 import collections
@@ -9,8 +9,8 @@ import struct
 FATBIN_MAGIC, FATBIN_ELF = 0xBA55ED50, 2
 # Attributes in .nv.info, and in .nv.info.KERNEL.
 STACK_SIZE, REGISTERS, MAX_THREADS = 0x12, 0x2F, 0x05
-ENTRY = 0x10  # of a symbol's other properties: a kernel, no function that kernels call
-# In the 128 bits of an instruction: its operation with either way to give an address, and the size.
+ENTRY = 0x10  # in a symbol's st_other: a kernel, not a function that kernels call
+# In the 128 bits of an instruction: the operations, one for each kind of address, and the size.
 LOAD_GLOBAL, STORE_GLOBAL, SIZE_128 = (0x381, 0x981), (0x386, 0x986), 6
 
 Section = collections.namedtuple("Section", "name data bytes")
@@ -28,13 +28,13 @@ def _sections(elf):
 
 
 def cubins(host_object):
-    """(architecture, cubin) of each in an object that nvcc wrote: 90 for sm_90."""
+    """Yields (architecture, cubin) for each cubin in an object that nvcc wrote: 90 for sm_90."""
     fatbin = b"".join(s.data for s in _sections(host_object) if s.name == ".nv_fatbin")
     at = 0
     while at < len(fatbin):
         magic, _, head, length = struct.unpack_from("<IHHQ", fatbin, at)
         if magic != FATBIN_MAGIC:
-            at += 8  # between two of them: the linker aligns
+            at += 8  # the linker's padding between two of them
             continue
         entry, at = at + head, at + head + length
         while entry < at:
@@ -52,7 +52,7 @@ def _attributes(info):
     while at < len(info):
         form, attribute, size = struct.unpack_from("<BBH", info, at)
         at += 4
-        if form == 4:  # else the size is the value
+        if form == 4:  # in other forms the size is the value
             yield attribute, struct.unpack_from(f"<{size // 4}I", info, at)
             at += size
 
@@ -77,7 +77,7 @@ def kernels(cubin):
     for attribute, values in _attributes(sections[".nv.info"].data):
         if attribute in (REGISTERS, STACK_SIZE):
             of_symbol[symbols[values[0]][0]][attribute] = values[1]
-    # Where a section for it is declared, every block has this much for the system besides.
+    # If this section is declared, every block also has this much shared memory for the system.
     reserved = 1024 if ".nv.shared.reserved.0" in sections else 0
     result = {}
     for name in (name for name, other in symbols if other & ENTRY):

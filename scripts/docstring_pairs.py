@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pairs of texts: each function of Python's standard library, and what its docstring says.
+"""Pairs of texts: each function of Python's standard library, and its docstring.
 
     docstring_pairs.py > pairs.jsonl
 

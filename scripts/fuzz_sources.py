@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Prints the sources that tests/fuzz/parsers.cpp needs of one folder, by what includes what.
+"""Prints the sources of one folder that tests/fuzz/parsers.cpp needs, as their includes tell.
 
-A source belongs to the header of its name, or without one to all headers of its folder that it includes. From
-the parsers on, the sources of each header are followed, and theirs; but not those of the engine, nor what leads
-there (BEYOND): parsers make no networks.
+A source belongs to the header of its name, or if there is none to all headers of its folder that it includes. From
+parsers.cpp on, the script follows the sources of each included header, their headers, and so on. It leaves out the
+engine and the files that lead there (BEYOND), because parsers make no networks.
 """
 
 import collections

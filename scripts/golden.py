@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Writes the golden files of the tests, tests/golden/, with PyTorch and with llama.cpp's gguf.
 
-    scripts/golden.py               writes those that are there anew
-    scripts/golden.py zi2zi game    writes these
+    scripts/golden.py               writes all existing files anew
+    scripts/golden.py zi2zi game    writes these two
 
-golden_NAME.py says what its files hold. They need torch and safetensors, and torchvision and
-fine_tuning torchvision, text transformers, lora PEFT, quantized_blocks gguf as well.
+golden_NAME.py says what its files hold. All need torch and safetensors. Besides, torchvision and
+fine_tuning need torchvision, text transformers, lora PEFT, and quantized_blocks gguf.
 python/tests/judges/test_golden.py compares the committed files with what these packages compute.
 """
 

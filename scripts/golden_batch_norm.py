@@ -1,7 +1,7 @@
 """The golden file batch_norm.safetensors: BatchNorms that see a whole window.
 
-A small net with three BatchNorms, the last of them over single numbers, takes ten steps of Adam on
-12 images as one batch, in float64. The file holds
+A small net with three BatchNorms, the last one over single numbers, takes ten steps of Adam on 12
+images as one batch, in float64. The file holds
 
     images          F32 [12, 2, 6, 6]
     labels          I32 [12]
@@ -24,8 +24,8 @@ TOLERANCE = 1e-10
 
 
 def net():
-    """Its convolutions have no biases: those would have no gradient but roundings, which Adam
-    makes as large as any other."""
+    """The convolutions have no biases: their gradients would be rounding alone, which Adam makes as
+    large as any other gradient."""
     return nn.Sequential(nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.Tanh(),
                          nn.Conv2d(4, 6, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(6),
                          nn.Tanh(), nn.Conv2d(6, 8, 3, bias=False), nn.BatchNorm2d(8), nn.Tanh(),

@@ -1,5 +1,5 @@
-"""What the makers of golden files share: values that every version of PyTorch draws alike, training
-that is written down, and comparisons."""
+"""Functions for the makers of golden files: values that every version of PyTorch draws alike,
+training whose results are recorded, and comparisons."""
 
 import pathlib
 
@@ -10,7 +10,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
 
 
 def uniform(generator, bound, *shape):
-    """Uniform in (-bound, bound), float64, of values that float32 holds."""
+    """Uniform in (-bound, bound), float64 whose values float32 holds exactly."""
     count = torch.Size(shape).numel()
     values = torch.tensor([generator.uniform(-bound, bound) for _ in range(count)])
     return values.float().double().reshape(shape)
@@ -21,7 +21,7 @@ def trained_of(model):
 
 
 def fill(model, values_of):
-    """Gives each parameter that is trained its values."""
+    """Gives values to each parameter that is trained."""
     with torch.no_grad():
         for p in trained_of(model).values():
             p.copy_(values_of(p))
@@ -56,7 +56,7 @@ def initial(model, prefix="init."):
 
 
 def record(case, model, *training):
-    """The tensors of a file of train(model, *training)."""
+    """The tensors that a file holds for train(model, *training)."""
     gradient, losses, norms = train(model, *training)
     return {**{f"grad.{case}.{name}": g for name, g in gradient.items()},
             **{f"final.{case}.{name}": p.detach() for name, p in trained_of(model).items()},
@@ -65,7 +65,7 @@ def record(case, model, *training):
 
 def relative_error(actual, truth):
     """The largest difference, relative to the largest value of each tensor; NaN if there is one."""
-    least = torch.finfo(torch.float64).tiny  # of a tensor of zeros
+    least = torch.finfo(torch.float64).tiny  # for a tensor of zeros
     return torch.stack([(actual[name].double() - value.double()).abs().max() /
                         value.double().abs().max().clamp(min=least)
                         for name, value in truth.items()]).max().item()

@@ -1,15 +1,16 @@
 """The golden file fine_tuning.safetensors: torchvision's resnet18, partly frozen.
 
-Ten optimizer steps, each of a window of two micro-batches of golden_torchvision.SAMPLES images,
-from the weights and images of golden_torchvision.py's formula. What is frozen has requires_grad
-False, and its BatchNorms are in eval mode. In float64, for FROZEN `backbone` (all but fc) and
-`half` (conv1, bn1, layer1 and layer2) and OPTIMIZER `sgd` (momentum, weight decay) and `adam`:
+Takes ten optimizer steps, each on a window of two micro-batches of golden_torchvision.SAMPLES
+images, from the weights and images of golden_torchvision.py's formula. Frozen parameters have
+requires_grad False, and frozen BatchNorms are in eval mode. In float64, for FROZEN `backbone` (all
+except fc) and `half` (conv1, bn1, layer1 and layer2) and OPTIMIZER `sgd` (momentum, weight decay)
+and `adam`:
 
     FROZEN.OPTIMIZER.losses            [10]  the mean over each window
-    FROZEN.OPTIMIZER.change.PARAMETER  [3]   golden_torchvision.sums() of what the steps added to
-                                             it; of trained parameters only
-    FROZEN.OPTIMIZER.buffer.BUFFER     [3]   the same of running_mean and running_var after them; of
-                                             trained BatchNorms only
+    FROZEN.OPTIMIZER.change.PARAMETER  [3]   golden_torchvision.sums() of the sum of the steps; for
+                                             trained parameters only
+    FROZEN.OPTIMIZER.buffer.BUFFER     [3]   the same of running_mean and running_var after them;
+                                             for trained BatchNorms only
 """
 
 import torch

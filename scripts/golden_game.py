@@ -6,15 +6,15 @@ in float64, with an Adam each (learning rates 1e-2 for D, 4e-3 for G):
     loss of D = bce(D(real), 1) + bce(D(G(input)), 0)      loss of G = bce(D(G(input)), 1)
                                                                        + 2 mse(G(input), real)
 
-alternating (D steps, then G with the new D) and simultaneous (both gradients are of the same
-weights), with G in every window and in every third; and alternating with two steps of G a window.
-The file holds
+They alternate (D steps, then G with the new D) or play simultaneously (both gradients are taken at
+the same weights), with G in every window or in every third; they also alternate with two steps of G
+a window. The file holds
 
     input, real       F32  [384, 6] and [384, 5], the windows one after the other
     init.P.NAME       F32  the initial weights of player P, G or D
-    CASE.P.loss       F64  of the steps of P; CASE is ORDER.EVERY.TIMES:
+    CASE.P.loss       F64  the losses at the steps of P; CASE is ORDER.EVERY.TIMES:
                            alternating.1.1, simultaneous.3.1, alternating.1.2, ...
-    CASE.P.norm       F64  the norms of its gradient there
+    CASE.P.norm       F64  the norms of the gradient at these steps
     CASE.P.gradient   F64  [steps, parameters], the gradients one parameter after the other
     CASE.P.final      F64  [parameters], the weights after the last window
 """
@@ -33,7 +33,7 @@ WINDOWS, SAMPLES, NOISE, IMAGE = 6, 64, 6, 5
 LEARNING_RATES = {"D": 1e-2, "G": 4e-3}
 CASES = [("alternating", 1, 1), ("alternating", 3, 1), ("alternating", 1, 2),
          ("simultaneous", 1, 1), ("simultaneous", 3, 1)]
-EPSILON = 1e-3  # at which Adam does not enlarge rounding
+EPSILON = 1e-3  # large enough that Adam does not enlarge rounding
 TOLERANCE = 1e-12
 
 
@@ -73,7 +73,7 @@ def play(players, inputs, reals, order, every, times):
 
     for window, (x, real) in enumerate(zip(inputs.split(SAMPLES), reals.split(SAMPLES)), 1):
         playing = ["D"] + times * ["G"] if window % every == 0 else ["D"]
-        # Each turn ends with the steps of those who play in it.
+        # Each turn ends with the steps of its players.
         turns = [[name] for name in playing] if order == "alternating" else [playing]
         for turn in turns:
             for name in turn:

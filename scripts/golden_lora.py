@@ -1,15 +1,15 @@
 """The golden file lora.safetensors: adapters that learn rows of tokens.
 
-PEFT's LoRA on the language models, weights and rows of golden_text.py, whose weights stay: 20 steps
-of AdamW on one window, as one batch, in float64. All of a GPT-2 block's linear layers but one have
-adapters, and of a Llama block, with rank-stabilized LoRA, two of each kind. B does not begin with
-0, so that every gradient is one. The file holds, NAME as PEFT saves it without its first words,
-MODEL gpt2.lora and llama.lora,
+PEFT's LoRA on the language models, weights and rows of golden_text.py, whose weights are frozen: 20
+steps of AdamW on one window, as one batch, in float64. In a GPT-2 block all linear layers except
+one have adapters; in a Llama block, with rank-stabilized LoRA, two of each kind have them. B does
+not begin with 0, so no gradient is 0. The file holds, with NAME as PEFT saves it without its first
+words, and MODEL gpt2.lora and llama.lora,
 
     init.MODEL.NAME            F32  the initial adapters
     grad.MODEL.NAME            F64  the first window's gradient
     final.MODEL.NAME           F64  the adapters after the last step
-    loss.MODEL, grad_norm.MODEL  F64  [20], of each window
+    loss.MODEL, grad_norm.MODEL  F64  [20], for each window
 """
 
 import random

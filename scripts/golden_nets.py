@@ -1,10 +1,10 @@
 """The golden files {mlp,cnn,resnet,unet,unet_padded}.safetensors: five small nets.
 
 Each is trained for 10 optimizer steps (Adam with PyTorch's defaults, learning rate 1e-3) on one
-window of 8 samples, cut into K = 1 and K = 4 micro-batches: of each micro-batch the mean
-cross-entropy over K (of a unet the mean logistic loss of the pixels) is the loss. Everything is
-computed in float64 from values that float32 holds exactly, so the files are the truth for both
-types. A file holds
+window of 8 samples, cut into K = 1 and K = 4 micro-batches. The loss of a micro-batch is its mean
+cross-entropy divided by K; for a unet it is the mean logistic loss of the pixels, divided by K.
+Everything is computed in float64 from values that float32 holds exactly, so the files are the truth
+for both types. A file holds
 
     input             F32  the 8 samples: [8, 20] or [8, 1, 8, 8]
     labels            I32  [8], of ten classes, or
@@ -30,8 +30,8 @@ from reference_models import UNet, cnn, mlp, resnet
 
 SAMPLES, CLASSES, STEPS, LEARNING_RATE = 8, 10, 10, 1e-3
 ACCUMULATION_STEPS = (1, 4)
-# With seeds for which PyTorch's float32 is within 1e-6 of float64: the tests allow 1e-5, and a net
-# that sits on a kink of relu or a vanishing gradient would spend that on rounding.
+# With these seeds PyTorch's float32 is within 1e-6 of float64. The tests allow 1e-5, which rounding
+# alone would use up for a net at a kink of relu or with a vanishing gradient.
 NETS = {
     "mlp": (lambda: mlp(20, 16, 12, CLASSES), (20,), 0),
     "cnn": (lambda: cnn(image=8, channels=(4, 6), hidden=0, classes=CLASSES), (1, 8, 8), 0),
@@ -54,7 +54,7 @@ def make_case(net):
                 p.copy_(uniform(generator, bound, *p.shape))
             elif name.endswith("bias"):
                 p.copy_(uniform(generator, bound, *p.shape))
-            else:  # a norm's
+            else:  # a norm's weight
                 p.copy_((1 + uniform(generator, 0.5, *p.shape)).float())
     inputs = uniform(generator, 1, SAMPLES, *sample_shape)
     if net.startswith("unet"):

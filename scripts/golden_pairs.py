@@ -1,14 +1,14 @@
 """The golden file pairs.safetensors: texts that are compared with all others of a window.
 
-The networks of golden_text.py, without heads, take ten steps of Adam on the loss of
-sentence-transformers' MultipleNegativesRankingLoss: 12 anchors each, as one batch in float64, are
-to be nearer to their own positives than to all others'; llama's have a negative beside each
-positive. Each text is a row of its own here, padded at its end, and its embedding is the mean over
-its tokens. The file holds, MODEL being gpt2 or llama,
+The networks of golden_text.py, without heads, take ten steps of Adam on sentence-transformers'
+MultipleNegativesRankingLoss, with 12 anchors as one batch in float64. Each anchor is to be nearer
+to its own positive than to the other anchors' positives; for llama each sample also has a negative.
+Here each text is a separate row, padded at its end, and its embedding is the mean over its tokens.
+The file holds, with MODEL gpt2 or llama,
 
-    tokens.MODEL, positions.MODEL  I32 [12, 12]: the texts of a sample side by side, and padding; a
-                                   position is that in the text
-    lengths.MODEL                  I32 [12, 2 or 3]: the tokens of each text
+    tokens.MODEL, positions.MODEL  I32 [12, 12]: the texts of a sample side by side, and padding;
+                                   positions count within each text
+    lengths.MODEL                  I32 [12, 2 or 3]: the number of tokens of each text
     init.MODEL.NAME, grad.MODEL.NAME, final.MODEL.NAME, loss.MODEL, grad_norm.MODEL
                                    as in text.safetensors
 """
@@ -68,7 +68,7 @@ def make():
         texts = texts_of(name)
         for field, values in zip(("tokens", "positions", "lengths"), rows(texts)):
             tensors[f"{field}.{name}"] = values
-        # A larger eps keeps Adam from dividing the roundings that are the gradient of a key's bias.
+        # The gradient of a key's bias is rounding alone; a larger eps keeps Adam from enlarging it.
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01, eps=1e-4)
         tensors.update(golden_files.initial(model, f"init.{name}."))
         tensors.update(golden_files.record(name, model, optimizer,

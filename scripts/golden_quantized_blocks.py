@@ -1,11 +1,11 @@
-"""The golden file quantized_blocks.safetensors: blocks of quantized weights, and what they stand
-for, by PyPI's `gguf`, which is llama.cpp's own. The file holds
+"""The golden file quantized_blocks.safetensors: blocks of quantized weights and their values, by
+PyPI's `gguf`, llama.cpp's own package. The file holds
 
     blocks.TYPE     U8  [3, bytes of a block]      random bits, with scales that are numbers
-    elements.TYPE   F32 [3, elements of a block]   what they stand for
+    elements.TYPE   F32 [3, elements of a block]   the values of these blocks
     weights         F32 [9, 32]                    zeros, a constant, halves and quarters, large and
-                                                   small ones, and normal ones
-    quantized.TYPE  U8  [9, bytes of a block]      those as Q4_0, Q4_1 and Q8_0
+                                                   small numbers, and normal random numbers
+    quantized.TYPE  U8  [9, bytes of a block]      these weights as Q4_0, Q4_1 and Q8_0
 """
 
 import random
@@ -17,7 +17,7 @@ import torch
 from gguf import GGMLQuantizationType as Type
 
 TOLERANCE = 0
-# Where the float16 numbers of a block are.
+# The places of the float16 numbers in a block.
 SCALES = {Type.F16: (), Type.BF16: (), Type.Q4_0: (0,), Type.Q4_1: (0, 2), Type.Q5_0: (0,),
           Type.Q5_1: (0, 2), Type.Q8_0: (0,), Type.Q4_K: (0, 2), Type.Q6_K: (208,)}
 
@@ -27,7 +27,7 @@ def block_of(generator, kind):
     if kind in (Type.F16, Type.BF16):
         block[1] &= 0x3f  # neither infinite nor NaN
     for at in SCALES[kind]:
-        # Some are denormal.
+        # Some scales are denormal.
         scale = generator.uniform(-1, 1) * generator.choice((1, 1e-2, 1e-6))
         block[at:at + 2] = struct.pack("<e", scale)
     return bytes(block)

@@ -1,25 +1,25 @@
 """The golden files random.{json,safetensors}: one window of 200 random configurations.
 
-A configuration is a small net (layers in sequence on images of any height and width, a ResNet or a
-U-Net), a split into micro-batches of which the last may be short, as the window may be, a loss, a
-precision, a strategy, a recompute mode, an optimizer and perhaps a largest norm. Weights, inputs
-and targets are drawn by a generator that tests/layers/golden_random.cpp repeats, as integers of 8
-bits times powers of two, which float16 and bfloat16 hold too. PyTorch computes everything in
-float64. The JSON file holds the configurations with loss and gradient norm; of number i the other
-holds (F32, for precision f64 F64; each one tensor, parameter after parameter)
+A configuration has a small net: layers in sequence on images of any height and width, a ResNet or a
+U-Net. It also has a split into micro-batches, a loss, a precision, a strategy, a recompute mode, an
+optimizer and perhaps a largest norm. The last micro-batch may be short, and so may the window. A
+generator that tests/layers/golden_random.cpp repeats draws weights, inputs and targets, as integers
+of 8 bits times powers of two, which float16 and bfloat16 hold too. PyTorch computes everything in
+float64. The JSON file holds the configurations with loss and gradient norm. The other file holds
+for number i (F32, for precision f64 F64; each one tensor, parameter after parameter)
 
-    i.gradient    what the optimizer was given: the mean over the samples, clipped
+    i.gradient    the optimizer's input: the mean over the samples, clipped
     i.weights     after the step; then, if there are any, the running statistics
 
-How far a right result may be from that follows from the configuration: as docs/numerics.md says of
-ops, a result z may be off by depth * u * max |z| + h * |z|, with u the unit roundoff of what sums
-are made in, depth the length of the sum, and h that of a 16-bit type that the result is stored in;
-for norms, whose results are what larger terms cancel to, max |z| is that of the terms.
-The window is repeated with every result of a layer, forward and backward, moved up or down by as
-much at random (stochastic arithmetic). The bound of a tensor is FACTOR times the largest change of
-any element in DRAWS such windows, and a few roundings. Roundings are no larger than these moves, so
-a right program does not come near, and a wrong factor or term exceeds it by far. A configuration is
-drawn again if its bounds are wide, which is how a net that sits on a kink of relu shows.
+The configuration tells how far a right result may be from these numbers. By docs/numerics.md, a
+result z of an op may be off by depth * u * max |z| + h * |z|. Here u is the unit roundoff of the
+type that sums are made in, depth is the length of the sum, and h is the unit roundoff of a 16-bit
+type that stores the result. In norms larger terms cancel, so for them max |z| is the maximum of the
+terms. The window is repeated with every result of a layer, forward and backward, moved up or down
+at random by this amount (stochastic arithmetic). The bound of a tensor is FACTOR times the largest
+change of any element in DRAWS such windows, and a few roundings. Roundings are no larger than these
+moves, so a right program stays well within the bound, and a wrong factor or term exceeds it by far.
+A configuration is drawn again if its bounds are wide, as they are for a net at a kink of relu.
 """
 
 import collections
@@ -69,7 +69,7 @@ def draw_values(configuration):
                 p.copy_(values / 128 * 2.0**math.ceil(-math.log2(p[0].numel()) / 2))
             elif name.endswith("bias"):
                 p.copy_(values / 256)
-            else:  # a norm's, which is read in float32
+            else:  # a norm's weight, which is read in float32
                 p.copy_(1 + values / 256)
     samples = sum(configuration["micro_batches"])
     x = generator.tensor([samples, *configuration["shape"]]) / 128
@@ -86,18 +86,18 @@ def draw_values(configuration):
     return model, x, y
 
 
-# A window, as it is and with its results moved.
+# A window, exact or with its results moved.
 
 
 class Rounding:
-    """Moves results by what a program's may be off: nothing if there is no generator."""
+    """Moves results by as much as a program's may be off; without a generator not at all."""
 
     def __init__(self, precision, generator=None):
         self.unit, self.stored = UNIT[precision], STORED[precision]
         self.generator = generator
 
     def __call__(self, z, depth, terms=0.0):
-        """Of z as a sum of `depth` terms; `terms` is their size where z is what they cancel to."""
+        """Moves z, a sum of `depth` terms; `terms` is their magnitude if they cancel."""
         if self.generator is None:
             return z
         sign, size = 2 * torch.randint(2, z.shape, generator=self.generator) - 1, z.detach().abs()
@@ -105,7 +105,7 @@ class Rounding:
 
 
 def runs_of(norm, x):
-    """What the norm normalises, a row each."""
+    """The runs that the norm normalizes, one in each row."""
     if isinstance(norm, nn.BatchNorm2d):
         x = x.transpose(0, 1)
     rows = {nn.GroupNorm: lambda: len(x) * norm.num_groups, nn.BatchNorm2d: lambda: len(x),
@@ -114,8 +114,9 @@ def runs_of(norm, x):
 
 
 def slope(layer, x):
-    """What a norm multiplies by: gamma over the standard deviation, at most. Its results, and its
-    gradient above all, may be much smaller than their terms times this. 0 for other layers."""
+    """The largest factor of a norm: gamma over the standard deviation. The norm's results, and
+    above all its gradient, may be much smaller than their terms times this factor. 0 for other
+    layers."""
     if not isinstance(layer, NORMS):
         return 0.0
     variance = runs_of(layer, x).var(1, unbiased=False).min().item()
@@ -139,7 +140,7 @@ def depths(layer, x, y):
 
 
 def watch(model, rounding):
-    """Moves what every layer of the model computes."""
+    """Moves the results of every layer of the model."""
     def moved(layer, inputs, y):
         x, terms = inputs[0], []
         forward, backward, layer.terms = depths(layer, x, y)
@@ -176,7 +177,7 @@ def step(configuration, parameters, gradient):
 
 
 def step_by_moments(configuration, parameters, shares):
-    """AdamA (arXiv 2305.19982): squares of the micro-batches' gradients, not of their sum."""
+    """AdamA (arXiv 2305.19982): squares each micro-batch's gradient, not their sum."""
     options, lr = configuration["optimizer"], configuration["lr"]
     beta1, beta2, decay = options["beta1"], options["beta2"], options["weight_decay"]
     for i, w in enumerate(parameters):
@@ -190,7 +191,7 @@ def step_by_moments(configuration, parameters, shares):
 
 
 def run_window(configuration, generator=None):
-    """Loss, gradient norm, the gradient that the optimizer was given, the state after the step."""
+    """Loss, gradient norm, the optimizer's input gradient, and the state after the step."""
     rounding = Rounding(configuration["precision"], generator)
     model, x, y = draw_values(configuration)
     watch(model, rounding)
@@ -225,7 +226,7 @@ def bound(truth, moved, roundings, unit):
 
 
 def measure(configuration):
-    """The window's results, and the configuration with its figures and bounds, or None if these are
+    """The window's results, and the configuration with its figures and bounds; None if a bound is
     wide."""
     precision, unit = configuration["precision"], UNIT[configuration["precision"]]
     truth = run_window(configuration)
@@ -252,7 +253,7 @@ def measure(configuration):
 
 
 def first_measured(configurations):
-    """What measure() says of the first whose bounds are not wide."""
+    """The result of measure() for the first configuration whose bounds are not wide."""
     for configuration in configurations:
         try:
             measured = measure(configuration)
@@ -293,7 +294,7 @@ def make():
 
 
 def relative_error(actual, truth):
-    """Beyond what another rounding to float32 makes."""
+    """The largest relative error beyond the error of another rounding to float32."""
     rounding = {torch.float64: 0.0, torch.float32: 2.0**-23}
     return max((golden_files.relative_error(actual, {key: value}) - rounding[value.dtype]
                 for key, value in truth.items()), key=lambda error: (math.isnan(error), error))

@@ -7,7 +7,7 @@ torch.set_default_dtype(torch.float64)
 
 
 def ramp(*shape):
-    """Numbers of either sign that are easily written in any language."""
+    """Numbers of either sign that any language can compute easily."""
     n = torch.Size(shape).numel()
     return torch.tensor([((7 * i + 3) % 11 - 5) / 4 for i in range(n)]).reshape(shape)
 

@@ -1,18 +1,18 @@
 """The golden file text.safetensors: language models that learn rows of tokens.
 
 transformers' GPT2LMHeadModel and LlamaForCausalLM, two layers each, take 20 steps of AdamW on one
-window of 8 rows of 12 tokens, as one batch, in float64: matrices decay, biases and the weights of
-norms do not. In the rows are whole documents, several side by side of which none sees another,
-padding, prompts that are read and not learned, and a row that has nothing to learn. The loss is the
-mean over the labels that count. transformers computes Llama's norms and angles in float32; here it
-does so in float64. The file holds
+window of 8 rows of 12 tokens, as one batch, in float64. Matrices decay; biases and the weights of
+norms do not. A row has a whole document, or several that do not see each other, and padding. Some
+documents begin with a prompt that is read and not learned, and one row has nothing to learn. The
+loss is the mean over the labels that count. transformers computes Llama's norms and angles in
+float32; here it does so in float64. The file holds
 
-    tokens, labels, positions  I32 [8, 12]; a label that does not count is -1, a position is that in
-                               the document
+    tokens, labels, positions  I32 [8, 12]; a label that does not count is -1, positions count
+                               within each document
     init.MODEL.NAME            F32  the initial weights, NAME as in the state_dict, MODEL gpt2, llama
     grad.MODEL.NAME            F64  the first window's gradient
     final.MODEL.NAME           F64  the weights after the last step
-    loss.MODEL, grad_norm.MODEL  F64  [20], of each window
+    loss.MODEL, grad_norm.MODEL  F64  [20], for each window
 """
 
 import functools
@@ -26,8 +26,8 @@ from transformers.models.llama import modeling_llama
 import golden_files
 
 V, T, STEPS, TOLERANCE = 23, 12, 20, 1e-10
-# The lengths of the documents in each row, of which the first tokens are a prompt; what is left of
-# a row is padding.
+# For each row the documents: (length, tokens of the prompt at its beginning). The rest of a row is
+# padding.
 ROWS = (((12, 0),), ((5, 0), (7, 2)), ((1, 0), (3, 0), (6, 5)), ((4, 0),), ((12, 12),),
         ((2, 1), (2, 0), (2, 0), (6, 0)), ((9, 3),), ((11, 0), (1, 0)))
 
@@ -72,7 +72,7 @@ class Rotation(modeling_llama.LlamaRotaryEmbedding):
 
 
 def exact(model):
-    """This model, and no other, computes norms and angles in the type of its weights."""
+    """Makes this model alone compute norms and angles in the type of its weights."""
     for module in model.modules():
         for kind in (Norm, Rotation):
             if type(module) is kind.__base__:
@@ -112,7 +112,7 @@ def loss_of(model, tokens, labels, positions):
 
 
 def learn(name, model, optimizer):
-    """The tensors of a file of this model."""
+    """The tensors that a file holds for this model."""
     return {**golden_files.initial(model, f"init.{name}."),
             **golden_files.record(name, model, optimizer, functools.partial(loss_of, model),
                                   [rows()], STEPS)}

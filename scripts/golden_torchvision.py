@@ -1,11 +1,11 @@
-"""The golden file torchvision.safetensors: torchvision's resnet18, 34 and 50, and with GroupNorm.
+"""The golden file torchvision.safetensors: torchvision's resnet18, 34 and 50, some with GroupNorm.
 
-The networks are whole, of 11 to 24 million weights, but the file is small: weights, images and
-labels follow from a formula (uniform() below), and of each gradient there are three sums. For each
-NAME of the networks, in float64:
+The networks are whole, with 11 to 24 million weights, but the file is small: weights, images and
+labels follow from a formula (uniform() below), and for each gradient the file has three sums. For
+each network NAME, in float64:
 
-    NAME.logits             [4, 5]  of eval mode
-    NAME.loss               [1]     the mean cross-entropy of training mode
+    NAME.logits             [4, 5]  in eval mode
+    NAME.loss               [1]     the mean cross-entropy in training mode
     NAME.grad.PARAMETER     [3]     sums over the gradient of that loss: of squares, and of products
                                     with two vectors of the formula
     NAME.buffer.BUFFER      [3]     the same of running_mean and running_var after that pass
@@ -22,10 +22,10 @@ import torchvision
 from torch.nn import functional
 
 SAMPLES, CHANNELS, HEIGHT, WIDTH, CLASSES = 4, 3, 48, 40, 5
-# Those that end in -gn have GroupNorms of 32 groups in place of BatchNorms.
+# Networks whose names end in -gn have GroupNorms of 32 groups in place of BatchNorms.
 NETS = ("resnet18", "resnet34", "resnet50", "resnet18-gn", "resnet50-gn")
 TOLERANCE = 1e-9
-# Streams of the formula for what is no tensor of a network.
+# Streams of the formula for values that are no tensors of a network.
 IMAGES, LABELS, FIRST_VECTOR, SECOND_VECTOR = 100000, 100001, 100002, 100003
 
 

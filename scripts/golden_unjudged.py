@@ -1,9 +1,9 @@
-"""The golden file unjudged.safetensors: masks of which a part is not judged.
+"""The golden file unjudged.safetensors: masks with a part that is not judged.
 
 A net of two convolutions takes three steps of SGD with momentum on one window of 8 samples, as one
 batch, in float64. A third of the pixels has the label 255, two samples have no other, and the loss
-is CrossEntropyLoss(ignore_index=255), or that and the Dice loss of kernels/dice_loss.h over the
-judged pixels, in which each sample counts by their number. The file holds
+is CrossEntropyLoss(ignore_index=255), alone or with the Dice loss of kernels/dice_loss.h over the
+judged pixels, which weights each sample by their number. The file holds
 
     input, labels     F32 [8, 1, 5, 6], I32 [8, 1, 5, 6], of three classes or 255
     init.NAME         F32  the initial weights, NAME as in the nn.Sequential's state_dict

@@ -2,16 +2,17 @@
 
 Generator G and discriminator D of reference_zi2zi.py are trained for 10 windows of 8 samples, each
 as ONE batch, in float64, without dropout, with Adam (betas 0.5 and 0.999, eps 1e-8; learning rate
-1e-3 for G, 2e-4 for D). alternating: D's gradient over the window, D steps, then G's gradient
-against the new D on the same samples. simultaneous: both gradients of the old weights, then both
-step. lambda_adv follows from D's loss of the whole window: alternating this window's, simultaneous
-the one before's (0.25 in the first window). Spectral norm's power iteration, u and v of each layer
-in turn (v from u, then u from v), runs at the beginning of each window and nowhere else: G sees the
-stepped weights through the same u and v.
+1e-3 for G, 2e-4 for D). In the order alternating, D's gradient over the window is taken and D
+steps, then G's gradient is taken against the new D on the same samples. In the order simultaneous,
+both gradients are taken at the old weights, then both step. lambda_adv follows from D's loss over a
+whole window: this window for alternating, the window before for simultaneous (0.25 in the first
+window). Spectral norm's power iteration, u and v of each layer in turn (v from u, then u from v),
+runs only at the beginning of each window: G sees the stepped weights through the same u and v.
 
 CONFIGURATIONS has the configurations; the file's metadata has each again, as JSON under its name.
 Batch norm couples the samples of a batch, so only windows of one batch of 8 can agree with it. Its
-running statistics move with every forward: G's also when D is trained, and D's also when G is.
+running statistics move with every forward: G's also when D is trained, and D's also when G is
+trained.
 
 A head scale of 48 starts D with losses around 5, where lambda_adv changes: a program that takes it
 from a micro-batch, or from the wrong window, differs.
@@ -29,9 +30,9 @@ with the FNV-1a hash of the bytes of NAME; all integers are unsigned, of 64 bits
 
 For example h("source", 0) = 466069496, h("source", 1) = 819162217 and h("style", 0) = 1185381562.
 k counts the elements of a tensor row-major. P.W below is parameter W of player P, as in
-G.encoder.0.conv.weight, D.conv.0.bias, D.binary.weight; names, shapes and order within are those of
-PyTorch (a transposed convolution's weight is [inputs, outputs, 4, 4]). All configurations share the
-streams.
+G.encoder.0.conv.weight, D.conv.0.bias, D.binary.weight; names, shapes and the order of elements are
+PyTorch's (a transposed convolution's weight is [inputs, outputs, 4, 4]). All configurations share
+the streams.
 
     a parameter of two or more dimensions  x("P.W", k) * scale, scale = 1 / sqrt(n), both rounded to
                                            double, with n the elements of W[0], so numel / shape[0];
@@ -46,7 +47,7 @@ streams.
 
 Window w has the samples 8 w to 8 w + 7. The file holds for each configuration C, all F64,
 
-    C.D.loss, C.G.loss                        [10]  of each window, before its step
+    C.D.loss, C.G.loss                        [10]  the losses in each window, before its step
     C.D.real, fake, category_real, category_fake    [10]  the parts of the losses, means over the
     C.G.adversarial, l1, constancy, category        [10]      samples, without their weights
     C.lambda_adv                              [10]  the weight of G's adversarial part
@@ -54,22 +55,21 @@ Window w has the samples 8 w to 8 w + 7. The file holds for each configuration C
     C.gradient.P.W                            the gradient in the first window
     C.final.P.W                               the value after the last window
     C.final.D.L.u                             the vector u after the last window, if spectral
-    C.final.P.N.running_mean, running_var     of batch norm N after the last window
+    C.final.P.N.running_mean, running_var     the statistics of batch norm N after the last window
 
 where a tensor of more than 64 elements is stored as a summary, a tensor [5]: four projections
 
     y[j] = sum_k x("projection.J", k) * value[k] / sqrt(numel),  J = j = 0 ... 3
 
-and the largest magnitude, which is also what a difference of any of the five is to be compared
-with; one of at most 64 elements is stored whole. What counts is the parameter's own number of
-elements: a parameter of shape [5] is whole.
+and the largest magnitude. Compare a difference of any of the five with this magnitude. A tensor of
+at most 64 elements is stored whole, so a parameter of shape [5] is no summary.
 
-Some gradients are zero but for rounding, because what follows undoes the parameter: a bias before
-an instance norm (not before pixel-shuffle, where one norm spans four biases), and the key's bias in
-an attention. The metadata names those under "vanishing" (JSON, a list of P.W for each
-configuration): compare them with the largest element of the player's whole gradient. Adam turns
-such a gradient's rounding into steps of about rounding / eps * learning rate, which changes no
-other value.
+Some gradients are zero except for rounding, because a later layer undoes the parameter: a bias
+before an instance norm (not before pixel-shuffle, where one norm spans four biases), and the key's
+bias in an attention. The metadata names these parameters under "vanishing" (JSON, a list of P.W for
+each configuration): compare them with the largest element of the player's whole gradient. Adam
+turns such a gradient's rounding into steps of about rounding / eps * learning rate, which changes
+no other value.
 
 A check also compares windows cut into micro-batches, each weighted by its share, with one big
 batch.
@@ -122,7 +122,7 @@ def stream(name, *shape):
 
 
 class Players(zi2zi.Players):
-    """G and D with their initial values, who write down what they see of a window."""
+    """G and D with their initial values; they record the figures of each window."""
 
     def __init__(self, configuration):
         c = configuration
@@ -146,7 +146,7 @@ class Players(zi2zi.Players):
                 p.copy_(stream(name, *p.shape) * scale * (head_scale if head else 1))
             else:
                 p.copy_(stream(name, *p.shape) * 0.1)
-                if name.endswith("weight"):  # of a norm
+                if name.endswith("weight"):  # a norm's weight
                     p.add_(1)
                 if name.endswith("gamma"):
                     p.fill_(0.5)
@@ -174,7 +174,7 @@ class Players(zi2zi.Players):
                 if name.endswith(("running_mean", "running_var"))}
 
     def vanishing(self):
-        """Names of parameters that what follows undoes."""
+        """Names of parameters that a later layer undoes."""
         pairs = [(f"G.encoder.{i}.conv", level.norm) for i, level in enumerate(self.g.encoder)]
         pairs += [(f"G.decoder.{i}.conv", level.norm) for i, level in enumerate(self.g.decoder)
                   if not isinstance(level.shuffle, torch.nn.PixelShuffle)]
@@ -191,7 +191,7 @@ def samples_of(configuration):
 
 
 def train(configuration, sizes):
-    """What the file holds of a configuration, tensors whole, with windows cut into these sizes."""
+    """The file's tensors for a configuration, all whole, with windows cut into these sizes."""
     players, samples, windows = Players(configuration), samples_of(configuration), []
     keys = [f"{player}.{key}" for player, parts in players.PARTS.items()
             for key in ("loss", *parts, "norm")] + ["lambda_adv"]
@@ -233,7 +233,7 @@ def vanishing_names():
 
 
 def relative_error(actual, truth):
-    """The largest difference as a part of what LIMITS allow."""
+    """The largest difference, relative to the one that LIMITS allow."""
     vanishing, worst = vanishing_names(), torch.zeros((), dtype=torch.float64)
     for key, value in truth.items():
         case = ".".join(key.split(".")[:2])
@@ -248,14 +248,14 @@ def relative_error(actual, truth):
     return worst.item()
 
 
-# About ten times what two versions of PyTorch, or the splits, differ by.
+# About ten times the differences between two versions of PyTorch, or between the splits.
 LIMITS = {"window": 1e-12, "gradient": 1e-12, "final": 1e-11, "vanishing gradient": 1e-14,
           "vanishing final": 1e-6}
 TOLERANCE = 1
 
 
 def prepare():
-    """What the metadata says."""
+    """The file's metadata."""
     configurations = {name: json.dumps({**configuration, **COMMON})
                       for name, configuration in CONFIGURATIONS.items()}
     return {"vanishing": json.dumps(vanishing_names()), **configurations}

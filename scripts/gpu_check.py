@@ -4,11 +4,12 @@
     scripts/gpu_check.py OUT_DIR --bundle FILE    program and tests of scripts/gpu_bundle.sh
     scripts/gpu_check.py OUT_DIR                  builds both here for the machine's GPU first
 
-Each step has a limit of time, and all together have one: what no longer fits is not begun and
-counts as not reached. After every step OUT_DIR has a new summary.md (a page), results.json and
-log.txt; what they are made from stays in build/gpu-measured. With --failed, only what failed in an
-earlier call is repeated, with launches that wait for their end and under memcheck. Exits with 1 if
-a required check failed. Needs no network; changes nothing about the GPU.
+Each step has a limit of time, and so have all steps together: a step that no longer fits is not
+begun and counts as not reached. After every step OUT_DIR has a new summary.md (a page),
+results.json and log.txt; the measurements behind them stay in build/gpu-measured. With --failed,
+only the checks that failed in an earlier call are repeated, under memcheck and with launches that
+wait for their end. Exits with 1 if a required check failed. Needs no network; changes nothing about
+the GPU.
 """
 
 import argparse
@@ -30,17 +31,17 @@ import gpu_summary
 from gpu_machine import ROOT
 from make_satellite import write_png
 
-# Tests of what a device computes, by tag, the most telling first; a test belongs to the first that
-# it has. Those of ALONE fill the device or count on its state, so nothing may run beside them.
+# Tags of tests that compute on a device, the most telling first; a test belongs to its first tag.
+# Tests in ALONE fill the device or depend on its state, so nothing may run beside them.
 FIRST = ("ops",)
-TOGETHER = ("checkpoint", "zi2zi", "plan",  # which have the longest
+TOGETHER = ("checkpoint", "zi2zi", "plan",  # these have the longest tests
             "window", "engine", "golden", "passes", "ladder", "precision", "strategies",
             "pitfalls", "recompute", "spectral", "random", "models", "game", "freeze", "packed",
             "averages", "trainer", "text")
 ALONE = ("faults", "oom", "device-ranks")
 MODELS = ("mlp", "cnn", "resnet", "unet", "zi2zi", "resnet18", "resnet50")
 PRECISIONS = ("fp32", "tf32", "bf16")
-TIMED_MODEL = "resnet50"  # whose convolutions are timed, too
+TIMED_MODEL = "resnet50"  # its convolutions are timed, too
 SPLITS = ("32x4", "8x16", "128x1", "1x32", "32x1", "32x8")
 ROOM = 4  # seconds kept for the summary
 LONGEST_TEST = 60  # seconds
@@ -57,7 +58,7 @@ def write_images(folder, classes=10, of_each=20, size=224):
 
 
 def write_tokens(path, vocabulary=50257, count=1 << 20):
-    """A file of llm.c: tokens of GPT-2's at random, behind a header of 256 numbers."""
+    """A file in llm.c's format: random tokens of GPT-2 after a header of 256 numbers."""
     header = array.array("i", [20240520, 1, count] + [0] * 253)
     tokens = array.array("H", random.Random(1).choices(range(vocabulary), k=count))
     path.write_bytes(header.tobytes() + tokens.tobytes())
@@ -69,7 +70,7 @@ def tail(text, lines=25):
 
 
 class Check:
-    """Runs steps within the time and writes down what came of them."""
+    """Runs steps within the time and records their outcomes."""
 
     def __init__(self, options, measured):
         self.options, self.measured = options, measured
@@ -84,7 +85,7 @@ class Check:
         return self.deadline - time.monotonic()
 
     def run(self, command, limit, environment=None):
-        """Status (None: stopped by the limit), output and seconds of a command."""
+        """Runs a command; returns its status (None: stopped by the limit), output and seconds."""
         start = time.monotonic()
         process = subprocess.Popen(
             [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -124,8 +125,8 @@ class Check:
         return found
 
     def step(self, need, limit, name, command, environment=None):
-        """One command. need: required; optional (its failure is told but fails nothing); or budget
-        (required, but being stopped by the limit is no failure). Returns its output."""
+        """Runs a command as a step; returns its output. need: required; optional (its failure is
+        reported but fails nothing); or budget (required, but the limit may stop it)."""
         if self.is_left_out(name, need):
             return ""
         if self.left() < 2:
@@ -143,10 +144,10 @@ class Check:
                 print(tail(output, 12))
         return output
 
-    # What is run.
+    # The tests.
 
     def names_of(self, specification):
-        """Of the tests that it selects."""
+        """The names of the tests that a specification for Catch selects."""
         for arguments in (["--list-test-names-only"], ["--list-tests", "--verbosity", "quiet"]):
             output = self.run([self.options.tests, *arguments, specification], 30)[1]
             names = [line.strip() for line in output.splitlines() if line.strip()]
@@ -155,7 +156,8 @@ class Check:
         return []
 
     def cases(self, tags):
-        """Those of the first tag, of the second and not the first, and so on."""
+        """(tag, name) of each test: first all with the first tag, then the rest with the second,
+        and so on."""
         listed, seen = [], set()
         for tag in tags:
             new = [name for name in self.names_of(f"[{tag}]~[.]") if name not in seen]
@@ -179,8 +181,8 @@ class Check:
                 "output": "" if result == "passed" else tail(output, 40)}
 
     def run_cases(self, title, need, limit, cases, workers, prefix=(), environment=None):
-        """A process a test, several at once. Writes cases-TITLE.json; a test that no time was left
-        for is 'left'."""
+        """Runs each test in a process, several at once. Writes cases-TITLE.json; a test for which
+        no time was left is 'left'."""
         if self.is_left_out(title, need):
             return []
         start, over = time.monotonic(), time.monotonic() + min(limit, max(0, self.left()))
@@ -246,7 +248,7 @@ class Check:
         return "ERROR SUMMARY: 0 errors" in output
 
     def convolutions(self):
-        """Which algorithms cuDNN's heuristics gave, for every shape of the models."""
+        """Records the algorithms that cuDNN's heuristics give, for every shape in the models."""
         if self.is_left_out("convolutions", "required"):
             return
         start, failures = time.monotonic(), []
@@ -271,7 +273,7 @@ class Check:
                     "required", ", ".join(failures))
 
     def warm_up_pytorch(self):
-        """torch.compile needs minutes of a processor, which the tests leave free."""
+        """Starts torch.compile, which needs minutes of a processor that the tests leave free."""
         requests = [{"measure": "speed", "model": model, "width": 1, "micro_batch": micro_batch,
                      "effective_batch": micro_batch * accum, "device": "cuda",
                      "precision": precision, "threads": 4, "seconds": 0.1}
@@ -297,9 +299,9 @@ class Check:
         return path if path.exists() else write_tokens(path)
 
     def bench_train(self):
-        """The splits that users ask for, windows of 1 and of 8 micro-batches of 32, and a ResNet-50
-        of 224 x 224 pixels and a GPT-2 on rows of 1024 tokens in each precision; the former also
-        with BatchNorms that see a window, which is kept or offloaded."""
+        """Measures the splits that users ask for, and windows of 1 and of 8 micro-batches of 32.
+        In each precision also measures a ResNet-50 at 224 x 224 pixels and a GPT-2 on rows of 1024
+        tokens; the ResNet-50 also with BatchNorms that see a window, kept or offloaded."""
         def bench(name, *arguments, seconds=0.6):
             self.step("required", 40, f"bench train {name}", [
                 self.options.program, "bench", "train", "--device", "cuda", "--seconds",
@@ -365,14 +367,14 @@ class Check:
                 "--json", self.measured / f"pytorch-{file}.json", configuration])
 
     def time_per_kernel(self):
-        """By the profiler, of two windows without graphs: where the device's time goes."""
+        """Lets the profiler tell where the device's time goes, in two windows without graphs."""
         profiler = shutil.which("ncu") or next(
             map(str, pathlib.Path("/usr/local").glob("cuda*/bin/ncu")), None)
         if self.options.runner or not profiler:
             self.leave_out("time per kernel", "the runner is no GPU" if self.options.runner else
                            "no ncu here")
             return
-        # Past the first micro-step, which loads libraries, and then some micro-steps more.
+        # Skips the first micro-step, which loads libraries, and then profiles a few micro-steps.
         for model, skip, count, *arguments in (
                 ("mlp", 60, 200, "--data", "digits"), ("cnn", 60, 240, "--data", "digits"),
                 ("resnet-bn", 400, 800, "--data", "digits"),
@@ -390,9 +392,9 @@ class Check:
                 (self.measured / f"ncu-{model}.json").write_text(json.dumps({"kernels": kernels}))
 
     def sanitize(self, tool, limit, ops):
-        """Of our own kernels: instrumenting the libraries' is slow and tells nothing about these.
-        Calls that fail are tested for: a failing one is no finding. The shortest tests first, so
-        that most of them end in time."""
+        """Checks our own kernels: instrumenting the libraries' kernels is slow and tells nothing
+        about ours. Some tests make calls fail on purpose, so a failing call is no finding. The
+        shortest tests run first, and most end in time."""
         ops = sorted(ops, key=lambda result: result["seconds"])
         self.run_cases(tool, "budget", limit, [(result["tag"], result["name"]) for result in ops],
                        self.options.workers, prefix=(*self.sanitizer(tool), "--kernel-name",
@@ -432,7 +434,7 @@ class Check:
             self.leave_out("memcheck, racecheck", "no compute-sanitizer that takes this device")
 
     def again(self, results):
-        """What failed in an earlier call."""
+        """Repeats the tests and steps that failed in an earlier call."""
         self.machine()
         cases = [(case["tag"], case["name"]) for key, value in results.items()
                  for case in (value["cases"] if key.startswith("cases-") else ())
@@ -462,7 +464,7 @@ class Check:
 
 
 def kernels_of(output):
-    """By name: launches, microseconds and bytes of device memory, from ncu's --csv."""
+    """Launches, microseconds and bytes of device memory of each kernel, from ncu's --csv."""
     lines = [line for line in output.splitlines() if line.startswith('"')]
     kernels = {}
     for row in csv.DictReader(lines):
@@ -531,7 +533,7 @@ def main():
     results = json.loads(options.failed.read_text()) if options.failed else None
     options.program, options.tests = machine.programs(lambda: options.end - time.monotonic())
     options.sanitizer = gpu_machine.compute_sanitizer()
-    # Not in OUT_DIR, which may be emptied between two calls.
+    # Measurements do not lie in OUT_DIR, which may be emptied between two calls.
     check = Check(options, ROOT / "build" / "gpu-measured")
     try:
         check.again(results) if results else check.everything()

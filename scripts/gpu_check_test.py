@@ -17,13 +17,13 @@ import gpu_check
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 
-# Each is told the folder that stands for the machine, in $MACHINE; calls.txt there says who ran.
+# $MACHINE is the folder that stands for the machine; its calls.txt lists the tools that ran.
 TOOLS = {
     "nvidia-smi": """
         if [[ $1 == -L ]]; then echo "GPU 0: Paper"; else echo "Paper, 580.1, 1 MiB"; fi""",
     "nvcc": "echo 'release 13.0'",
     "ninja": "",
-    # Finds what lies in the fake toolkit, and nothing else.
+    # Finds the fake toolkit's headers, and no others.
     "g++": 'exec /usr/bin/g++ -nostdinc "$@"',
     "cmake": """
         if [[ $1 == --version ]]; then echo "cmake version 3.25.1"; exit; fi
@@ -86,7 +86,7 @@ class GpuCheck(unittest.TestCase):
             header = self.machine / "usr" / "include" / name
             header.parent.mkdir(parents=True, exist_ok=True)
             header.write_text("")
-        # The toolkit's, beside its bin/nvcc.
+        # The toolkit's include/, beside its bin/nvcc.
         (self.machine / "include").mkdir()
         for name in ("cublasLt.h", "cudnn.h"):
             (self.machine / "usr" / "include" / name).rename(self.machine / "include" / name)
@@ -125,7 +125,7 @@ class GpuCheck(unittest.TestCase):
         self.assertTrue(ops < kernels < memcheck)
         calls = self.calls()
         self.assertFalse(any(call.startswith("cmake -") for call in calls), calls)
-        # A process a test, by a name that Catch does not take for tags or for two patterns.
+        # A process for each test, whose name Catch takes neither for tags nor for two patterns.
         self.assertIn("accrue_tests --device cuda relu of \\[N\\, C\\]", calls)
         self.assertIn("accrue_tests --device cuda a\\, b", calls)
         memcheck = [call for call in calls if "--tool memcheck --error-exitcode" in call][0]

@@ -1,5 +1,5 @@
-"""For scripts/gpu_check.py: what a machine lacks, and a program and its tests for its GPU, from a
-bundle or built here. Needs no network."""
+"""For scripts/gpu_check.py: finds what a machine lacks, and gets a program and its tests for the
+machine's GPU, from a bundle or by a build here. Needs no network."""
 
 import glob
 import itertools
@@ -12,7 +12,7 @@ import tarfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CUDA = pathlib.Path("/usr/local/cuda")
 CMAKE_NEEDED = 3, 25
-# The headers of each package to build with, of which one must be there; CMake has the last word.
+# Headers of each package to build with. One of them must exist; CMake has the last word.
 HEADERS = {"fmt": ["fmt/core.h"], "Eigen": ["Eigen/Core"], "CLI11": ["CLI/CLI.hpp"],
            "json": ["nlohmann/json.hpp"], "Catch2": ["catch2/catch.hpp", "catch2/catch_all.hpp"],
            "zlib": ["zlib.h"], "libjpeg": ["jpeglib.h"], "libpng": ["png.h"],
@@ -28,7 +28,7 @@ def fail(text):
 
 
 def output_of(*command, text=None):
-    """Standard output, or nothing if the command fails or is not there."""
+    """Standard output, or nothing if the command fails or does not exist."""
     try:
         done = subprocess.run([str(word) for word in command], input=text, capture_output=True,
                               text=True, check=False)
@@ -50,7 +50,7 @@ class Machine:
     def __init__(self, options):
         self.options, self.python = options, options.python
         self.prefix = options.prefix and options.prefix / "usr"
-        # pip's cmake and ninja lie in folders of their own, which need not be on the PATH.
+        # pip installs cmake and ninja in folders that may not be on the PATH.
         places = [output_of(self.python, "-c", f"import {package} as p; print(p.{place})").strip()
                   for package, place in (("cmake", "CMAKE_BIN_DIR"), ("ninja", "BIN_DIR"))]
         places += [str(CUDA / "bin")] if (CUDA / "bin" / "nvcc").exists() else []
@@ -64,14 +64,14 @@ class Machine:
         return len(words) > 2 and tuple(map(int, words[2].split(".")[:2])) >= CMAKE_NEEDED
 
     def folders_of_python(self, pattern):
-        """What matches in the folders of Python's packages of NVIDIA."""
+        """The paths that match in the folders of NVIDIA's packages for Python."""
         places = output_of(self.python, "-c", "import nvidia; print(*nvidia.__path__, sep='\\n')")
         return sorted(itertools.chain.from_iterable(
             pathlib.Path(place).glob(pattern) for place in places.splitlines()))
 
     def cublas_of_python(self):
-        """The header's folder and the library of cuBLASLt: of use where the toolkit has none, but
-        not where CMake looks."""
+        """The header's folder and the library of cuBLASLt, for toolkits that have none; CMake does
+        not look there."""
         for header in self.folders_of_python("*/include/cublasLt.h"):
             libraries = list(header.parent.parent.glob("lib/libcublasLt.so.*"))
             if libraries:
@@ -79,7 +79,7 @@ class Machine:
         return None
 
     def missing_headers(self):
-        """The names of those packages whose headers the compiler does not find."""
+        """The names of the packages whose headers the compiler does not find."""
         folders = [pathlib.Path("/usr/include/eigen3"), pathlib.Path("/usr/local/include/eigen3")]
         if self.prefix:
             folders += [self.prefix / "include", self.prefix / "include" / "eigen3"]
@@ -120,7 +120,7 @@ class Machine:
                 yield HELP.get(name, OTHER_HELP).format(name=name, python=python)
 
     def build(self, seconds):
-        """Builds both for this machine's GPU within the time."""
+        """Builds the program and the tests for this machine's GPU within the time."""
         folder, log = ROOT / "build" / "gpu", self.options.out / "build.txt"
         flags = ["-B", folder, "-DCMAKE_CUDA_ARCHITECTURES=native", "-DACCRUE_TESTS=ON",
                  "-DCMAKE_UNITY_BUILD=ON", f"-DPython3_EXECUTABLE={shutil.which(self.python)}"]
@@ -155,7 +155,7 @@ class Machine:
                 archive.extractall(folder)
         except (OSError, tarfile.TarError):
             fail(f"cannot unpack {self.options.bundle}")
-        # What it needs of CUDA lies in the folders of Python's packages or beside the compiler.
+        # CUDA's libraries lie in the folders of Python's packages or beside the compiler.
         os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [
             *map(str, self.folders_of_python("*/lib")), str(CUDA / "lib64"),
             os.environ.get("LD_LIBRARY_PATH")]))

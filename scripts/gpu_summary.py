@@ -1,4 +1,4 @@
-"""Puts together what scripts/gpu_check.py measured: summary.md, a page, and results.json."""
+"""Writes the measurements of scripts/gpu_check.py to summary.md, a page, and results.json."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ LARGE_BYTES = 256 << 20  # an array that no cache holds
 
 
 class Target:
-    """A figure beside what was aimed at: at least, or at most."""
+    """A figure beside its target, which is a least or a largest value."""
 
     def __init__(self, name, figure, least=None, most=None):
         self.name, self.figure = name, figure
@@ -22,7 +22,7 @@ class Target:
 
 
 def read_json(text):
-    """None for what a program that was killed left half written."""
+    """The parsed text; None if a program was killed while it wrote the text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -41,7 +41,7 @@ def read_measured(folder):
     steps = folder / "steps.jsonl"
     if steps.exists():
         lines = filter(None, map(read_json, steps.read_text().splitlines()))
-        # Of a step that was repeated the last time counts.
+        # The last run of a repeated step counts.
         results["steps"] = list({step["step"]: step for step in lines}.values())
     gpu = folder / "gpu.txt"
     if gpu.exists():
@@ -62,14 +62,14 @@ def share_of_copy(results, ladder):
 
 
 def window_of_eight(results, model):
-    """Its time, the optimizer's step included, over eight times what a micro-step adds to one."""
+    """A window's time, with the optimizer's step, over eight times the time of a micro-step."""
     one, four, eight = (window_us(results, model, split) for split in ("32x1", "32x4", "32x8"))
     return eight / (8 * (four - one) / 3) if one and four and eight and four > one else None
 
 
 def ways_of(results, model, names=None):
-    """accrue's figures at 32 x 4 and those of PyTorch's ways with these names (None: of all); none
-    of PyTorch's if one of them failed, because the best of the others proves nothing."""
+    """accrue's figures at 32 x 4, and the figures of PyTorch's ways with these names (None: all),
+    or no ways if one of them failed, because the best of the others proves nothing."""
     for result in results.get("pytorch", {"results": []})["results"]:
         if result["configuration"] == f"{model}:32x4":
             ways = dict(result["ways"])
@@ -81,14 +81,14 @@ def ways_of(results, model, names=None):
 
 
 def advantage(results, model, names=None):
-    """accrue's samples per second over those of the fastest of these ways."""
+    """accrue's samples per second over the samples per second of the fastest of these ways."""
     accrue, ways = ways_of(results, model, names)
     rates = [statistics.median(way["samples_per_s"]) for way in ways]
     return statistics.median(accrue["samples_per_s"]) / max(rates) if rates else None
 
 
 def memory_ratio(results, model):
-    """accrue's peak over the least of PyTorch's ways', both without the samples."""
+    """accrue's peak over the smallest peak of PyTorch's ways, both without the samples."""
     accrue, ways = ways_of(results, model)
     peaks = [way["peak_allocated_bytes"] for way in ways]
     return accrue["peak_allocated_bytes"] / min(peaks) if peaks else None
@@ -117,8 +117,8 @@ def number(value, pattern):
 
 
 def step_lines(steps):
-    """One row a step; those of the many short ones that passed or were not reached are counted
-    together."""
+    """A row for each step. Short steps that passed, and steps that were not reached, share rows
+    that count them."""
     rows, together = [], {}
     for step in steps:
         kind = " ".join(step["step"].split()[:2])
@@ -146,8 +146,8 @@ def case_rows(results):
 
 
 def convolution_rows(results):
-    """By model and precision: how often each algorithm and math type was chosen, by direction, and
-    what of it had no room."""
+    """By model and precision: how often each algorithm and math type was chosen in each direction,
+    with the time and memory they took."""
     for stem, figures in results.items():
         if not stem.startswith("convolutions-"):
             continue
@@ -277,7 +277,7 @@ def write(file, text):
 
 
 def main(measured, out):
-    """Whether a required step failed or was not reached. A target that is missed is told, and fails
+    """Whether a required step failed or was not reached. A missed target is reported, and fails
     nothing."""
     results = read_measured(pathlib.Path(measured))
     write(pathlib.Path(out) / "results.json", json.dumps(results, indent=1) + "\n")

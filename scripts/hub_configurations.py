@@ -1,6 +1,6 @@
-"""The keys of config.json and generation_config.json as they were on the hub, written down by hand, by the model: (the
-vocabulary of llama.cpp's models/ggml-vocab-*.gguf, the template of chats or its file in
-models/templates, config.json, generation_config.json). judge_text.py makes small models of them."""
+"""config.json and generation_config.json of models on the hub, copied by hand. judge_text.py makes small models of
+them. For each model: (the vocabulary in llama.cpp's models/ggml-vocab-*.gguf, the chat template or its file in
+models/templates, config.json, generation_config.json)."""
 
 from test_chats import ZEPHYR
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""A table: models x what is made of them, beside transformers, tokenizers, PEFT and gguf.
+"""A table: models x operations on them, compared with transformers, tokenizers, PEFT and gguf.
 
     python3 scripts/judge_text.py llama.cpp/models [FILE.gguf ...] > table.md
 
-The first folder is that of llama.cpp's source: the vocabularies ggml-vocab-*.gguf and the
-templates of chats are those that GPT-2, Llama, Qwen2.5 and Mistral have. Their models are drawn at
-random, with the keys of the configurations on the hub (hub_configurations.py), and smaller: heads
-are as many, of 8 channels, in 2 layers. Each FILE.gguf is a real Llama or Qwen2, tokenizer included;
-the tokenizer of the first is that of the small SmolLM2, too. The module accrue is the one on the
-PYTHONPATH, and computes in float32; the others do so in float64. A cell says "equal", with the
-largest difference by the largest number, "refused" with the words, or "DIFFERS", and then the
-program ends with 1.
+The first folder comes from llama.cpp's source: its vocabularies ggml-vocab-*.gguf and chat
+templates are the ones of GPT-2, Llama, Qwen2.5 and Mistral. Their models are random, with the keys
+of the configurations on the hub (hub_configurations.py), and smaller: they have the same number of
+heads, with 8 channels each, and 2 layers. Each FILE.gguf is a real Llama or Qwen2, tokenizer
+included; the small SmolLM2 uses the tokenizer of the first, too. The module accrue is the one on
+the PYTHONPATH, and computes in float32; the others compute in float64. A cell says "equal", with
+the largest difference relative to the largest number, "refused" with the message, or "DIFFERS";
+then the program exits with 1.
 """
 
 import argparse
@@ -39,7 +39,7 @@ HEAD = 8
 SPLITS = {name: (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|" + digits +
                  r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
           for name, digits in (("llama-bpe", r"\p{N}{1,3}"), ("qwen2", r"\p{N}"))}
-# The end of an answer, which the tokenizers of instruct models have as eos_token.
+# The end of an answer, the eos_token in the tokenizers of instruct models.
 ENDS = {"llama-bpe": "<|eot_id|>", "qwen2": "<|im_end|>"}
 TEXTS = ["The gradient of a window is the sum.", "  two spaces,\n\n\ttabs and 1234567 digits's",
          "größe 你好 🙂👍🏽 é e\u0301", "def f(x):\n    return {'a': x ** 2}  # done\r\n", " x", "\n"]
@@ -70,7 +70,7 @@ def loaded(where, **options):
 
 
 def difference(ours, theirs):
-    """By the largest number there."""
+    """The largest difference, relative to the largest of their numbers."""
     ours, theirs = (np.asarray(each, np.float64) for each in (ours, theirs))
     assert ours.shape == theirs.shape, f"DIFFERS: {ours.shape}, expected {theirs.shape}"
     return np.abs(ours - theirs).max() / np.abs(theirs).max()
@@ -82,7 +82,7 @@ def same(ours, theirs, what=""):
 
 
 def small(config):
-    """Of two layers and narrow heads, the rest of the keys as they are."""
+    """The configuration with two layers and narrow heads, and its other keys unchanged."""
     width = next(key for key in ("hidden_size", "n_embd") if key in config)
     heads = config.get("num_attention_heads") or config["n_head"]
     made = {**config, width: HEAD * heads}
@@ -123,7 +123,7 @@ def byte_level(fields, name):
 
 
 def make_tokenizer(folder, vocabulary, name, template, end):
-    """As on the hub, from a GGUF file, which has lost some of it."""
+    """Makes the tokenizer as on the hub from a GGUF file, which lacks parts of it."""
     fields = gguf.GGUFReader(vocabulary).fields
     if fields["tokenizer.ggml.model"].contents() == "gpt2" and name:
         pieces = fields["tokenizer.ggml.tokens"].contents()
@@ -168,7 +168,7 @@ def make_model(folder, config, generation):
         for name, p in model.named_parameters():
             if p.dim() > 1:
                 p.normal_(0, 1 / p.shape[1] ** 0.5)
-            else:  # which begin with 0 or 1
+            else:  # these parameters begin with 0 or 1
                 p.normal_("norm" in name or "ln_" in name, 0.2)
     model.float().save_pretrained(folder / "drawn")
     shutil.move(folder / "drawn" / "model.safetensors", folder)
@@ -176,7 +176,7 @@ def make_model(folder, config, generation):
 
 
 class Model:
-    """A directory of transformers', or a GGUF file, and what is made of it."""
+    """A directory in transformers' format, or a GGUF file, and the files made from it."""
 
     def __init__(self, source, work, vocabulary=None):
         self.source, self.work, self.vocabulary = source, work, vocabulary
@@ -203,14 +203,14 @@ class Model:
             return (model or self.theirs)(torch.tensor(self.ids)).logits.numpy()
 
     def loss(self, model):
-        """Over the tokens that are learned."""
+        """The mean loss over the tokens that are learned."""
         logits = model(torch.tensor(self.ids)).logits[:, :-1]
         labels = torch.tensor(np.where(self.learned, self.ids, -100))[:, 1:]
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
     def prepared(self, lines):
-        """The tokens of each line, and which are learned; by the vocabulary if the directory's
-        tokenizer is refused."""
+        """The tokens of each line, and which are learned. Uses the vocabulary if the program
+        refuses the directory's tokenizer."""
         path, out = self.work / "lines.jsonl", self.work / "corpus"
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         for tokenizer in filter(None, (self.source, self.vocabulary)):
@@ -248,7 +248,7 @@ class Model:
         return out
 
     def trained(self):
-        """With adapters that have learned."""
+        """The path of weights with trained adapters."""
         path = self.work / "adapted.safetensors"
         if not path.exists():
             below = {"init": self.imported()} if self.source.is_dir() else {"model": self.source}
@@ -286,8 +286,8 @@ def loss(m):
 
 
 def gradient(m):
-    """Of all weights over one window of four micro-batches: a step of SGD of the rate 1, by the
-    largest number of each tensor's gradient."""
+    """Compares the gradient of all weights over one window of four micro-batches: a step of SGD
+    with rate 1, relative to the largest number in each tensor's gradient."""
     before = accrue.Weights.load(m.imported())
     after = by_accrue(accrue.train, data=(m.ids, m.learned), init=before, optimizer="sgd",
                       momentum=0, lr=1, steps=1, micro_batch=1, effective_batch=4).weights
@@ -298,7 +298,7 @@ def gradient(m):
     for name in after:
         theirs = named[name].grad.numpy()
         step = before[name].astype(np.float64) - after[name]
-        rounded = 2.0 ** -24 * np.abs(before[name]).max()  # the step is of rounded weights
+        rounded = 2.0 ** -24 * np.abs(before[name]).max()  # the weights are rounded
         worst = max(worst, (np.abs(step - theirs).max() - rounded) / np.abs(theirs).max())
     return worst
 
@@ -338,11 +338,11 @@ def merged(m):
 
 
 def of_peft(m):
-    """Out and in."""
+    """Adapters exported to PEFT, and imported again."""
     model = adapted(m)
     theirs = m.logits(model)
     assert difference(theirs, m.logits()) > 1e-3, "DIFFERS: nothing was learned"
-    # What float32 does to these adapters is seen by what it does there.
+    # PEFT's own results in float32 show how much rounding these adapters allow.
     rounding = difference(m.logits(model.float()), theirs)
     out = difference(by_accrue(accrue.predict, m.trained(), m.ids), theirs)
     assert out <= max(2e-5, 4 * rounding), f"DIFFERS by {out:.1e}, in float32 there {rounding:.1e}"
@@ -355,17 +355,17 @@ def of_peft(m):
 
 
 def into_gguf(m):
-    """Merged, as transformers reads it."""
+    """The merged model as a GGUF file, read by transformers."""
     name = "merged.gguf"
     m.exported(m.trained(), name, "--gguf-type", "F32", *m.more)
     model = loaded(m.work, gguf_file=name)
     tokenizer = transformers.AutoTokenizer.from_pretrained(m.work, gguf_file=name)
 
     theirs = m.tokenizer
-    if m.more:  # of whose file transformers makes another tokenizer
+    if m.more:  # transformers makes another tokenizer of this vocabulary's file
         theirs = transformers.AutoTokenizer.from_pretrained(m.work, gguf_file=m.vocabulary.name)
 
-    # A GGUF file says nothing of NFC, and transformers leaves out what begins a text.
+    # A GGUF file does not mention NFC, and transformers leaves out the token that begins a text.
     def ids(of):
         return [of(unicodedata.normalize("NFC", text), add_special_tokens=False).input_ids
                 for text in TEXTS]
@@ -417,7 +417,7 @@ def cell(m, column):
         found = function(m)
     except Refused as error:
         return plain(f"refused: {error}", m)
-    except Exception as error:  # of transformers, too
+    except Exception as error:  # transformers' exceptions, too
         said = str(error) if isinstance(error, AssertionError) else f"DIFFERS: {error!r}"
         return plain(said, m)[:300]
     if found > most:

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Limits the time of a command. What still runs then is shown, with the stacks of its threads, and
-ended, and the exit status is 124.
+"""Limits the time of a command. Processes that still run then are shown, with the stacks of their
+threads, and ended, and the exit status is 124.
 
     scripts/limit.py SECONDS COMMAND...    exits as the command does, if that ends in time
-    scripts/limit.py SECONDS --siblings    for what else this process's parent has started and starts,
-                                           until SIGTERM says that it is done; exits with 0 then
+    scripts/limit.py SECONDS --siblings    limits all other processes that the parent has started or
+                                           starts, until SIGTERM says that it is done; then exits
+                                           with 0
 
-gdb shows the stacks; without it, or where it may not, there are what the kernel knows of each thread.
-Then all get SIGABRT, at which Catch names the test that runs and faulthandler shows Python's stack,
-and after a while SIGKILL.
+gdb shows the stacks; without it, or if it has no permission, the kernel's facts about each thread
+are shown. Then all processes get SIGABRT, at which Catch names the test that runs and faulthandler
+shows Python's stack, and after a while SIGKILL.
 """
 
 import os
@@ -21,12 +22,12 @@ import time
 
 STATUS = 124
 GRACE_S = 10
-GDB_S = 60  # for a process
+GDB_S = 60  # for each process
 PROCESSES_SHOWN = 20
 
 
 def processes():
-    """The parents of all processes that have not ended, by their number."""
+    """The parent's number of each process that has not ended, by the process's number."""
     parents = {}
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -39,7 +40,8 @@ def processes():
 
 
 def descendants(root, but=None):
-    """Whom `root` has started, directly or not, parents first; without `but` and its descendants."""
+    """Processes that `root` has started, directly or not, parents first; without `but` and its
+    descendants."""
     parents = processes()
     found = [root]
     for each in found:
@@ -101,7 +103,7 @@ def send(pids, number):
 
 
 def end(pids):
-    """Parents first, so that none goes on to what is next when its child has ended."""
+    """Ends processes. In `pids` parents come first: none begins its next step when a child ends."""
     send(pids, signal.SIGABRT)
     end_of_grace = time.monotonic() + GRACE_S
     while time.monotonic() < end_of_grace and not processes().keys().isdisjoint(pids):
@@ -128,7 +130,7 @@ def limit_command(seconds, command):
     except subprocess.TimeoutExpired:
         stop(descendants(os.getpid()), seconds, " ".join(command))
         return STATUS
-    # As shells say that a signal ended it.
+    # Shells report a process that a signal ended in the same way.
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
@@ -144,7 +146,7 @@ def limit_siblings(seconds):
     status = STATUS
     pids = descendants(parent, own)
     stop(pids, seconds, "; ".join(command_of(pid) for pid in pids[:1]) or "a step of a script")
-    while os.getppid() == parent:  # what a script begins then is late, too
+    while os.getppid() == parent:  # a script's next steps are late, too
         send(descendants(parent, own), signal.SIGKILL)
         time.sleep(0.2)
     return status

@@ -1,4 +1,4 @@
-"""Tests of limit.py and steps.sh: what hangs is shown and ended, and what is next goes on."""
+"""Tests of limit.py and steps.sh: a step that hangs is shown and ended, and the next step runs."""
 
 import pathlib
 import shlex
@@ -10,7 +10,7 @@ import limit
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 
-# A program with tests as Catch's, which names the test that runs when it is aborted.
+# A program like one of Catch's tests, which names the running test when it is aborted.
 HANGS = """trap 'echo "FAILED in: a window ends"; exit 134' ABRT; sleep 1001 & wait"""
 
 

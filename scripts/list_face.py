@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes accrue/README.md: what accrue/accrue.h shows, by subject, from the headers.
+"""Writes accrue/README.md, the names in accrue/accrue.h by subject, from the headers.
 
     scripts/list_face.py            writes the page
-    scripts/list_face.py --check    fails if the page is not what it would write, or an example does not compile
+    scripts/list_face.py --check    fails if the page is out of date, or an example does not compile
 
-A subject is a header of accrue/ that accrue.h includes. Its comment is a sentence and, indented, some lines of use. Its
-names are those that its includes declare in the namespace accrue, each with the first sentence of its comment; where
+A subject is a header of accrue/ that accrue.h includes. Its comment is a sentence and, indented, some lines of use. The
+page lists the names that its includes declare in the namespace accrue, each with the first sentence of its comment. If
 several subjects reach a header, it belongs to the one that includes it itself, or else to the first.
 """
 
@@ -17,13 +17,13 @@ import tempfile
 
 from count_names import INCLUDE, ROOT, declarations, reached
 
-LONGEST = 200  # characters of a sentence
+LONGEST = 200  # characters in a sentence
 PAGE = ROOT / "accrue" / "README.md"
-# From the tensors up, so that a header that many reach belongs to the lowest.
+# In order from the tensors up: a header that many subjects reach belongs to the lowest.
 SUBJECTS = ("tensor autograd memory ops losses module init layers models optimizers window data files objective trainer game "
             "plan job onnx images fonts text").split()
 BESIDE = "own_op eigen font_files report".split()
-# What the examples are about.
+# The parameters of the examples' functions.
 GIVEN = ("const Tensor& x, const Tensor& labels, Layer& model, Parameters& parameters, Optimizer& optimizer, "
          "const Datasets& data, TrainingOptions options")
 FORWARD = re.compile(r"^(?:class|struct) \w+;$")
@@ -31,12 +31,12 @@ COMPILE = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wno-unuse
            "-Wno-missing-field-initializers", "-Wno-unused-parameter"]
 INTRODUCTION = """# The face of accrue
 
-All that `accrue/accrue.h` shows, header by header: each name with the first sentence of its contract, which stands in the
-header that is named beside it. What these headers need beyond that is in `accrue::detail`, which users need not know and
-which changes without notice.
+The names in `accrue/accrue.h`, header by header, each with the first sentence of its contract. The whole contract stands
+in the header that the page names above it. These headers keep everything else in `accrue::detail`, which users need not
+know and which changes without notice.
 
-This page is made from the headers by `scripts/list_face.py`. In the lines of use, `x` and `labels` are tensors, `model` is
-a layer with its `parameters`, `data` are two data sets, `options` are a training's, and `accrue` is the namespace.
+`scripts/list_face.py` makes this page from the headers. In the lines of use, `x` and `labels` are tensors, `model` is a
+layer with its `parameters`, `data` are two data sets, `options` are a training's, and `accrue` is the namespace.
 """
 
 
@@ -85,7 +85,7 @@ def owned():
 
 
 def page():
-    """The page, and the names that no comment says anything of."""
+    """The page, and the names that have no comment."""
     included = {pathlib.Path(p).stem for p in INCLUDE.findall((ROOT / "accrue/accrue.h").read_text(encoding="utf-8"))}
     if included != set(SUBJECTS):
         sys.exit(f"accrue.h and the subjects of this script differ: {', '.join(sorted(included ^ set(SUBJECTS)))}")
@@ -112,7 +112,7 @@ def page():
 
 
 def examples():
-    """One source of all lines of use, each subject's a function."""
+    """One source with all lines of use, a function for each subject."""
     out = ['#include "accrue/accrue.h"', "using namespace accrue;"]
     for subject in SUBJECTS:
         path = f"accrue/{subject}.h"

@@ -4,9 +4,9 @@
     scripts/make_satellite.py DIR [--images 24] [--size 1400x2100] [--classes 4] [--seed 1]
 
 DIR/images/0000.png (RGB) has DIR/masks/0000.png, whose gray value is a pixel's class. Class 0 is
-the ground, and each other one covers a few regions with wavy edges. A class differs from the next
-by its colour and by the strength of its noise, so that a network has to look at neighbourhoods. The
-same arguments give the same pixels. Needs Python's standard library alone.
+the ground, and each other class covers a few regions with wavy edges. A class differs from the next
+by its colour and by the strength of its noise, so a network must look at neighbourhoods. The same
+arguments give the same pixels. Needs Python's standard library alone.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import random
 import struct
 import zlib
 
-REGIONS = 3  # of each class and image
+REGIONS = 3  # for each class and image
 
 
 def size(text):
@@ -28,7 +28,7 @@ def size(text):
 
 
 def wave(rng, scale):
-    """A smooth function of a row, of amplitudes that add up to `scale`."""
+    """A smooth function of a row, with amplitudes that add up to `scale`."""
     parts = [(scale / 2 / n, rng.uniform(0.5, 1.5) * n, rng.uniform(0, math.tau))
              for n in (1, 2, 5)]
     return lambda t: sum(a * math.sin(f * math.tau * t + phase) for a, f, phase in parts)
@@ -54,7 +54,7 @@ def draw(rng, height, width, classes):
         label = 1 + region % (classes - 1)
         for row, begin, end in draw_region(rng, height, width):
             mask[row][begin:end] = bytes([label]) * (end - begin)
-    # For each class and channel, the pixel that each byte of noise becomes.
+    # For each class and channel, the pixel for each byte of noise.
     tables = []
     for label in range(classes):
         strength = 0.2 + 0.6 * label / classes

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""What nvcc makes of the CUDA kernels: registers, shared memory, launch bounds, 128-bit accesses.
+"""Reports nvcc's CUDA kernels: registers, shared memory, launch bounds, 128-bit accesses.
 
     scripts/ptxas_report.py                              every kernel, as a table
-    scripts/ptxas_report.py accumulate optimizer_step    those of accumulate/accumulate.cu, ...
+    scripts/ptxas_report.py accumulate optimizer_step    kernels in accumulate/accumulate.cu, ...
     scripts/ptxas_report.py --markdown docs/ptxas.md     a short table
 
-Reads it out of the objects of a build by preset cuda, which it brings up to date first; needs no
-GPU. Exits with 1 if a kernel may fail to launch (it states no __launch_bounds__, or a block of so
-many threads asks for more registers or shared memory than there are), if it keeps anything in a
-stack, as spilled registers do, or if one is meant to access 16 bytes at a time (by its template
-argument `width`) and has no 128-bit load; no 128-bit store, if it is one of WIDE_STORES.
+Reads the objects of a build by preset cuda, which it brings up to date first; needs no GPU. Exits
+with 1 if a kernel has one of these faults:
+
+- It may fail to launch: it states no __launch_bounds__, or a block of that many threads needs more
+  registers or shared memory than a block may have.
+- It keeps anything in a stack, as spilled registers do.
+- It is meant to access 16 bytes at a time (by its template argument `width`) and has no 128-bit
+  load, or, for kernels in WIDE_STORES, no 128-bit store.
 """
 
 import argparse
@@ -26,11 +29,11 @@ import sys
 import cubin
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Every parameter goes through their kernels: the short table has each of them. It names sources, so
-# it is that of a build without CMAKE_UNITY_BUILD.
+# Every parameter goes through these sources' kernels, so the short table has each kernel. The table
+# names sources, so it needs a build without CMAKE_UNITY_BUILD.
 STEP_KERNELS = ("accumulate", "accumulate_bf16", "squared_norm", "optimizer_step")
-# Their vectors are those that they store. What they load is gathered from wherever it lies, one
-# element at a time, or is of 16 bits where the vector is of float.
+# Kernels that store vectors but load none: they gather elements one at a time, or load 16-bit
+# elements for a vector of float.
 WIDE_STORES = ("pixel_shuffle_kernel<", "pixel_shuffle_backward_kernel<", "resize_kernel<",
                "widen_kernel<", "elementwise_kernel<4, false, float, std::identity, ")
 SIZES = {"double": 8, "float": 4, "BFloat16": 2, "Half": 2}
@@ -42,7 +45,7 @@ WARP, MOST_WARPS, MOST_BLOCKS, PARTITIONS = 32, 64, 32, 4
 
 
 def width_places(source):
-    """By the names of the kernels in a text: which template argument is their `width`."""
+    """The index of the template argument `width` for each kernel in a text that has one."""
     template = (r"template <((?:[^<>]|<[^<>]*>)*)>\s*__global__\s+void\s+"
                 r"(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(")
     parameters = {name: re.split(r",\s*", of) for of, name in re.findall(template, source)}
@@ -77,8 +80,8 @@ class Kernel:
     wide_loads: int = 0
     wide_stores: int = 0
 
-    # As in cuda_occupancy.h of the toolkit: registers are given to warps in units of 256, and each
-    # of a multiprocessor's four partitions has a quarter of the registers and of the warps.
+    # The toolkit's cuda_occupancy.h computes the same: a warp gets registers in units of 256, and
+    # each of a multiprocessor's four partitions has a quarter of the registers and of the warps.
     @property
     def warp_registers(self):
         return round_up(self.registers * WARP, 256)
@@ -102,7 +105,7 @@ class Kernel:
 
     @property
     def vector_bytes(self):
-        """What a thread takes of its first type at a time; 0 if the kernel has no width above 1."""
+        """Bytes of its first type that a thread accesses at a time; 0 if its width is not above 1."""
         place = all_width_places().get(self.base_name)
         if place is None:
             return 0
@@ -138,7 +141,7 @@ def output_of(command, **options):
 
 
 def compilations(build):
-    """By stem, nvcc's command for a source in a build."""
+    """nvcc's command for each source in a build, by the source's stem."""
     database = build / "compile_commands.json"
     if not database.is_file():
         output_of(["cmake", "--preset", "cuda", "-B", build, "-DCMAKE_CUDA_ARCHITECTURES=90-real"],
@@ -188,7 +191,7 @@ def grouped(kernels, key):
 
 
 def step_kind(kernel):
-    """The kernel, and of a step whose."""
+    """The kernel's name, with the optimizer if it is a step."""
     optimizer = re.search(r"\w+Scalars", kernel.name)
     return f"`{kernel.base_name}<{optimizer[0]}>`" if optimizer else f"`{kernel.base_name}`"
 

@@ -32,7 +32,7 @@ class Rules(unittest.TestCase):
     def test_registers_of_a_block_with_bounds(self):
         self.assertIn("106,496", faults(registers=98, bounds=1024))
         self.assertEqual(faults(registers=98, bounds=512), "")
-        # Given in units of 8 to a thread, and to four warps at a time.
+        # A thread gets registers in units of 8, and four warps get them at a time.
         self.assertEqual(faults(registers=64, bounds=1024), "")
         self.assertIn("73,728", faults(registers=65, bounds=1024))
         self.assertIn("69,632", faults(registers=130, bounds=481))
@@ -93,7 +93,7 @@ class Rules(unittest.TestCase):
                                         shared_bytes=shared).blocks, blocks)
 
 
-# Takes two registers for each of its values, because it needs the first with the last.
+# Takes two registers for each value, because it uses the first value together with the last.
 PLANTED = """
 constexpr int N = 46;
 __device__ void use_many_registers(double* x) {

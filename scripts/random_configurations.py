@@ -1,7 +1,7 @@
 """Random configurations of a window, and their nets in PyTorch, for golden_random.py.
 
-A configuration is what JSON can hold: a net as layers, the split, loss, precision, strategy,
-recompute mode and optimizer. The same generator of random numbers draws the same one.
+A configuration is a JSON object with the net's layers, the split, loss, precision, strategy,
+recompute mode and optimizer. The same generator of random numbers draws the same configuration.
 """
 
 from torch import nn
@@ -93,7 +93,7 @@ def parse(lines):
 
 
 def make_layer(name, numbers, library=nn):
-    """Of PyTorch, or of another library with its names."""
+    """A layer of PyTorch, or of another library with PyTorch's names."""
     first = {"conv": 3, "conv_transpose": 3, "max_pool": 1, "avg_pool": 1}.get(name, len(numbers))
     return getattr(library, {**LAYERS, **ACTIVATIONS}[name])(
         *numbers[:first], **dict(zip(("stride", "padding", "dilation"), numbers[first:])))
@@ -151,6 +151,6 @@ def draw_configuration(rng, number):
             "recompute": rng.choice(["none", "sqrt", "all"]), "optimizer": optimizer,
             "lr": rng.choice([1e-3, 1e-2, 0.1]),
             "clip_norm": rng.choice([0, 0.05, 0.5]) if keeps else 0,
-            # float16's smallest numbers would cost digits otherwise.
+            # Without the scale small gradients would lose digits as denormal numbers of float16.
             "loss_scale": 1024 if precision == "f16" else rng.choice([1, 1, 64]),
             "seed": rng.getrandbits(32)}

@@ -1,4 +1,4 @@
-"""accrue's networks in PyTorch: the same layers in the same order, so with the same names."""
+"""accrue's networks in PyTorch: the same layers in the same order, and so the same names."""
 
 import torch
 from torch import nn
@@ -17,7 +17,7 @@ def mlp(*sizes):
 
 
 def scaled(sizes, width):
-    """As accrue's --width: multiples of 8."""
+    """The sizes times width in multiples of 8, like accrue's --width."""
     return [8 * max(1, int(size * width / 8 + 0.5)) for size in sizes]
 
 
@@ -26,7 +26,7 @@ def group_norm(channels):
 
 
 def cnn(image=28, channels=CNN_CHANNELS, hidden=CNN_HIDDEN, classes=10, norm=None):
-    """Of square images with one channel; hidden 0 leaves out the hidden linear layer."""
+    """A cnn for square images with one channel; hidden 0 leaves out the hidden linear layer."""
     layers, inputs = [], 1
     for outputs in channels:
         layers.append(nn.Conv2d(inputs, outputs, 3, padding=1))
@@ -42,7 +42,7 @@ def cnn(image=28, channels=CNN_CHANNELS, hidden=CNN_HIDDEN, classes=10, norm=Non
 
 
 class BasicBlock(nn.Module):
-    """torchvision's, with a projected shortcut where the shape changes."""
+    """torchvision's BasicBlock, with a projected shortcut if the shape changes."""
 
     def __init__(self, inputs, outputs, stride, norm):
         super().__init__()
@@ -115,16 +115,16 @@ def resnet20(width=1, norm=group_norm):
 
 
 def resnet50():
-    from torchvision import models  # which only those who ask for it need
+    from torchvision import models  # only this model needs it
 
     return models.resnet50()
 
 
 class Gpt2(nn.Module):
-    """Logits [N T, vocabulary] of tokens [N, T], without dropout as accrue's by itself."""
+    """Logits [N T, vocabulary] of tokens [N, T], without dropout, like accrue's by default."""
 
     def __init__(self):
-        from transformers import GPT2Config, GPT2LMHeadModel  # as above
+        from transformers import GPT2Config, GPT2LMHeadModel  # only this model needs it
 
         super().__init__()
         self.network = GPT2LMHeadModel(GPT2Config(
@@ -135,7 +135,7 @@ class Gpt2(nn.Module):
         return self.network(tokens).logits.flatten(0, 1)
 
 
-# By the names and with the width of accrue's.
+# The models have accrue's names and widths.
 MODELS = {
     "mlp": lambda width=1: mlp(784, *scaled((512, 256, 128), width), 10),
     "mlp-small": lambda width=1: mlp(784, *scaled((256,), width), 10),
@@ -152,4 +152,4 @@ MODELS = {
 SAMPLE_SHAPES = {name: (784,) if name.startswith("mlp") else (1, 28, 28) for name in MODELS}
 SAMPLE_SHAPES["resnet50"] = (3, 224, 224)
 SAMPLE_SHAPES["gpt2"] = (1024,)
-VOCABULARY = 50257  # of GPT-2, whose samples are tokens and whose targets are, too
+VOCABULARY = 50257  # GPT-2's, for its samples and targets

@@ -1,6 +1,7 @@
-"""zi2zi's generator and discriminator in PyTorch, and their training: accrue's outside judge.
+"""zi2zi's generator and discriminator in PyTorch, and their training, to judge accrue's by.
 
-Plain and readable rather than fast; accrue's networks have the same layers with the same names.
+The code is plain and readable rather than fast; accrue's networks have the same layers with the
+same names.
 """
 
 import torch
@@ -10,7 +11,7 @@ from torch.nn import functional
 MOST_LEVELS = 8
 L1_WEIGHT, CONSTANCY_WEIGHT, CATEGORY_WEIGHT = 97.0, 15.0, 1.0
 FIRST_LAMBDA_ADV = 0.25
-# At 256 pixels, one channel, 40 styles, instance norm, attention on.
+# Counts for 256 pixels, one channel, 40 styles, instance norm, and attention on.
 GENERATOR_PARAMETERS, DISCRIMINATOR_PARAMETERS = 66_262_918, 4_359_786
 
 
@@ -23,7 +24,7 @@ def level_count(size):
 
 
 def make_norm(kind, channels):
-    """Of kind None: none. Instance norms have no parameters and no running statistics."""
+    """Kind None gives the identity. Instance norms have no parameters and no running statistics."""
     kinds = {None: nn.Identity, "instance": nn.InstanceNorm2d, "batch": nn.BatchNorm2d}
     return kinds[kind](channels)
 
@@ -90,7 +91,7 @@ class Generator(nn.Module):
         self.style = nn.Embedding(styles, embedding)
 
     def encode(self, x):
-        """The outputs e[i] of the encoder's levels, and s[i], what level i is given."""
+        """The outputs e[i] of the encoder's levels, and their inputs s[i]."""
         e, s = [], [x]
         for level in self.encoder:
             e.append(level(s[-1]))
@@ -112,10 +113,10 @@ class Generator(nn.Module):
         return self.decode(*self.encode(x), style)
 
     def pick_features(self, e, kind):
-        """What the constancy loss compares, of encode's e; kind as for features."""
+        """The features in e, of encode(), that the constancy loss compares; kind is port or tf."""
         if kind == "tf" or self.levels <= 5:
             return e[-1]
-        # As the port does: for a 1 x 1 innermost level this is the pixel at (0, 0).
+        # Follows the port: for a 1 x 1 innermost level this is the pixel at (0, 0).
         fourth = functional.interpolate(functional.leaky_relu(e[4], 0.2), e[-1].shape[2:],
                                         mode="nearest")
         return torch.cat([e[-1], fourth], 1)
@@ -128,7 +129,7 @@ class Discriminator(nn.Module):
     """(binary [N, 1], category [N, styles]) logits of a glyph beside its source.
 
     With spectral=True each layer computes with W / sigma, sigma = u^T W v for W as a matrix
-    [outputs, the rest]; u and v change in start_step alone, and are constants to the gradient.
+    [outputs, the rest]; only start_step changes u and v, and the gradient takes them for constants.
     """
 
     def __init__(self, size, styles, channels=1, ndf=64, norm="instance", spectral=False):
@@ -188,7 +189,7 @@ def category(logits, style):
 
 
 def lambda_adv_of(d_loss):
-    """The weight of the adversarial part, by the discriminator's loss of a whole window."""
+    """The weight of the adversarial part, from the discriminator's loss over a whole window."""
     if d_loss > 5:
         return 0.05
     for bound, weight in ((0.02, 0.20), (0.08, 0.35), (0.20, 0.50)):
@@ -211,14 +212,14 @@ class Players:
         self.seen = {}
 
     def differentiate(self, player, loss, parts, share):
-        """Adds to the player's gradients, and to what is seen of the window."""
+        """Adds to the player's gradients, and adds the losses to `seen`."""
         (share * loss).backward()
         for key, value in {"loss": loss, **parts}.items():
             self.seen[f"{player}.{key}"] += share * value.detach()
 
     def differentiate_d(self, source, target, style, share, fake):
-        """One half of the loss after the other, so that one graph is there at a time; no gradient
-        reaches the generator."""
+        """Differentiates one half of the loss after the other, to hold one graph at a time; no
+        gradient reaches the generator."""
         self.d.requires_grad_(True)
         for name, glyph, is_real in (("real", target, 1.0), ("fake", fake.detach(), 0.0)):
             binary, styles = self.d(source, glyph)
@@ -232,7 +233,7 @@ class Players:
         return e, self.g.decode(e, s, style)
 
     def differentiate_g(self, source, target, style, share, made=None):
-        """made: by make_fake, if it is there."""
+        """`made` is the result of make_fake, or None to make it here."""
         self.d.requires_grad_(False)
         e, fake = made or self.make_fake(source, style)
         if self.constancy == "port":
@@ -252,8 +253,8 @@ class Players:
         self.optimizers[name].zero_grad(set_to_none=True)
 
     def window(self, micro_batches, glyphs_made_once=False):
-        """micro_batches() yields source, target, style and share of the window; each order of the
-        players goes through them as often as it needs. Afterwards `seen` has the mean losses."""
+        """micro_batches() yields source, target, style and share of the window; alternating players
+        call it twice, simultaneous players once. Afterwards `seen` has the mean losses."""
         self.seen = {f"{player}.{key}": 0 for player, parts in self.PARTS.items()
                      for key in ("loss", *parts)}
         self.d.start_step()
@@ -283,7 +284,7 @@ class Players:
             made = self.make_fake(source, style)
             self.differentiate_d(source, target, style, share, made[1])
             self.differentiate_g(source, target, style, share, made)
-            del made  # before the next is there
+            del made  # before the next one is made
         for name in self.nets:
             self.step(name)
         self.lambda_adv = lambda_adv_of(self.seen["D.loss"].item())

@@ -5,9 +5,9 @@ nothing hangs or is lost.
     scripts/stop_ranks.py [--runs 40] [--ranks 3]
 
 Each run trains with a checkpoint after every few steps. A rank gets SIGKILL or SIGSTOP while MPI
-starts, within a micro-batch, a reduction or a checkpoint. Then all ranks must be gone within
---rank-timeout and a few seconds, with a line that says which one was lost, and the run that resumes
-must end with the bits of one that was never disturbed. Exits with 1 if any run does not.
+starts, or within a micro-batch, a reduction or a checkpoint. Then all ranks must end within
+--rank-timeout and a few seconds, and a line must say which rank was lost. The run that resumes must
+end with the same bits as a run that was never disturbed. Exits with 1 if any run fails.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIMEOUT_S = 3
-# What mpirun may take to notice, and to end the others.
+# The time in which mpirun must notice a lost rank and end the others.
 GRACE_S = 6
 WRAPPER = 'echo $$ > "$0/pid-${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"'
 
@@ -49,7 +49,7 @@ def start(arguments):
 
 
 def finish(options, folder):
-    """Resumes or runs to the end; the hash of the weights, and the seconds."""
+    """Runs to the end, resuming if possible; returns the hash of the weights, and the seconds."""
     weights = folder / "weights.safetensors"
     begin = time.monotonic()
     process = start(command(options, folder, weights))
@@ -67,7 +67,7 @@ def is_alive(pid):
 
 
 def disturb(options, rng, longest, expected):
-    """One run; what is wrong with it, or nothing, and what was done."""
+    """Does one run; returns its fault, or None, and a text about the signal."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         rank, wanted = rng.randrange(options.ranks), rng.choice((signal.SIGKILL, signal.SIGSTOP))
@@ -95,7 +95,7 @@ def disturb(options, rng, longest, expected):
         if left := [pid for pid in pids if is_alive(pid)]:
             return f"{len(left)} ranks are left", done
         if process.returncode == 0:
-            # Before the signal was sent all had ended.
+            # All ranks had ended before the signal was sent.
             return None, done + ", too late"
         saved = sorted((folder / "checkpoints").glob("step-*"))
         done += f": ended after {took:.1f} s, latest {saved[-1].name if saved else 'none'}"

@@ -1,13 +1,13 @@
-"""Trains a network of reference_models.py in PyTorch, and measures what its windows take.
+"""Trains a network of reference_models.py in PyTorch, and measures its windows' time and memory.
 
     python3 scripts/torch_training.py '{"model": "cnn", "width": 1, "micro_batch": 8, ...}'
 
-answers such a request in a process of its own, as JSON: for PyTorch's row of `accrue bench memory`
+answers such a request as JSON, in a separate process: for PyTorch's row of `accrue bench memory`
 and for scripts/bench_pytorch.py and scripts/bench_ranks_pytorch.py. Its "measure" is
 
-    memory   what some windows on samples that are bytes in memory take (the default)
-    speed    samples per second, on samples that are there as the network takes them, in each way
-    rank     the same of one of several processes under DistributedDataParallel
+    memory   peak memory of some windows on samples that are bytes in memory (the default)
+    speed    samples per second of each way to train, on samples in the network's input format
+    rank     time and memory of one of several processes under DistributedDataParallel
 """
 
 import contextlib
@@ -28,14 +28,14 @@ from reference_models import MODELS, SAMPLE_SHAPES, VOCABULARY
 from torch.nn import functional
 
 SAMPLES_OF_BYTES = 12000  # as many as accrue's built-in data sets have
-SAMPLES, MOST_VALUES = 8192, 1 << 28  # of floats
-WINDOWS_TOGETHER = 20  # on cuda, between two synchronisations, as accrue measures itself
+SAMPLES, MOST_VALUES = 8192, 1 << 28  # for samples of floats
+WINDOWS_TOGETHER = 20  # on cuda, between two synchronizations, as in accrue's own benchmark
 
 
 @dataclasses.dataclass
 class Way:
-    """A way to train: Adam in one kernel or as it is by default, images in NHWC or NCHW, and the
-    micro-step by torch.compile(mode="reduce-overhead"), which replays CUDA graphs, or not."""
+    """A way to train: with fused or default Adam, with images in NHWC or NCHW, and with or without
+    torch.compile(mode="reduce-overhead") for the micro-step, which replays CUDA graphs."""
     name: str
     fused: bool = False
     channels_last: bool = False
@@ -50,13 +50,13 @@ EAGER = Way("eager")
 
 
 def ways_of(model, device):
-    """Those that may be the fastest."""
+    """The ways that may be the fastest."""
     if device == "cpu":
         images = [] if model.startswith("mlp") else [Way("channels last", channels_last=True)]
         return [EAGER, *images]
     if model == "gpt2":
         return [Way("fused Adam", fused=True), Way("compiled", fused=True, compiled=True)]
-    if model == "resnet50":  # which takes torch.compile a minute
+    if model == "resnet50":  # torch.compile takes a minute for it
         return [EAGER, Way("fused Adam, channels last", fused=True, channels_last=True)]
     return [EAGER, Way("fused Adam", fused=True), Way("compiled", fused=True, compiled=True)]
 
@@ -101,7 +101,7 @@ class Training:
         for k, (x, y) in enumerate(micro_batches):
             if self.compiled:
                 torch.compiler.cudagraph_mark_step_begin()
-            # Ranks exchange their gradients in the last backward of a window alone.
+            # Ranks exchange their gradients only in the last backward of a window.
             waits = k + 1 < self.accum and hasattr(self.model, "no_sync")
             with self.model.no_sync() if waits else contextlib.nullcontext():
                 self.loss(x, y).backward()
@@ -128,13 +128,13 @@ class Samples:
             self.y = masks if as_bytes else masks.float()
 
     def windows(self):
-        """One window after the other, without end, of micro-batches that are there already."""
+        """Yields windows without end, whose micro-batches are made in advance."""
         size, micro_batch = self.sizes
         return itertools.cycle([list(zip(x.split(micro_batch), y.split(micro_batch)))
                                 for x, y in zip(self.x.split(size), self.y.split(size))])
 
     def draw(self):
-        """A window of samples drawn at random, each micro-batch made as it comes."""
+        """A window of random samples, whose micro-batches are made one by one."""
         size, micro_batch = self.sizes
         rows = torch.randperm(len(self.x), device=self.x.device)[:size]
         return ((self.x[part], self.y[part]) for part in rows.split(micro_batch))
@@ -149,7 +149,7 @@ def synchronize(device):
 
 
 def median_seconds(step, seconds, device="cpu", together=1, go_on=lambda going: going):
-    """The median time of a step, timed for so long after a tenth of that to warm up."""
+    """The median time of a step, measured for `seconds` after a tenth of that to warm up."""
     def time_steps():
         start = time.perf_counter()
         for _ in range(together):
@@ -165,7 +165,7 @@ def median_seconds(step, seconds, device="cpu", together=1, go_on=lambda going: 
 
 
 def resident_bytes(key):
-    """VmRSS: now; VmHWM: at the highest."""
+    """This process's resident memory: VmRSS now, VmHWM at its peak."""
     for line in pathlib.Path("/proc/self/status").read_text().splitlines():
         if line.startswith(key):
             return int(line.split()[1]) * 1024
@@ -173,7 +173,7 @@ def resident_bytes(key):
 
 
 def forget_peak():
-    # The import itself may have needed more for a moment.
+    # The import itself may have had a higher peak.
     try:
         pathlib.Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -181,8 +181,8 @@ def forget_peak():
 
 
 def measure_memory(request):
-    """The data set is as large as accrue's built-in one, or has `samples`. On the CPU the peak is
-    that of the process, above what it holds after the import; on cuda that of torch's allocator."""
+    """The data set has the size of accrue's built-in one, or `samples`. On the CPU the peak is the
+    process's, above its memory after the import; on cuda it is the peak of torch's allocator."""
     device = request["device"]
     torch.manual_seed(1)
     torch.ones(1, device=device)
@@ -205,14 +205,14 @@ def measure_memory(request):
 
 
 def measure_way(request, way):
-    """Samples per second by the better zero_grad, and on cuda peak memory without the samples."""
+    """Samples per second with the better zero_grad, and on cuda peak memory without the samples."""
     device, size = request["device"], request["effective_batch"]
     most = min(SAMPLES, MOST_VALUES // math.prod(SAMPLE_SHAPES[request["model"]]))
     samples = Samples(request, max(1, most // size) * size, way.channels_last)
     windows, training = samples.windows(), Training(request, way)
     for parameter in training.model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    # A graph's outputs are overwritten by its next replay: gradients must not be those.
+    # A graph's next replay overwrites its outputs, so gradients must not be outputs.
     modes = (False,) if way.compiled else (False, True)
     rates, allocated, reserved = [], [], []
     for set_to_none in modes:
@@ -230,8 +230,8 @@ def measure_way(request, way):
 
 
 def measure_speed(request):
-    """By the name of the way; of one that fails (no compiler for torch.compile, say) the error."""
-    # As accrue computes: float32 throughout, and tensor cores' shorter TF32 only if asked for.
+    """The figures of each way by its name, or its error (no compiler for torch.compile, say)."""
+    # Computes like accrue: float32 throughout, and tensor cores' shorter TF32 only on request.
     tf32 = request["precision"] == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     ways = {}
@@ -246,12 +246,12 @@ def measure_speed(request):
 
 
 def measure_rank(request):
-    """Seconds a window; bytes of the process at most, and those that training added."""
+    """Seconds a window; the process's peak bytes, and the bytes that training added."""
     from torch import distributed
     from torch.nn.parallel import DistributedDataParallel
 
     distributed.init_process_group("gloo", rank=request["rank"], world_size=request["ranks"])
-    # Loads code, which is no memory of the training.
+    # Loads code, which is not part of the training's memory.
     small = torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3), torch.nn.ReLU())
     warm_up = DistributedDataParallel(small)
     warm_up(torch.randn(8, 1, 8, 8)).sum().backward()
@@ -280,7 +280,7 @@ def describe_torch(device):
                 f" cuDNN {torch.backends.cudnn.version()}), {torch.cuda.get_device_name()}")
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     blas = blas.group(1) if blas else "unknown BLAS"
-    if blas == "generic":  # the system's: which one is in the process?
+    if blas == "generic":  # the system's BLAS: the process's maps tell which
         loaded = re.search(r"([^/\s]+/lib\w*blas\S*)", pathlib.Path("/proc/self/maps").read_text())
         blas = loaded.group(1) if loaded else blas
     onednn = ", oneDNN" if torch.backends.mkldnn.is_available() else ""

@@ -158,7 +158,7 @@ def prepare(chats, tokenizer, tmp_path, *options):
 
 
 def expected(chat, theirs):
-    """The same by transformers, whose mask or whose texts up to each message tell what is learned."""
+    """The same by transformers: its mask, or its texts up to each message, tell what is learned."""
     messages, tools = chat["messages"], chat.get("tools")
 
     def text(up_to, **options):
