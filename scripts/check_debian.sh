@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Tries accrue on a bare Debian 13, which debootstrap makes: README's first command as on a fresh
-# machine, in which its GCC must warn of nothing; every source by itself by that GCC; and all together by
-# the newest clang, at -O1, which takes less time. Warnings are errors.
+# Tries accrue on a bare Debian 13, which debootstrap makes. Runs README's first command as on a
+# fresh machine: Debian's GCC must warn of nothing. Then compiles every source by itself with that
+# GCC, and all sources together with the newest clang, at -O1 to save time. Warnings are errors.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 usage() {
-  echo "Usage: scripts/check_debian.sh   as root; downloads 400 MB, takes 3 GB of disk for the time" >&2
+  echo "Usage: scripts/check_debian.sh   as root; downloads 400 MB, needs 3 GB of disk" >&2
   echo "       scripts/check_debian.sh --available   says what is missing, and fails if anything is" >&2
   exit 2
 }
@@ -23,9 +23,9 @@ fi
 
 debian=$(mktemp -d)
 trap 'rm -rf --one-file-system "$debian"' EXIT
-# in_debian COMMAND: by bash, in the project's folder. What it mounts goes with its namespace.
+# in_debian COMMAND: runs it by bash, in the project's folder. Its mounts end with its namespace.
 in_debian() {
-  # shellcheck disable=SC2016  # for the shell in there
+  # shellcheck disable=SC2016  # the inner shell expands it
   unshare --mount --pid --fork bash -c 'mount -t proc proc "$0/proc" && exec chroot "$0" env -i \
       HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin http_proxy="${http_proxy:-}" \
       bash -c "set -e; cd /root/accrue; $1"' "$debian" "$1"

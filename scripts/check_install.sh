@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks what a build installs and packages, in a scratch folder: that another project finds and uses
-# it, by CMake (examples/) and by pkg-config, that every installed header compiles for it, and that
-# the program runs where dpkg unpacks it.
+# Installs and packages a build in a scratch folder, and checks the result: another project finds
+# and uses it, by CMake (examples/) and by pkg-config; every installed header compiles in that
+# project; and the program runs from the folder in which dpkg unpacks it.
 set -euo pipefail
 
 [[ $# -eq 1 ]] || { echo "Usage: scripts/check_install.sh BUILD_FOLDER" >&2; exit 2; }
@@ -9,7 +9,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$(cd "$1" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# Where nothing of the source tree can be found by accident.
+# In the scratch folder nothing can find the source tree by accident.
 cd "$scratch"
 fail() { echo "check_install: error: $*" >&2; exit 1; }
 
@@ -30,7 +30,7 @@ cmake -S "$root/examples" -B examples -DCMAKE_PREFIX_PATH="$scratch/prefix" \
 cmake --build examples --parallel "$(nproc)"
 examples/train_digits | tee digits
 expect digits '^test accuracy [89][0-9]\.'
-# kill_after_checkpoint DIRECTORY COMMAND...: kills the command once its first checkpoint is there.
+# kill_after_checkpoint DIRECTORY COMMAND...: kills the command once its first checkpoint exists.
 kill_after_checkpoint() {
   local directory=$1 && shift
   "$@" >killed &
@@ -87,7 +87,8 @@ rm -r components/build
 expect refused 'accrue needs PCRE2'
 expect refused 'accrue is not found'
 
-# A part of another project builds and installs nothing that this does not ask for.
+# As a part of another project, accrue builds and installs nothing that the project does not ask
+# for.
 cat >subproject/CMakeLists.txt <<EOF
 cmake_minimum_required(VERSION 3.25)
 project(subproject LANGUAGES CXX)
@@ -96,7 +97,7 @@ EOF
 cmake -S subproject -B subproject/build >configured || { cat configured; fail "see above"; }
 cmake --build subproject/build -- -n >planned
 ! grep -E 'accrue/(apps|tests|examples)/' planned || fail "a subproject builds the above"
-# Nor does it decide for what processor, or that there is CUDA.
+# It chooses neither the processor nor CUDA, either.
 ! grep -E '^ACCRUE_(NATIVE|CUDA):BOOL=ON' subproject/build/CMakeCache.txt || fail "a subproject turns on the above"
 DESTDIR=$scratch/destination cmake --install subproject/build >installed
 ! grep -i '^-- installing' installed || fail "a subproject installs the above"
@@ -106,20 +107,20 @@ export PKG_CONFIG_PATH
 read -ra flags < <(pkg-config --cflags --libs accrue)
 (cd prefix/include && find accrue -name '*.h' ! -path accrue/eigen.h -printf '#include <%p>\n' | sort) >headers.cpp
 g++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only headers.cpp "${flags[@]}"
-# One header is for those who have Eigen, whose folder no flag of accrue's names.
+# One header needs Eigen, and no flag of accrue's names Eigen's folder.
 ! grep eigen3 <<<"${flags[*]}" || fail "accrue's flags name Eigen's folder"
 echo '#include <accrue/eigen.h>' >eigen.cpp
 ! g++ -std=c++20 -fsyntax-only eigen.cpp "${flags[@]}" 2>refused || fail "accrue/eigen.h compiles without Eigen"
 expect refused 'accrue/eigen.h needs Eigen'
 read -ra eigen < <(pkg-config --cflags eigen3)
 g++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only eigen.cpp "${flags[@]}" "${eigen[@]}"
-# Elements that no tensor has are refused by name.
+# A tensor of an unsupported type fails to compile, and the message names the supported types.
 echo '#include <accrue/accrue.h>
 const auto t = accrue::Tensor::from(std::vector<int64_t>{1, 2}, {2});' >int64.cpp
 ! g++ -std=c++20 -fsyntax-only int64.cpp "${flags[@]}" 2>refused || fail "a tensor of int64_t compiles"
 expect refused 'a tensor holds float, double, .*: convert the elements'
 g++ -std=c++20 "$root/examples/train_digits.cpp" "${flags[@]}" -o by_pkg_config
-# This is the program examples/train_digits, so one run will do.
+# The program is the same as examples/train_digits, so one run is enough.
 ./by_pkg_config | tee digits
 expect digits '^test accuracy [89][0-9]\.'
 
@@ -134,7 +135,7 @@ package_has() {
 }
 package_has accrue 'libc6 .*libfmt'
 package_has libaccrue-dev 'libfmt-dev'
-# The licence of potrace, which font export runs as a process, is not accrue's.
+# potrace has another licence than accrue, so font export runs it only as a process.
 ! grep potrace ./*.depends || fail "the packages above depend on potrace"
 ! ldd root/usr/bin/accrue | grep potrace || fail "the program is linked with potrace"
 for file in share/man/man1/accrue.1.gz share/bash-completion/completions/accrue \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the program with MPICH, beside a build with Open MPI, and has two ranks of each train a
-# little: MPI only moves bytes, so the weights must have the same bits.
+# Builds the program with MPICH, beside a build with Open MPI, and lets two ranks of each train for
+# a few steps: MPI only moves bytes, so the weights must have the same bits.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -20,8 +20,8 @@ if [[ $1 == --available ]]; then
   exit
 fi
 
-# Nothing but cli/mpi.cpp knows which MPI there is, so that it alone is compiled again: linked first,
-# it takes the place of the one among the build's other objects.
+# Only cli/mpi.cpp depends on the kind of MPI, so only this source is compiled again. Its object is
+# linked first and so replaces the one among the build's objects.
 folder=build/mpich object=apps/CMakeFiles/accrue_exchange.dir/cli/mpi.cpp.o
 mapfile -t launchers < <(ccache_options)
 cmake -B "$folder" --preset release -DMPI_CXX_COMPILER=mpicxx.mpich \

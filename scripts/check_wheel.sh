@@ -16,7 +16,7 @@ usage() {
 }
 
 missing() { echo "$1"; exit 1; }
-# What builds a wheel, from PyPI, 3 MB, and what runs a notebook, 50 MB.
+# Installs packages from PyPI: 3 MB to build a wheel, and 50 MB to run a notebook.
 available() {
   [[ -x $tools/bin/pip ]] || python3 -m venv "$tools" >/dev/null 2>&1 ||
     missing "no python3-venv"
@@ -41,7 +41,7 @@ available
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# The compiler by the name under which other builds have filled the cache.
+# Other builds have filled the compiler cache with this name of the compiler.
 export CXX=${CXX:-c++} PATH=$PWD/$tools/bin:$PATH
 settings=(-C "build-dir=$folder" -C "cmake.define.ACCRUE_WERROR=$(warnings_are_errors)" "${levels[@]}")
 while read -r launcher; do settings+=(-C "cmake.define.${launcher#-D}"); done < <(ccache_options)
@@ -62,7 +62,7 @@ venv/bin/python -c 'import accrue
 result = accrue.train("mlp", "digits", micro_batch=16, effective_batch=64, steps=20)
 print(result)'
 venv/bin/python -m unittest discover -s "$OLDPWD/python/tests"
-# The notebook's kernel is that of the tools, with the installed package.
+# The notebook runs with the kernel from the tools and with the installed package.
 PYTHONPATH=$(venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))') \
   "$OLDPWD/$tools/bin/python" "$OLDPWD/scripts/check_notebook.py" "$OLDPWD/docs/accumulation.ipynb"
 [[ ${#levels[@]} -eq 0 ]] || venv/bin/accrue info | grep 'compiled for x86-64-v'

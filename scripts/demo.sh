@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# From a fresh clone to a trained network: sets up, builds, finds data, trains by accumulation, and says
-# what that saved and what to try next; on the GPU where there is one and a CUDA compiler.
+# From a fresh clone to a trained network: sets up, builds, finds data, trains by accumulation, and
+# prints the memory saved and commands to try next. Uses the GPU if there is one and a CUDA compiler
+# is installed.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -12,11 +13,11 @@ usage() {
   cat <<END
 Usage: scripts/demo.sh [options] [-- options of 'accrue train']
 Trains a convolutional network with an effective batch of 256, 16 samples in memory at a time: on
-MNIST where it is found or can be downloaded, else on the built-in digits.
+MNIST if it is found or can be downloaded, else on the built-in digits.
   --data-dir DIR  where MNIST is, or is downloaded to (default: data/mnist of this project)
   --digits        take the built-in digits; look for nothing, download nothing
   --epochs N      passes over the training data (default 2 for MNIST, 10 for the digits)
-  --steps N       stop after so many optimizer steps
+  --steps N       stop after N optimizer steps
   --no-setup      install no packages
 END
 }
@@ -50,7 +51,7 @@ elif "$root/scripts/fetch_mnist.sh" "$data_dir"; then
   echo "demo: training on MNIST from $data_dir"
 else
   data=digits
-  echo "demo: MNIST is neither in $data_dir nor to be had from here:" \
+  echo "demo: MNIST is not in $data_dir and cannot be downloaded:" \
     "training on the built-in digits"
 fi
 if [[ $data == digits ]]; then epochs=${epochs:-10}; else epochs=${epochs:-2}; fi
@@ -61,7 +62,7 @@ command=("$program" train "${run[@]}" --lr 5e-3 --schedule cosine --warmup-steps
 echo "demo: ${command[*]}"
 "${command[@]}"
 
-# What accumulation saves, by the plan, which predicts a run's memory to the byte.
+# The memory that accumulation saves, from the plan, which predicts a run's memory to the byte.
 saving() {
   "$program" plan "${run[@]}" --json - 2>/dev/null | python3 -c '
 import json, sys
@@ -83,7 +84,7 @@ print(compare("activations took", now["activations"], whole["activations"]) + ",
       compare("all but the data", *without_data))'
 }
 same="every step was the step of the 256 samples at once"
-# With options of the caller it may have been another run.
+# With the caller's options the run may differ from the one that `saving` plans.
 if [[ $# -eq 0 ]]; then echo "demo: $(saving); $same"; fi
 short=${program#"$PWD/"}
 cat <<END

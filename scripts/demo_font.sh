@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone to a network that draws one font in the style of another: sets up with two of
-# Debian's fonts, builds, prepares pairs, trains, scores and draws characters that were held out.
+# From a fresh clone to a network that draws one font in the style of another: installs two of
+# Debian's fonts, builds, prepares pairs, trains, scores, and draws characters that were held out.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -12,9 +12,9 @@ usage() {
   cat <<END
 Usage: scripts/demo_font.sh [options] [-- options of 'accrue font train']
 Trains zi2zi at 64 pixels and a quarter of its width to draw WenQuanYi Zen Hei as AR PL UKai: 2000
-characters, effective batch 4, of which 1 is in memory at a time. On 2 cores about half an hour.
+characters, effective batch 4, with 1 sample in memory at a time. On 2 cores it takes about half an hour.
   --out DIR    where pairs, log, weights and sheets go (default: build/demo_font)
-  --strokes    the built-in strokes instead of fonts
+  --strokes    use the built-in strokes instead of fonts
   --epochs N   passes over the training data (default 14)
   --no-setup   install no packages
 END

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that DIR holds the four files of MNIST: nothing to do where they are, else downloads
-# them, checks their MD5 and only then gives them their names.
+# Makes sure that DIR holds the four files of MNIST. Downloads the missing ones, checks their MD5,
+# and only then gives them their names.
 set -euo pipefail
 
 mirrors=(https://ossci-datasets.s3.amazonaws.com/mnist
@@ -39,7 +39,7 @@ download() {
   elif command -v wget >/dev/null; then
     wget --quiet --tries=1 --connect-timeout=5 --read-timeout=30 --output-document="$file" "$url"
   else
-    say "neither curl nor wget is here"
+    say "neither curl nor wget is installed"
     exit 1
   fi
 }

@@ -9,7 +9,7 @@ usage() {
   cat <<END
 Usage: scripts/fuzz.sh [--seconds N] [--available]
 Fuzzes every parser for N seconds (default 60); exits with 1 if one crashes, and leaves the file
-that does it in build/fuzz.
+that makes it crash in build/fuzz.
   --available  exit with 1, and say why, if this machine cannot
 END
 }
@@ -27,7 +27,7 @@ done
 
 compiler=$(command -v clang++ || true)
 mkdir -p build/fuzz
-# Clang may be there without its runtime libraries (Debian: libclang-rt-dev).
+# Clang may be installed without its runtime libraries (Debian: libclang-rt-dev).
 if [[ -z $compiler ]] ||
   ! echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
     "$compiler" -x c++ - -fsanitize=fuzzer,address -o build/fuzz/probe 2>/dev/null; then
@@ -36,7 +36,7 @@ if [[ -z $compiler ]] ||
 fi
 $available && exit
 
-# Three sources that include the others, so that headers are read once.
+# Three sources include all others, so the compiler reads each header only a few times.
 sources_of() { for folder in "$@"; do python3 scripts/fuzz_sources.py "$folder"; done; }
 include() { sed 's/.*/#include "&"/'; }
 (
@@ -45,9 +45,9 @@ include() { sed 's/.*/#include "&"/'; }
 ) | include >build/fuzz/data.cpp
 sources_of text | include >build/fuzz/text.cpp
 find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue.cpp | sort | include >build/fuzz/core.cpp
-# No template is rendered here.
+# The parsers render no template.
 echo 'const std::string_view accrue::embedded::chat_template_py;' >>build/fuzz/text.cpp
-# Optimised where that takes less time than it saves.
+# Optimizes if that saves more time than it takes.
 level=-O0
 [[ $seconds -lt 10 ]] || level=-O1
 flags=(-std=c++20 "$level" -g1 -I. "-fsanitize=fuzzer-no-link,address,undefined"
@@ -72,7 +72,7 @@ running=() failed=()
 for parser in "${parsers[@]}"; do
   fuzz "$parser" >"build/fuzz/$parser.log" 2>&1 &
   running+=("$!")
-  # As many at a time as there are cores.
+  # Runs at most one parser for each core at a time.
   while [[ $(jobs -rp | wc -l) -ge $(nproc) ]]; do sleep 0.1; done
 done
 for i in "${!parsers[@]}"; do

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Builds the program and its tests for GPUs of compute capability 9.0 (H100, H200) on a machine that
-# has none, into an archive that is carried to one where nothing can be installed. There the libraries
-# of CUDA come with PyTorch; scripts/gpu_check.py --bundle FILE finds them.
+# needs no GPU. The archive is for a machine with such a GPU on which nothing can be installed.
+# CUDA's libraries come with PyTorch there; scripts/gpu_check.py --bundle FILE finds them.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root
-# The oldest C library that the bundle must start with is that of Debian 12. What may be carried to such
-# a machine is often bounded.
+# The bundle must start with the C library of Debian 12. Such machines often limit the size of
+# uploads.
 readonly glibc_needed=2.36 most_bytes=$((60 << 20))
 # shellcheck source=scripts/machine.sh
 source "$root/scripts/machine.sh"
@@ -15,8 +15,8 @@ source "$root/scripts/machine.sh"
 usage() {
   cat <<END
 Usage: scripts/gpu_bundle.sh [FILE]
-Builds accrue and accrue_tests for sm_90 and x86-64-v3, without what a GPU check has no use for (MPI,
-NCCL, oneDNN, protobuf, FreeType), stripped, with the few shared libraries beside them.
+Builds accrue and accrue_tests for sm_90 and x86-64-v3, stripped, with the few shared libraries that
+they need. Leaves out MPI, NCCL, oneDNN, protobuf and FreeType, which a GPU check does not use.
   FILE   the archive (default: build/gpu-bundle.tar.gz)
 END
 }
@@ -31,7 +31,7 @@ cd "$root"
 have_nvcc || fail "no nvcc here: install the CUDA toolkit, 12 or newer, or name it by CUDACXX"
 
 mapfile -t options < <(ccache_options)
-# shellcheck disable=SC2016  # $ORIGIN is the loader's
+# shellcheck disable=SC2016  # the loader expands $ORIGIN
 cmake -B "$folder" --preset cuda -DCMAKE_CUDA_ARCHITECTURES=90-real -DCMAKE_UNITY_BUILD=ON \
   -DACCRUE_NATIVE=OFF -DACCRUE_ISA=x86-64-v3 -DACCRUE_TESTS=ON \
   -DACCRUE_{ONEDNN,MPI,NCCL,PROTOBUF}=OFF -DCMAKE_DISABLE_FIND_PACKAGE_Freetype=ON \
@@ -44,7 +44,7 @@ mkdir -p "$bundle/lib"
 for program in apps/accrue tests/accrue_tests; do
   install --strip "$folder/$program" "$bundle"
 done
-# Neither the C library, which must be the machine's own, nor CUDA's, which come with PyTorch.
+# Leaves out the C library, which must be the machine's own, and CUDA's, which come with PyTorch.
 ldd "$folder/apps/accrue" "$folder/tests/accrue_tests" | awk '$2 == "=>" {print $1, $3}' | sort -u |
   while read -r name path; do
     case $name in
@@ -60,6 +60,6 @@ newest=$(objdump -T "$bundle"/accrue* "$bundle"/lib/* |
   fail "the bundle needs GLIBC $newest; build it on Debian 12, which has $glibc_needed"
 tar --create --gzip --file "$archive" --directory "$bundle" .
 bytes=$(stat --format %s "$archive")
-[[ $bytes -le $most_bytes ]] || fail "$archive has $bytes bytes; at most $most_bytes were meant to be"
+[[ $bytes -le $most_bytes ]] || fail "$archive has $bytes bytes: expected at most $most_bytes"
 echo "gpu_bundle: $((bytes / 1000000)) MB in $archive, for GLIBC $newest or newer; of CUDA it needs" \
   "$(paste --serial --delimiters ' ' "$bundle/libraries-of-cuda.txt")"

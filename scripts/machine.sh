@@ -1,12 +1,13 @@
 # shellcheck shell=bash
-# Tells what this machine has, builds the program for it, and whether the tests used its GPU. Other
-# scripts source this.
+# Finds out about this machine, builds the program for it, and checks that the tests used its GPU.
+# Other scripts source this file.
 
 fail() { echo "$(basename "$0" .sh): error: $*" >&2; exit 1; }
 # need_value OPTION VALUE...
 need_value() { [[ $# -ge 2 ]] || fail "$1 needs a value"; }
 
-# True where CMake finds a CUDA compiler, by CUDACXX where its installer did not put it on the path.
+# True if CMake finds a CUDA compiler. Sets CUDACXX if the compiler's installer did not put it on
+# the PATH.
 have_nvcc() {
   [[ -z ${CUDACXX:-} ]] || return 0
   ! command -v nvcc >/dev/null || return 0
@@ -15,28 +16,27 @@ have_nvcc() {
 
 have_gpu() { command -v nvidia-smi >/dev/null && [[ $(nvidia-smi -L 2>/dev/null) == GPU* ]]; }
 
-# A cache that came from another machine knows -march=native by name, not by what it meant there.
+# ccache stores -march=native only by name, so a cache from another machine needs another namespace.
 CCACHE_NAMESPACE=$(grep --max-count=1 '^flags' /proc/cpuinfo | cksum)
 export CCACHE_NAMESPACE
-# Builds in folders beside each other share the objects in which they do not differ.
+# Builds in neighbouring folders share the objects that are the same in both.
 CCACHE_BASEDIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export CCACHE_BASEDIR
 
-# CMake's options for compiling through ccache where it is installed, one a line.
+# CMake's options to compile through ccache if it is installed, one a line.
 ccache_options() {
   ! command -v ccache >/dev/null || printf '%s\n' -DCMAKE_{CXX,CUDA}_COMPILER_LAUNCHER=ccache
 }
 
-# ON where the compiler is the one that CI has, GCC 12. Others warn of other things, which are shown
-# and fail nobody.
+# ON if the compiler is CI's, GCC 12. Other compilers' warnings are shown and are no errors.
 warnings_are_errors() {
   if [[ $(echo '__GNUC__ __clang__' | "${CXX:-c++}" -E -P -x c++ -) == '12 __clang__' ]]; then echo ON
   else echo OFF
   fi
 }
 
-# device_tests_ran FOLDER: a test on a device that is not there would pass by doing nothing, so ctest's
-# report must call every one of them run.
+# device_tests_ran FOLDER: a test on a missing device would pass by doing nothing, so ctest's report
+# must have every device test as run.
 device_tests_ran() {
   local tests
   tests=$(grep -o '<testcase name="[^"]*-cuda".*status="[a-z]*"' "$1/junit.xml") || {
@@ -49,8 +49,8 @@ device_tests_ran() {
   fi
 }
 
-# show_progress NAME: of Ninja's lines, how far NAME is: on a terminal in one line, elsewhere at each
-# quarter.
+# show_progress NAME: reads Ninja's lines and prints the progress of NAME, on a terminal in one
+# line, elsewhere at each quarter.
 show_progress() {
   local line built of quarter shown=0
   while IFS= read -r line; do
@@ -67,11 +67,11 @@ show_progress() {
   [[ ! -t 1 ]] || echo
 }
 
-# What the compiler says in a log of Ninja's, without the commands that it comments on.
+# The compiler's messages in a log of Ninja's, without the commands.
 errors_in() { awk '/^FAILED: / { getline; shown = 1; next } /^\[[0-9]+\// { shown = 0 } shown' "$1"; }
 
-# build_program PRESET OPTIONS...: the program; subshell, because of the working directory. Many sources
-# are compiled at once, as scripts/test.sh does.
+# build_program PRESET OPTIONS...: builds the program, in a subshell because it changes the working
+# directory. Compiles many sources together, like scripts/test.sh.
 build_program() (
   set -o pipefail
   cd "$root" || exit
@@ -85,12 +85,13 @@ build_program() (
   if ! cmake --build --preset "$1" --target accrue 2>&1 | tee -a "$log" |
     show_progress "building build/$1/apps/accrue"; then
     errors_in "$log" | head -n 40 >&2
-    echo "build: all of what the compiler said is in $root/$log" >&2
+    echo "build: all of the compiler's messages are in $root/$log" >&2
     exit 1
   fi
 )
 
-# Builds the program, for the GPU where there is one and a CUDA compiler, and sets $program.
+# Builds the program and sets $program. Builds for the GPU if there is one and a CUDA compiler is
+# installed.
 build_for_machine() {
   local preset=release
   if have_nvcc && have_gpu; then

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Machines on one computer, to try what goes from one to another: network namespaces with a host name,
-# processes, /tmp, /run and /dev/shm of their own, each on a link of limited rate to one switch. All
-# other files they share. Needs root, iproute2 and openssh-server.
+# Simulates machines on one computer, to try communication between them. Each is a network namespace
+# with its own host name, processes, /tmp, /run and /dev/shm, on a link of limited rate to one
+# switch. The machines share all other files. Needs root, iproute2 and openssh-server.
 #
 #   network.sh up 3 [1gbit]         m1 .. m3 at 10.77.0.1 .. 3, with an sshd each
 #   network.sh rate 100mbit         changes the rate of all links (none: as fast as it goes)
 #   network.sh mpirun -n 3 PROGRAM ...     from m1 by Open MPI, a rank on each machine
 #   network.sh in m2 COMMAND ...    runs a command there
-#   network.sh slurm                starts munge and Slurm on them, if installed; then
+#   network.sh slurm                starts munge and Slurm on the machines, if installed; then
 #                                   network.sh in m1 sbatch ...
 #   network.sh cut m2 | mend m2     takes its link down, and up again
-#   network.sh down                 ends all of their processes, and removes everything
+#   network.sh down                 ends the machines' processes, and removes everything
 set -euo pipefail
 state=/var/tmp/accrue-network switch=accrue-switch
 export SLURM_CONF=$state/slurm.conf
@@ -19,7 +19,8 @@ pid() { cat "$state/$1.pid"; }
 enter() { nsenter -t "$(pid "$1")" -n -u -m -p --wd=/ -- "${@:2}"; }
 machines() { (cd "$state" && for file in m*.pid; do echo "${file%.pid}"; done | sort -V); }
 
-# limit RATE: both ends of each link. A burst has a millisecond, and a segment of 64 KiB at least.
+# limit RATE: limits both ends of each link. A burst has the bytes of a millisecond, but at least a
+# segment of 64 KiB.
 limit() {
   local machine end ns device bits
   for machine in $(machines); do
@@ -35,7 +36,8 @@ limit() {
   done
 }
 
-# boot MACHINE ADDRESS: the namespaces live as long as the machine's process 1, which also reaps.
+# boot MACHINE ADDRESS: the namespaces live as long as the machine's process 1, which also reaps
+# children.
 boot() {
   local m=$1
   ip netns add "$m"
@@ -104,7 +106,7 @@ CONF
   echo CgroupPlugin=cgroup/v1 >"$state/cgroup.conf"
   sed -i "s/m\[1-99\]/m[1-$(machines | wc -l)]/" "$SLURM_CONF"
   for m in $(machines); do
-    # shellcheck disable=SC2016  # for the shell there
+    # shellcheck disable=SC2016  # the inner shell expands it
     enter "$m" bash -c '
       mkdir /run/munge /run/slurmd /run/slurmctld
       chown munge: /run/munge
@@ -118,7 +120,7 @@ CONF
 down() {
   local m
   for m in $(machines); do
-    kill -KILL "$(pid "$m")" || true  # with process 1 all others of the machine end
+    kill -KILL "$(pid "$m")" || true  # the machine's other processes end with it
     ip netns del "$m" || true
   done
   ip netns del "$switch" || true

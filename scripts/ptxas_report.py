@@ -105,7 +105,7 @@ class Kernel:
 
     @property
     def vector_bytes(self):
-        """Bytes of its first type that a thread accesses at a time; 0 if its width is not above 1."""
+        """Bytes of its first type that a thread accesses at a time; 0 without a width above 1."""
         place = all_width_places().get(self.base_name)
         if place is None:
             return 0

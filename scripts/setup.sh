@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Installs what accrue is built with: Debian or Ubuntu packages, only those that are missing.
+# Installs the packages of Debian or Ubuntu that accrue is built with, if they are missing.
 set -euo pipefail
 
 readonly cmake_needed=3.25
 readonly required_libraries=(libeigen3-dev libcli11-dev libfmt-dev libjpeg-dev libpcre2-dev
                              libpng-dev libutf8proc-dev nlohmann-json3-dev zlib1g-dev catch2)
-# Without these the build goes on: slower, without reports' charts, without train --log-dir, or
-# without font prepare and export; or without models' own templates of chats.
+# The build also works without these packages, but the program is slower, or lacks charts in
+# reports, train --log-dir, font prepare and export, or models' own chat templates.
 readonly optional_libraries=(libdnnl-dev libjs-chart.js libprotobuf-dev protobuf-compiler
                              libfreetype-dev potrace python3-jinja2)
-# For docs/fonts.md, a sans-serif and a brush: 17 MB to fetch, 34 MB on the disk.
+# A sans-serif and a brush font for docs/fonts.md: 17 MB to fetch, 34 MB on the disk.
 readonly font_packages=(fonts-wqy-zenhei fonts-arphic-ukai)
-# A browser, to look at those charts: 132 MB to fetch, 444 MB on the disk. Doxygen, and what finds
-# and packages an installed accrue (`file` tells what of it to strip). Clang, whose libFuzzer mutates
-# files. A compiler's cache: the builds of a run share what is the same in them. Open MPI, for train as
-# several ranks, and MPICH, to compare with it. Boost's fibers, for the preset simt. What Python's wheel
-# is built and tried with. A debugger, which shows where a test hangs.
+# A browser, to look at reports' charts: 132 MB to fetch, 444 MB on the disk. Doxygen. Tools that
+# find and package an installed accrue (`file` tells which files to strip). Clang, whose libFuzzer
+# mutates files. A compiler cache, which lets the builds of a run share equal objects. Open MPI, to
+# train as several ranks, and MPICH, to compare with it. Boost's fibers, for the preset simt.
+# Python's headers and venv, to build and try the wheel. A debugger, which shows where a test hangs.
 readonly test_packages=(chromium-driver python3-selenium doxygen pkg-config dpkg-dev file
                         clang libclang-rt-dev ccache libopenmpi-dev openmpi-bin libmpich-dev mpich
                         libboost-context-dev python3-dev python3-venv gdb)
@@ -24,10 +24,10 @@ usage() {
   cat <<END
 Usage: scripts/setup.sh [--dry-run] [--tests] [--fonts]
 Installs the missing Debian/Ubuntu packages that accrue is built with, as root or through sudo.
-  --dry-run  say what would be done and do nothing
-  --tests    also what only tests and the preset simt need: a browser, Doxygen, pkg-config, Clang with
-             libFuzzer, clang-format 14, ccache, Open MPI, MPICH, Boost.Context, Python's headers
-             and venv, gdb
+  --dry-run  print the steps and do nothing
+  --tests    also packages that only tests and the preset simt need: a browser, Doxygen, pkg-config,
+             Clang with libFuzzer, clang-format 14, ccache, Open MPI, MPICH, Boost.Context, Python's
+             headers and venv, gdb
   --fonts    also two Chinese fonts to try \`accrue font\` with: 17 MB to fetch, 34 MB on the disk
 END
 }
@@ -54,11 +54,11 @@ cmake_is_new_enough() {
   have cmake && printf '%s\n' "$cmake_needed" "$(cmake_version)" | sort --version-sort --check=quiet
 }
 
-# not_installed PACKAGE...: those that dpkg does not hold, one a line.
+# not_installed PACKAGE...: prints the packages that are not installed, one a line.
 not_installed() {
   local package
   for package in "$@"; do
-    # shellcheck disable=SC2016  # for dpkg-query
+    # shellcheck disable=SC2016  # dpkg-query expands it
     [[ $(dpkg-query --show --showformat='${Status}' "$package" 2>/dev/null) == *'ok installed' ]] ||
       echo "$package"
   done
@@ -72,7 +72,7 @@ missing_tools() {
 }
 
 if ! have apt-get || ! have dpkg-query; then
-  fail "this system has no apt-get; install what these Debian packages hold by other means," \
+  fail "this system has no apt-get; install the contents of these Debian packages by other means," \
        "then build with cmake --preset release: g++ cmake (>= $cmake_needed) ninja-build python3" \
        "${required_libraries[*]} (optional: ${optional_libraries[*]} clang-format-14)"
 fi
@@ -94,12 +94,12 @@ apt() {
     apt-get --quiet --quiet -o DPkg::Lock::Timeout=300 "$@" >/dev/null
 }
 
-# offered PACKAGE...: those that apt can install, one a line.
+# offered PACKAGE...: prints the packages that apt can install, one a line.
 offered() {
   LC_ALL=C apt-cache policy "$@" | sed -n '/^[^ ].*:$/h; /^  Candidate: [^(]/{g; s/:$//p}'
 }
 
-# Without lists apt knows no package at all; old ones do for optional packages.
+# Without lists apt knows no package at all; old lists are good enough for optional packages.
 apt_lists_wanted() {
   [[ ${#required[@]} -gt 0 ]] || ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null
 }
@@ -122,7 +122,8 @@ install_missing() {
     else warn "apt offers no $package; going on without it"
     fi
   done
-  # At once takes apt half the time. One that cannot be installed must not keep the others out.
+  # Installing all at once takes apt half the time. If that fails, the optional packages are
+  # installed one by one, because one that cannot be installed must not keep out the others.
   [[ $((${#required[@]} + ${#at_hand[@]})) -gt 0 ]] || return 0
   ! install "${required[@]}" "${at_hand[@]}" || return 0
   if [[ ${#required[@]} -gt 0 ]]; then

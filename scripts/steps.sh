@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# The steps of a script that goes on where one fails: runs them, each for a limited time, counts them,
-# and sums up. scripts/test.sh sources this. Needs $scratch, a folder of the script's own.
+# The steps of a script that continues if one fails: runs each for a limited time, counts them, and
+# sums up. scripts/test.sh sources this file. Needs $scratch, a folder for the script alone.
 
 passed=0 failed=0 skipped=0
 failures=() skips=() results=()
 heading() { printf '\n=== %s\n' "$1"; }
 skip() { heading "SKIPPED: $1"; skipped=$((skipped + 1)); skips+=("$1"); }
 
-# Sets $cpu: the seconds of all processors that this script and what it ran have taken so far.
+# Sets $cpu to the processor seconds that this script and its children have taken so far.
 read_cpu() {
-  times >"${scratch:?}/times"  # a subshell would have times of its own
+  times >"${scratch:?}/times"  # a subshell would print its own times
   cpu=$(awk -F '[ms ]' '{ sum += 60 * ($1 + $4) + $2 + $5 } END { printf "%.0f", sum }' "$scratch/times")
 }
 
@@ -22,18 +22,18 @@ took() {
   echo "--- ${durations[-1]}"
 }
 
-# The seconds that a step may take, unless it has a limit of its own: `limit=60 step ...`. Several times
-# what it takes on two slow cores.
+# The seconds that a step may take, several times what it takes on two slow cores. `limit=60 step
+# ...` sets another limit for one step.
 limit=900
 
-# step NAME COMMAND...: one check. True if it passed. What still runs after $limit seconds is shown and
-# ended (scripts/limit.py), and the step has failed.
+# step NAME COMMAND...: runs one check; true if it passed. After $limit seconds scripts/limit.py
+# shows and ends the processes that still run, and the step has failed.
 step() {
   local name=$1 status=0 start cpu_before watcher='' watched=0
   shift
   heading "$name"
   started
-  if command -v python3 >/dev/null; then  # which the first step may install
+  if command -v python3 >/dev/null; then  # the first step may install it
     "$(dirname "${BASH_SOURCE[0]}")/limit.py" "$limit" --siblings &
     watcher=$!
   fi
@@ -53,13 +53,14 @@ step() {
   return "$status"
 }
 
-# step_if_available NAME SCRIPT OPTIONS...: a check whose script says what it lacks on this machine.
+# step_if_available NAME SCRIPT OPTIONS...: runs a check unless `SCRIPT --available` says what it
+# lacks here.
 step_if_available() {
   local missing
   if missing=$("$2" --available); then step "$@"; else skip "$1: $missing"; fi
 }
 
-# Says what came of them, and exits with 1 if one failed.
+# Prints the steps' results, and exits with 1 if one failed.
 finish() {
   heading summary
   read_cpu

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every check of accrue, as CI runs them: format, include directions, the tests as built for use
-# and under the sanitizers (the CUDA kernels too, on the host), a build by nvcc, and the demo.
+# Runs every check of accrue, as in CI: format, include directions, the tests in a release build and
+# under the sanitizers (the CUDA kernels too, on the host), a build by nvcc, and the demo.
 # shellcheck disable=SC2317  # step calls the checks by name
 set -uo pipefail
 
@@ -20,11 +20,12 @@ Sets up, builds (with warnings as errors if the compiler is GCC 12, as in CI) an
 exits with 1 if one fails.
   --no-setup  install no packages
   --no-simt   leave out the tests under the sanitizers, with the CUDA kernels run on the host
-  --no-cuda   leave out the build by nvcc (which is left out where there is no nvcc)
+  --no-cuda   leave out the build by nvcc (always left out if there is no nvcc)
   --no-demo   leave out the demo
-  --thorough  also what is for a release: 100 kills, random configurations, PyTorch and TensorBoard
-              as judges (of ACCRUE_TEST_PYTHON or python3), a minute of fuzzing a parser, a bare Debian 13
-              whose GCC compiles every source by itself, and its newest Clang all together
+  --thorough  also the checks for a release: 100 kills, random configurations, PyTorch and
+              TensorBoard as judges (from ACCRUE_TEST_PYTHON or python3), a minute of fuzzing for
+              each parser, and a bare Debian 13, whose GCC compiles each source alone and whose
+              newest Clang compiles all together
 END
 }
 
@@ -45,7 +46,7 @@ scratch=$(mktemp -d)
 readonly scratch
 trap 'rm -rf "$scratch"' EXIT
 
-# Two small fixed tasks, by which a slow machine is told from slow checks.
+# Times two small fixed tasks, which tell a slow machine from slow checks.
 machine_rate() {
   local TIMEFORMAT='%U s of CPU'
   echo "$(nproc) processors, load $(cut -d ' ' -f 1-3 /proc/loadavg)"
@@ -56,7 +57,7 @@ std::regex expression("a+");' | "${CXX:-c++}" -O2 -x c++ -c -o /dev/null -
   time python3 -c 'for _ in range(10**7): pass'
 } 2>&1
 
-# Not through bare git: a clone owned by another user is refused without safe.directory.
+# Without safe.directory git refuses a clone that another user owns.
 tracked_sources() {
   git -c safe.directory="$root" ls-files -z '*.h' '*.cpp' '*.cuh' '*.cu' 2>/dev/null ||
     find . -path ./build -prune -o \
@@ -76,7 +77,8 @@ clang_format() {
 
 check_format() { tracked_sources | xargs -0 "$1" --dry-run -Werror; }
 
-# build FOLDER PRESET OPTIONS...: several sources at once where names allow it, to take less time.
+# build FOLDER PRESET OPTIONS...: compiles several sources together where names allow it, to save
+# time.
 build() {
   configure "$@" && cmake --build "$1" --parallel "$(nproc)"
 }
@@ -88,8 +90,8 @@ configure() {
     -DCMAKE_UNITY_BUILD=ON "${launchers[@]}" >/dev/null
 }
 
-# The .cu sources, and those for which the toolkit's headers are not the runner's. The rest is what it
-# is in other builds.
+# Builds the .cu sources, and the sources for which the toolkit's headers differ from the runner's.
+# All other sources are the same in other builds.
 build_for_nvcc() {
   local objects
   configure "$@" && mapfile -t objects < <(ninja -C "$1" -t targets all |
@@ -98,7 +100,7 @@ build_for_nvcc() {
     cmake --build "$1" --parallel "$(nproc)" --target "${objects[@]}"
 }
 
-# With their libraries alone.
+# Builds the tests of threads, with only the libraries that they need.
 build_thread_tests() {
   configure build/tsan tsan && cmake --build --preset tsan --parallel "$(nproc)"
 }
@@ -108,14 +110,15 @@ count_of() { sed -n "s/^.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$report" | head 
 
 side_by_side=(--parallel "$(nproc)")
 left_out='thorough|full'
-# In seconds, several times what these take on two slow cores, and in CI well below its 90 minutes.
+# Limits in seconds: several times what tests and builds take on two slow cores, and well below CI's
+# 90 minutes.
 test_limit=1200 build_limit=2700
 if $thorough; then left_out=full test_limit=5400 build_limit=7200; fi
-# What hangs in Python then says where.
+# With this a hanging Python program says where it hangs.
 export PYTHONFAULTHANDLER=1
 
-# run_tests NAME FOLDER OPTIONS-OF-CTEST...: ctest's tests count one by one. Each has a limit of its own
-# (tests/CMakeLists.txt); ctest's is for one that is kept by what it started.
+# run_tests NAME FOLDER OPTIONS-OF-CTEST...: counts ctest's tests one by one. tests/CMakeLists.txt
+# limits the time of each; ctest's own limit is for a test whose children keep it from ending.
 run_tests() {
   local name="tests ($1)" folder=$2 report=$root/$2/junit.xml status=0
   local tests failures_here skipped_here start cpu_before
@@ -141,7 +144,7 @@ run_tests() {
   skipped=$((skipped + skipped_here))
 }
 
-# With the module built for that Python.
+# Builds the module for the judges' Python, and runs them.
 judge() {
   local settings=(-C build-dir=build/judged)
   while read -r launcher; do settings+=(-C "cmake.define.${launcher#-D}"); done < <(ccache_options)
@@ -155,7 +158,7 @@ run_demo() (
     "$root/scripts/demo.sh" --no-setup --digits --epochs 1 --steps 30 -- \
       --save demo.safetensors --json demo.jsonl | tee demo.log &&
     test -s demo.safetensors && test "$(grep -c '"step"' demo.jsonl)" -eq 30 &&
-    eval "$(tail -n 1 demo.log)" >/dev/null  # of the commands that it shows
+    eval "$(tail -n 1 demo.log)" >/dev/null  # runs the last command that the demo prints
 )
 
 if $setup; then step setup ./scripts/setup.sh --tests || finish; fi
@@ -163,19 +166,19 @@ step "this machine" machine_rate
 if formatter=$(clang_format); then
   step format check_format "$formatter"
 else
-  skip "format: it is defined by clang-format $format_version, which is not here"
+  skip "format: no clang-format $format_version, which defines it"
 fi
 step "include directions" python3 scripts/check_includes.py
 step "names and comments" python3 scripts/check_words.py
 step "names that accrue.h shows" python3 scripts/count_names.py --check
 step "the page of these names" python3 scripts/list_face.py --check
-# About a minute of a processor.
+# Takes about a minute of a processor.
 step "sources by themselves" scripts/check_syntax.py --limit 20 \
   "-DACCRUE_WERROR=$(warnings_are_errors)"
 step "tests of the scripts" python3 -m unittest discover -s scripts -p '*_test.py'
 python=${ACCRUE_TEST_PYTHON:-python3}
 if ! $thorough; then
-  skip "what is for a release: left out without --thorough"
+  skip "checks for a release: left out without --thorough"
 elif "$python" -c 'import torch, safetensors, pytest' 2>/dev/null; then
   for module in torchvision transformers peft gguf tokenizers sentencepiece onnx onnxruntime fontTools \
     tensorboard; do
@@ -204,8 +207,8 @@ else
   skip "tests (release): no build"
 fi
 
-# Without a GPU the one architecture is enough to see that nvcc takes the sources, and tests could
-# not run. How fast the host's part is does not matter.
+# Without a GPU no test can run, so one architecture is enough to see that nvcc compiles the
+# sources. The speed of the host's part does not matter.
 folder=build/cuda-kernels architecture=90-real build_cuda=build_for_nvcc
 cuda_flags=(-DCMAKE_CUDA_FLAGS_RELEASE="-O1 -DNDEBUG")
 if have_gpu; then
@@ -260,7 +263,7 @@ else
   skip "tests (simt): no build"
 fi
 
-# All combinations, which the release build has tried on the cpu.
+# Runs all combinations, which the release build has tried on the cpu.
 if ! $simt; then
   skip "tests (simt-release): left out by --no-simt"
 elif ! $thorough; then
