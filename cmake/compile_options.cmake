@@ -1,21 +1,22 @@
-# Flags for accrue's own sources, which link to accrue_options; its users' sources do not get them.
+# Flags for accrue's own sources, which link to accrue_options; users' sources do not get them.
 include(CheckCXXCompilerFlag)
 add_library(accrue_options INTERFACE)
-# Nobody reads errno or the flags of exceptions after arithmetic; loops that might set them could
-# not be vectorised.
+# accrue never reads errno or floating-point exception flags. Without these options the compiler
+# could not vectorize loops that might set them.
 target_compile_options(accrue_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers>"
   "$<$<COMPILE_LANGUAGE:CXX>:-fno-math-errno;-fno-trapping-math;-fopenmp-simd>")
-# Nobody replaces a function of accrue's by another of its name, so it may be inlined in a shared
-# library, too.
+# No one replaces accrue's functions by others of the same name, so the compiler may inline them in
+# a shared library, too.
 target_compile_options(accrue_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-fno-semantic-interposition>)
-# A tenth of GCC's time goes into collecting garbage, which in sources of this size saves little memory.
+# GCC spends a tenth of its time on garbage collection, which saves little memory in sources of this
+# size.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(accrue_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288>)
 endif()
-# Clang warns of each loop that it could not vectorise although it may: that is not a mistake.
+# Clang warns of each loop that it may vectorize but could not. Such a loop is no mistake.
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(accrue_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-pass-failed>)
 endif()
@@ -29,27 +30,28 @@ endif()
 if(ACCRUE_NATIVE)
   target_compile_options(accrue_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
 endif()
-# Under sanitizers these levels take the place of the build type's, which comes before them, and
-# libraries assert what they expect of their callers: JSON's that a field is there. GCC raises
-# -Wmaybe-uninitialized falsely there, in the standard library's own regex, and -Wstringop-overflow
-# in fmt.
+# Under sanitizers these optimization levels override the build type's, which come before them on
+# the command line. Libraries check their preconditions by assertions: for example, JSON's library
+# checks that a field exists. In these builds GCC gives false warnings, -Wmaybe-uninitialized in the
+# standard library's regex and -Wstringop-overflow in fmt.
 set(ACCRUE_SANITIZE_LESS OFF)
 add_library(accrue_sanitizers INTERFACE)
 if(ACCRUE_SANITIZE)
   set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
       -Wno-maybe-uninitialized -Wno-stringop-overflow -UNDEBUG -D_GLIBCXX_ASSERTIONS
       -g1 $<IF:$<BOOL:$<TARGET_PROPERTY:ACCRUE_COMPILED_SOONER>>,-O0,-O1>)
-  # Seen with GCC 12: it moves 64 bytes as if they were aligned to 64, which they are not in a frame
-  # of AddressSanitizer's detect_stack_use_after_return.
+  # GCC 12 moves 64 bytes as if they were aligned to 64, but in a frame of AddressSanitizer's
+  # detect_stack_use_after_return they are not.
   if(ACCRUE_NATIVE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
     check_cxx_compiler_flag(-mmove-max=256 ACCRUE_HAS_MOVE_MAX)
     if(ACCRUE_HAS_MOVE_MAX)
       list(APPEND sanitize -mmove-max=256 -mstore-max=256)
     endif()
   endif()
-  # In the runner's build, the largest, the sanitizers leave out what takes long and says little: checks
-  # of an address before an access that AddressSanitizer looks at anyway, alignment where nothing is
-  # cast to vectors, and what is there to run or test others (accrue_unsanitized).
+  # In the runner's build, the largest, the sanitizers leave out checks that take long and find
+  # little: checks of an address before an access that AddressSanitizer checks anyway, alignment in
+  # libraries that cast nothing to vectors, and sources that run or test other code
+  # (accrue_unsanitized).
   if(ACCRUE_SIMT AND NOT ACCRUE_SANITIZE_ALL)
     set(ACCRUE_SANITIZE_LESS ON)
     set(casts_to_vectors "$<IN_LIST:$<TARGET_PROPERTY:NAME>,accrue_kernels;accrue_accumulate;accrue_data;accrue_ladder>")
@@ -62,9 +64,9 @@ if(ACCRUE_SANITIZE)
 endif()
 target_link_libraries(accrue_options INTERFACE accrue_sanitizers)
 if(ACCRUE_CUDA)
-  # Whoever includes a header of accrue in a .cu needs these, too.
-  # fmt believes that nvcc knows too little of constant expressions to check format strings.
-  # 1675: nvcc does not know GCC's pragma for unrolling.
+  # Users who include a header of accrue in a .cu need these flags, too. FMT_USE_CONSTEXPR: fmt
+  # assumes that nvcc's constant expressions are too limited to check format strings. 1675: nvcc
+  # does not know GCC's pragma for unrolling.
   target_compile_options(accrue_cuda_libraries INTERFACE
     "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-DFMT_USE_CONSTEXPR=1;-diag-suppress=1675>")
   include(nvcc_cxx20)
@@ -75,21 +77,22 @@ if(TARGET accrue_cuda_libraries)
   target_compile_definitions(accrue_cuda_libraries INTERFACE ACCRUE_WITH_CUDA)
 endif()
 
-# accrue_compile_sooner(TARGET): for sources that do no arithmetic worth optimising.
+# accrue_compile_sooner(TARGET): compiles faster, for sources without arithmetic worth optimizing.
 function(accrue_compile_sooner target)
   set_property(TARGET ${target} PROPERTY ACCRUE_COMPILED_SOONER TRUE)
   target_compile_options(${target} PRIVATE
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
 endfunction()
 
-# accrue_unsanitized(TARGET): for sources that are there to run or test others. Compiled as in the release
-# build, they are its objects where ccache is installed.
+# accrue_unsanitized(TARGET): compiles without sanitizers, for sources that only run or test other
+# code. With ccache their objects come from the release build, which compiles them in the same way.
 function(accrue_unsanitized target)
   set_property(TARGET ${target} PROPERTY ACCRUE_UNSANITIZED ${ACCRUE_SANITIZE_LESS})
 endfunction()
 
-# accrue_compile_alike(TARGET NAME "options" sources...): sources with options of their own, which CMake
-# compiles one by one even with CMAKE_UNITY_BUILD=ON; here together. Their names must not clash.
+# accrue_compile_alike(TARGET NAME "options" sources...): gives the sources these options, and
+# compiles them together with CMAKE_UNITY_BUILD=ON. CMake alone would compile sources with their own
+# options one by one. The names in the sources must not clash.
 function(accrue_compile_alike target name options)
   set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${options}")
   if(NOT CMAKE_UNITY_BUILD)
@@ -101,7 +104,8 @@ function(accrue_compile_alike target name options)
   target_sources(${target} PRIVATE "${together}")
 endfunction()
 
-# accrue_write_including(FILE sources...): FILE, which includes the sources, is compiled in their place.
+# accrue_write_including(FILE sources...): writes FILE, which includes the sources and is compiled
+# in their place.
 function(accrue_write_including together)
   set(text "")
   foreach(source IN LISTS ARGN)
@@ -112,7 +116,7 @@ function(accrue_write_including together)
   set_source_files_properties(${ARGN} PROPERTIES HEADER_FILE_ONLY ON)
 endfunction()
 
-# accrue_cuda_sources(sources...): has the runner's build take .cu sources for C++.
+# accrue_cuda_sources(sources...): makes the runner's build compile .cu sources as C++.
 function(accrue_cuda_sources)
   if(ACCRUE_SIMT)
     foreach(source ${ARGN})
@@ -123,14 +127,14 @@ function(accrue_cuda_sources)
   endif()
 endfunction()
 
-# accrue_cuda_group(TARGET NAME sources...): .cu sources that are compiled together with
-# CMAKE_UNITY_BUILD=ON, also by nvcc, which spends most of a small one's time on its headers. CMake has
-# that for CUDA from 3.31 on.
+# accrue_cuda_group(TARGET NAME sources...): compiles .cu sources together with
+# CMAKE_UNITY_BUILD=ON, also with nvcc, which spends most of a small source's time on its headers.
+# CMake itself does so for CUDA from 3.31 on.
 function(accrue_cuda_group target name)
   if(NOT CMAKE_UNITY_BUILD)
     return()
   endif()
-  if(ACCRUE_SIMT)  # included by a .cxx, they are C++ anyway
+  if(ACCRUE_SIMT)  # a .cxx includes them, so they are C++ anyway
     set_property(SOURCE ${ARGN} PROPERTY COMPILE_OPTIONS)
     set_property(SOURCE ${ARGN} PROPERTY UNITY_GROUP ${name})
   elseif(ACCRUE_CUDA)
@@ -141,12 +145,12 @@ function(accrue_cuda_group target name)
 endfunction()
 
 set(ACCRUE_LIBRARY_TYPE STATIC)
-if(ACCRUE_SHARED)  # by the program and Python's module, in one wheel
+if(ACCRUE_SHARED)  # the program and Python's module share them in one wheel
   set(ACCRUE_LIBRARY_TYPE SHARED)
 endif()
 
 # accrue_library(NAME SOURCES... CUDA sources... WITHOUT_CUDA sources... LINK targets...
-# PRIVATE targets...): one layer of the architecture, accrue::NAME here and where it is installed.
+# PRIVATE targets...): one layer of the architecture, accrue::NAME here and when installed.
 function(accrue_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;CUDA;WITHOUT_CUDA;LINK;PRIVATE" ${ARGN})
   if(TARGET accrue::cuda_libraries)
@@ -160,7 +164,7 @@ function(accrue_library name)
   if(ACCRUE_SHARED)
     target_link_options(accrue_${name} PRIVATE -Wl,-Bsymbolic-functions)
   endif()
-  # Without a symbol of its own a shared library is made of the same objects as a static one.
+  # Without a symbol to define, a shared library has the same objects as a static one.
   set_target_properties(accrue_${name} PROPERTIES EXPORT_NAME ${name} DEFINE_SYMBOL "")
   target_compile_features(accrue_${name} PUBLIC cxx_std_20)
   target_include_directories(accrue_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)

@@ -8,7 +8,8 @@ find_package(utf8proc REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(Threads REQUIRED)
-# Headers alone, for the references of accumulate/ladder and of the tests; the libraries do without.
+# Eigen has headers only. The references in accumulate/ladder and the tests use it, the libraries do
+# not.
 set(eigen_required REQUIRED)
 if(NOT PROJECT_IS_TOP_LEVEL)
   set(eigen_required)
@@ -16,7 +17,7 @@ endif()
 find_package(Eigen3 3.4 ${eigen_required} NO_MODULE)
 if(ACCRUE_ONEDNN)
   find_package(oneDNN)
-  if(oneDNN_FOUND)  # which shares its work among OpenMP's threads unless it is told not to
+  if(oneDNN_FOUND)  # kernels/ limits oneDNN's threads through OpenMP
     find_package(OpenMP COMPONENTS CXX)
     if(NOT OpenMP_CXX_FOUND)
       message(STATUS "no OpenMP for this compiler (clang: libomp-dev): bfloat16 goes without oneDNN")
@@ -31,7 +32,7 @@ if(ACCRUE_PROTOBUF)
     message(STATUS "no protobuf (libprotobuf-dev, protobuf-compiler): train will not take --log-dir, nor will there be an export")
   endif()
 endif()
-# For `train` under mpirun. Only the program knows of it: libraries take any Ranks.
+# For `train` under mpirun. Only the program uses MPI: libraries take any Ranks.
 if(ACCRUE_MPI)
   set(MPI_CXX_SKIP_MPICXX ON)
   find_package(MPI COMPONENTS CXX)
@@ -39,7 +40,7 @@ if(ACCRUE_MPI)
     message(STATUS "no MPI (libopenmpi-dev or libmpich-dev): train will be one process")
   endif()
 endif()
-# For fonts/, which draws what fonts have.
+# For fonts/, which draws the glyphs of fonts.
 find_package(Freetype)
 set(Freetype_VERSION "${FREETYPE_VERSION_STRING}")
 if(NOT Freetype_FOUND)
@@ -52,22 +53,23 @@ if(NOT ChartJs_FILE)
   message(STATUS "no Chart.js (libjs-chart.js): bench memory will not write reports")
 endif()
 
-# The CUDA sources are built by nvcc, or (ACCRUE_SIMT) by the C++ compiler against the runner's
-# headers in tests/simt. Either way accrue::cuda_libraries is what they link to.
+# nvcc builds the CUDA sources, or (ACCRUE_SIMT) the C++ compiler with the runner's headers in
+# tests/simt. Either way they link to accrue::cuda_libraries.
 if(ACCRUE_SIMT)
   set(ACCRUE_CUDA OFF CACHE BOOL "Build the CUDA backend" FORCE)
   add_library(accrue_cuda_libraries INTERFACE)
   target_link_libraries(accrue_cuda_libraries INTERFACE accrue_simt)
 elseif(ACCRUE_CUDA)
   if(NOT CMAKE_CUDA_ARCHITECTURES)
-    # Machine code for each, and PTX of the last for newer devices.
+    # Machine code for each architecture, and PTX of the last for newer devices.
     set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90 CACHE STRING
         "Compute capabilities to build for; native: this machine's")
   endif()
-  # That of CUDA::cudart: a program with nvcc's static one besides would have two runtimes.
+  # The shared runtime, as in CUDA::cudart: with nvcc's static one a program would have two
+  # runtimes.
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
   enable_language(CUDA)
-  # CMake 3.25, Debian 12's, gives a property to a library that CUDA 13 no longer has.
+  # CMake 3.25, Debian 12's, sets a property of a library that CUDA 13 no longer has.
   if(NOT TARGET CUDA::nvToolsExt)
     add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
   endif()
@@ -77,7 +79,7 @@ elseif(ACCRUE_CUDA)
   target_link_libraries(accrue_cuda_libraries INTERFACE
     CUDA::cudart CUDA::cublasLt cuDNN::cuDNN)
 endif()
-# For ranks on GPUs, which exchange by it what they add up. It begins through MPI.
+# For ranks on GPUs, which exchange and add up data through NCCL. NCCL starts through MPI.
 if(ACCRUE_NCCL AND MPI_CXX_FOUND AND TARGET accrue_cuda_libraries)
   if(ACCRUE_SIMT)
     add_library(NCCL::NCCL INTERFACE IMPORTED)

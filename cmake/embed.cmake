@@ -1,5 +1,5 @@
-# accrue_embed(TARGET NAME FILE): the text of FILE as accrue::embedded::NAME, declared by the
-# user as `extern const std::string_view NAME`; empty without a FILE.
+# accrue_embed(TARGET NAME FILE): defines accrue::embedded::NAME, the text of FILE, in TARGET; empty
+# without a FILE. Sources that use it declare `extern const std::string_view NAME`.
 function(accrue_embed target name file)
   set(text "")
   if(file)

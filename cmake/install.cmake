@@ -1,5 +1,5 @@
-# `cmake --install`: the program, and for other projects (docs/library.md) the libraries, the public
-# headers, accrueConfig.cmake and accrue.pc.
+# `cmake --install` installs the program, and for other projects (docs/library.md) the libraries,
+# the public headers, accrueConfig.cmake and accrue.pc.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -27,15 +27,16 @@ install(TARGETS ${libraries} accrue_all EXPORT accrueTargets
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT accrueTargets NAMESPACE accrue:: DESTINATION ${package_dir} COMPONENT development)
 
-# An op of one's own draws random numbers, and runs on a GPU.
+# Headers for your own ops, which may draw random numbers and run on a GPU.
 set(ACCRUE_MORE_HEADERS core/random.h)
 if(ACCRUE_CUDA)
   list(APPEND ACCRUE_MORE_HEADERS core/cuda.h core/launch.cuh)
 endif()
 include(cmake/public_headers.cmake)
 find_public_headers(ACCRUE_PUBLIC_HEADERS ${PROJECT_SOURCE_DIR} ${ACCRUE_MORE_HEADERS})
-# Sources include "core/tensor.h". Installed headers include <accrue/core/tensor.h>, lest they find
-# another project's core/. They are looked up anew, because they may have changed since.
+# Sources include "core/tensor.h". Installed headers include <accrue/core/tensor.h>, so they cannot
+# find another project's core/. The install step finds the headers anew, because they may have
+# changed since the configuration.
 install(CODE "
   include(\"${PROJECT_SOURCE_DIR}/cmake/public_headers.cmake\")
   set(root \"${PROJECT_SOURCE_DIR}\")

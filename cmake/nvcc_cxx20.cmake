@@ -1,4 +1,4 @@
-# CMake 3.25 does not know that nvcc 12 has C++20.
+# CMake 3.25 does not know that nvcc 12 supports C++20.
 if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)

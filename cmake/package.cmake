@@ -1,23 +1,23 @@
-# `cpack`: Debian packages of the program (accrue) and of the library (libaccrue-dev), and an archive
-# of both. The preset package builds what runs on every processor of this architecture.
+# `cpack` makes Debian packages of the program (accrue) and of the library (libaccrue-dev), and an
+# archive of both. The preset package builds for every processor of this architecture.
 set(CPACK_PACKAGE_CONTACT "accrue maintainers <maintainers@accrue.example>")
 set(CPACK_COMPONENTS_ALL program development)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_GENERATOR TGZ)
 set(CPACK_PACKAGE_FILE_NAME accrue-${PROJECT_VERSION}-${CMAKE_SYSTEM_PROCESSOR})
-if(NOT ACCRUE_CUDA)  # whose libraries are in no package of Debian
+if(NOT ACCRUE_CUDA)  # Debian has no packages of CUDA's libraries
   list(APPEND CPACK_GENERATOR DEB)
 endif()
 
-# The files that Debian expects in each of its packages, and for a program.
+# The files that Debian expects in each package, and for a program.
 find_program(GZIP_PROGRAM gzip)
 if(GZIP_PROGRAM)
-  # Of now, or of SOURCE_DATE_EPOCH.
+  # The date is now, or SOURCE_DATE_EPOCH.
   string(TIMESTAMP changelog_date "%a, %d %b %Y %H:%M:%S +0000" UTC)
   configure_file(packaging/changelog.in changelog @ONLY)
   execute_process(COMMAND ${GZIP_PROGRAM} -9nc ${PROJECT_BINARY_DIR}/changelog
                   OUTPUT_FILE ${PROJECT_BINARY_DIR}/changelog.gz)
-  # The options in the manual page are the program's own.
+  # The program itself prints the options for the manual page.
   set(man_page ${PROJECT_SOURCE_DIR}/packaging/man_page.sh)
   add_custom_command(OUTPUT accrue.1.gz
     COMMAND ${man_page} $<TARGET_FILE:accrue> | ${GZIP_PROGRAM} -9nc > accrue.1.gz
@@ -45,7 +45,8 @@ if(GZIP_PROGRAM)
   endforeach()
 endif()
 
-# The program again for better processors, which it becomes where it finds one (apps/cli/processor.h).
+# Builds the program again for newer processors. On such a processor the program runs that build in
+# its place (apps/cli/processor.h).
 include(ExternalProject)
 include(ProcessorCount)
 ProcessorCount(processors)
@@ -79,7 +80,7 @@ endif()
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME accrue)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "potrace, python3-jinja2")  # which font export and text prepare run
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "potrace, python3-jinja2")  # font export, text prepare
 set(CPACK_DEBIAN_PROGRAM_DESCRIPTION "A window of micro-batches takes the step of one big batch, exactly, in the\n\
 memory of one micro-batch. The program trains, evaluates, plans for a memory\n\
 budget and measures.${built_for}")

@@ -1,6 +1,6 @@
-# Sets `result` to the public headers, relative to `root`: those of accrue/, `more`, and what they
-# include. Other headers are for accrue's own sources, and their declarations may differ with the
-# flags that those are compiled with.
+# find_public_headers(RESULT ROOT MORE...): sets RESULT to the public headers, relative to ROOT: the
+# headers in accrue/, MORE, and all headers that these include. Other headers are for accrue's own
+# sources, and their declarations may depend on the flags that these are compiled with.
 function(find_public_headers result root)
   file(GLOB found RELATIVE ${root} ${root}/accrue/*.h)
   list(APPEND found ${ARGN})

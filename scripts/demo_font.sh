@@ -12,7 +12,8 @@ usage() {
   cat <<END
 Usage: scripts/demo_font.sh [options] [-- options of 'accrue font train']
 Trains zi2zi at 64 pixels and a quarter of its width to draw WenQuanYi Zen Hei as AR PL UKai: 2000
-characters, effective batch 4, with 1 sample in memory at a time. On 2 cores it takes about half an hour.
+characters, effective batch 4, with 1 sample in memory at a time. On 2 cores it takes about half an
+hour.
   --out DIR    where pairs, log, weights and sheets go (default: build/demo_font)
   --strokes    use the built-in strokes instead of fonts
   --epochs N   passes over the training data (default 14)
