@@ -13,10 +13,11 @@ namespace {
 void check_no_masked(nb::handle object, const char* what, const nb::module_& numpy) {
   const nb::object masked = numpy.attr("ma");
   if (!nb::isinstance(object, masked.attr("MaskedArray"))) return;
-  check(!nb::cast<bool>(masked.attr("is_masked")(object)),
-        "{} is a masked array, and masked elements are no data: expected an array without, such as "
-        "{}.filled(VALUE) or the samples that have none",
-        what, what);
+  check(
+      !nb::cast<bool>(masked.attr("is_masked")(object)),
+      "{} is a masked array, and masked elements are no data: expected an array without them, such "
+      "as {}.filled(VALUE) or the samples that have none",
+      what, what);
 }
 
 // The object, for example a list, as a NumPy array in C order and the machine's byte order.
@@ -221,8 +222,7 @@ Field seen(const Array& array, SampleShape wanted, const char* what = "x") {
   check_channels_first(array, what);
   if (is(array, Float) || is(array, Bfloat)) {
     Tensor values = numbers(array, shape, what);
-    check(rank >= 2, "{} is {}: expected [N, ...], the samples one below the other", what,
-          described(array));
+    check(rank >= 2, "{} is {}: expected [N, ...], a sample in each row", what, described(array));
     if (wanted == SampleShape::image) {
       check(rank <= 4, "{} is {}: expected [N, D], [N, H, W] or [N, C, H, W]", what,
             described(array));
@@ -251,7 +251,7 @@ Dataset dataset_of(nb::handle x, nb::handle y, SampleShape shape) {
   if (!y.is_none()) {
     data.fields.push_back(answers(as_array(y, "y"), shape));
     const int64_t N = data.fields[0].values.size(0), answered = data.fields[1].values.size(0);
-    check(N == answered, "x has {}, but y has {}: expected as many", counted(N, "sample"),
+    check(N == answered, "x has {}, but y has {}: expected the same number", counted(N, "sample"),
           answered);
   }
   return data;
@@ -283,7 +283,7 @@ Dataset dataset_of(nb::handle arrays, const char* what, SampleShape shape) {
         "{} is neither a name nor (x, y) nor integers [L] or [N, T], tokens", what);
   if (nb::len(arrays) == 3) return glyphs_of(arrays[0], arrays[1], arrays[2]);
   check(nb::len(arrays) == 2,
-        "{} has {} arrays: expected x and y, or of glyphs sources, targets and styles", what,
+        "{} has {} arrays: expected x and y, or for glyphs sources, targets and styles", what,
         nb::len(arrays));
   check(!arrays[1].is_none(),
         "y is None: expected {}=(x, y), arrays of samples and of their answers", what);

@@ -133,7 +133,8 @@ std::optional<Tokens> tokens_of(nb::handle data, std::optional<int64_t> vocabula
   const std::vector<Array> learned = arrays_in(data[1], "learned");
   check(
       std::ranges::equal(arrays, learned, have_one_shape) && std::ranges::all_of(learned, is_truth),
-      "learned has other shapes than the tokens: expected whether each token is to be learned");
+      "learned does not fit the tokens: expected bool of the same shapes, True for tokens to "
+      "learn");
   for (const Array& array : learned) reader.add_learned(array);
   return Tokens{reader.finish(), row};
 }

@@ -216,7 +216,8 @@ class PythonTrainer {
             "this Trainer is in use by another thread: expected one thread at a time, or a Trainer "
             "for each");
       check(!before_ || kind == looks,
-            "this Trainer runs already, and calls this: expected run() after it has returned");
+            "this Trainer runs already, and its callback calls run(): expected run() to return "
+            "first");
       trainer_.user_ = here;
     }
     ~Use() { trainer_.user_ = before_; }

@@ -66,7 +66,7 @@ def main():
         return
     found = [*errors(stored, ran)]
     for error in found:
-        print(f"check_notebook: error: {path}: {error}: look at it, and store what is right by"
+        print(f"check_notebook: error: {path}: {error}: look at the outputs, and store right ones by"
               " scripts/check_notebook.py --write", file=sys.stderr)
     print(f"{path}: ran its {sum(cell.cell_type == 'code' for cell in ran.cells)} cells of code")
     sys.exit(bool(found))

@@ -453,7 +453,7 @@ class Tokens(unittest.TestCase):
                 (lambda: train([rows[0], rows[1, :0]]), "document 1 has no tokens"),
                 (lambda: train([rows[0], rows[0] * 0.5]),
                  "document 1 of data is float64 .15.: expected integers .L."),
-                (lambda: train((rows, rows[:3] > 0)), "learned has other shapes"),
+                (lambda: train((rows, rows[:3] > 0)), "learned does not fit the tokens"),
                 (lambda: train(rows[:, :1]), "rows of one token"),
                 (lambda: train(rows, test=(rows, rows)), "test has no tokens, but data has"),
                 (lambda: train(rows, sample_every=1), "does not say which tokenizer"),
@@ -637,7 +637,7 @@ class Errors(unittest.TestCase):
                             ((x.astype(np.uint8), y), "pixels of images"),
                             ((x, y > 0), "expected masks, bool .N, H, W. or .N, K, H, W."),
                             ((x, np.stack([y, y], axis=1)), "one for each pixel"),
-                            ((x,), "expected x and y, or of glyphs")):
+                            ((x,), "expected x and y, or for glyphs")):
             with self.assertRaisesRegex(accrue.Error, words):
                 accrue.train(network(), data)
         with self.assertRaisesRegex(accrue.Error, "made of layers, but there is 3"):
