@@ -65,7 +65,7 @@ enum class SampleShape { image, own };
 // Only the caller's own networks (SampleShape::own) answer with numbers.
 // Throws Error for other arrays, and for images with the channels last, [N, H, W, C]. An array
 // counts as such if its last dimension is 1, 3 or 4 and differs from the one before it, and its
-// second is neither 1, 3 nor 4.
+// second is neither 1, 3 nor 4. A single image uint8 [H, W, C] is refused likewise.
 Dataset dataset_of(nb::handle x, nb::handle y, SampleShape shape);
 
 // A data set of glyphs: `sources` of one font and, unless None, `targets`, the same glyphs in other

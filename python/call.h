@@ -47,7 +47,7 @@ struct Door {
 class Call {
  public:
   // Each option is one of the door's settings; `config`, a file of more settings; or `vocabulary`,
-  // that of the tokens to train on. Throws Error.
+  // the number of different tokens. Throws Error.
   Call(const Door& door, const nb::kwargs& options);
   ~Call();
   Call(const Call&) = delete;

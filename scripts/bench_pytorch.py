@@ -235,7 +235,7 @@ def parse():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--busy", type=int, default=0, metavar="N",
                         help="measure beside N programs that never wait")
-    parser.add_argument("--seconds", type=float, default=4, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=4, help="for each measurement")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     if not options.program.is_file():

@@ -117,7 +117,7 @@ def main():
     parser = argparse.ArgumentParser(
         epilog="Other options are CMake's.", description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--all", action="store_true", help="every source")
-    parser.add_argument("--since", metavar="COMMIT", help="what changed since this commit")
+    parser.add_argument("--since", metavar="COMMIT", help="sources that changed since this commit")
     parser.add_argument("--limit", metavar="N", type=int, help="at most N of these sources")
     parser.add_argument("--list", action="store_true", help="name the sources; compile nothing")
     arguments, options = parser.parse_known_args()

@@ -494,11 +494,11 @@ def parse(start):
     parser.add_argument("--prefix", type=path, metavar="DIR",
                         help="where the libraries to build with are (scripts/vendor_headers.sh)")
     parser.add_argument("--python", default="python3", metavar="PROG",
-                        help="the Python that has PyTorch, beside which accrue is timed")
+                        help="a Python with PyTorch, with which accrue is compared")
     parser.add_argument("--seconds", type=int, default=500, metavar="N",
                         help="how long it may take, the build included (default: 500)")
     parser.add_argument("--failed", type=path, metavar="FILE",
-                        help="only what failed, by the results.json of an earlier call")
+                        help="only the checks that failed, by the results.json of an earlier call")
     parser.add_argument("--skip", default="(?!)", metavar="REGEX",
                         help="steps to leave out, by name")
     parser.add_argument("--runner", type=path, metavar="DIR",
