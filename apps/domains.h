@@ -5,14 +5,15 @@
 #include <utility>
 #include <vector>
 
-#include "accrue/domains.h"
+#include "core/inside.h"
 #include "job/services.h"
 
 namespace accrue::app {
 
-// A domain's functions for the program, other than commands (apps/commands_of_domains.h); null
-// where the domain has none.
+// A domain, and its functions for the program other than commands (apps/commands_of_domains.h);
+// null where the domain has none.
 struct ProgramDomain {
+  std::unique_ptr<Domain> (*make)();
   // Makes an observer of a training of one of the domain's networks.
   std::unique_ptr<Observer> (*watch)(const Request&, Trainer&, RunLog&,
                                      const Dataset& held_out) = nullptr;
@@ -21,7 +22,10 @@ struct ProgramDomain {
   std::vector<std::pair<std::string, std::string>> (*about_machine)() = nullptr;
 };
 
-// A ProgramDomain for each of all_domains(), in the same order.
+// The domains of this build, in the order of CMake's ACCRUE_DOMAINS. The build writes it: for each
+// domain x it calls x_domain(), which apps/x/domain.cpp defines.
 const std::vector<ProgramDomain>& program_domains();
+// The same domains with the usual values of their settings.
+Domains domains_of_program();
 
 }  // namespace accrue::app

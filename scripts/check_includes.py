@@ -25,7 +25,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BELOW = {"core", "kernels", "layers", "optim", "accumulate", "data", "train"}
-DOMAINS = re.search(r"set\(ACCRUE_DOMAINS ([^)]+)\)",
+DOMAINS = re.search(r"set\(all_domains ([^)]+)\)",
                     (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")).group(1).split()
 LIBRARY = (*sorted(BELOW), "job", *DOMAINS, "report")
 PARTS = LIBRARY

@@ -18,18 +18,24 @@ MNIST if it is found or can be downloaded, else on the built-in digits.
   --digits        take the built-in digits; look for nothing, download nothing
   --epochs N      passes over the training data (default 2 for MNIST, 10 for the digits)
   --steps N       stop after N optimizer steps
+  --only images   build the program without language models and fonts, which is sooner done
   --no-setup      install no packages
 END
 }
 
 data_dir=$root/data/mnist
-digits=false setup=true epochs="" steps=()
+digits=false setup=true epochs="" steps=() only=""
 while [[ $# -gt 0 ]]; do
   case $1 in
     --data-dir) need_value "$@"; data_dir=$2; shift ;;
     --epochs) need_value "$@"; epochs=$2; shift ;;
     --steps) need_value "$@"; steps=(--steps "$2"); shift ;;
     --digits) digits=true ;;
+    --only)
+      need_value "$@"
+      [[ $2 == images ]] || fail "--only is '$2', but the demo trains on images: expected images"
+      only=$2
+      shift ;;
     --no-setup) setup=false ;;
     -h | --help) usage; exit ;;
     --) shift; break ;;
@@ -41,7 +47,7 @@ done
 echo "demo: this builds the program, then trains a convolutional network with an effective batch of 256," \
   "of which 16 samples are in memory at a time"
 if $setup; then "$root/scripts/setup.sh"; fi
-build_for_machine || fail "the build failed"
+build_for_machine "$only" || fail "the build failed"
 
 if $digits; then
   data=digits
@@ -91,8 +97,16 @@ cat <<END
 demo: what to try next:
   your own photos, in a folder 'photos' with a folder for each class:
     $short train --data photos --image-size 64 --model cnn --augment flip --micro-batch 8 --effective-batch 64 --epochs 10
+END
+if [[ -n $only ]]; then
+  echo "  language models and fonts, too: scripts/demo.sh without --only builds them"
+else
+  cat <<END
   a language model, in one or two minutes:
     $short train --model gpt-tiny --context 128 --micro-batch 8 --effective-batch 32 --optimizer adamw --lr 3e-3 --schedule cosine --warmup-steps 20 --steps 400
+END
+fi
+cat <<END
   the batch that fits into a memory of your choice:
     $short plan --model resnet --memory 24MiB --effective-batch 256
 END

@@ -90,15 +90,15 @@ build_program() (
   fi
 )
 
-# Builds the program and sets $program. Builds for the GPU if there is one and a CUDA compiler is
-# installed.
+# build_for_machine [DOMAINS]: builds the program, with all domains or these, and sets $program. Builds
+# for the GPU if there is one and a CUDA compiler is installed.
 build_for_machine() {
-  local preset=release
+  local preset=release domains="-DACCRUE_DOMAINS=${1:-images;fonts;text}"
   if have_nvcc && have_gpu; then
-    if build_program cuda -DCMAKE_CUDA_ARCHITECTURES=native; then preset=cuda
+    if build_program cuda "$domains" -DCMAKE_CUDA_ARCHITECTURES=native; then preset=cuda
     else echo "the CUDA build failed (its messages are above): going on without the GPU" >&2
     fi
   fi
-  [[ $preset == cuda ]] || build_program release || return 1
+  [[ $preset == cuda ]] || build_program release "$domains" || return 1
   program=$root/build/$preset/apps/accrue
 }

@@ -13,7 +13,7 @@ namespace accrue::app {
 
 // The options of the commands below.
 struct AskedOfNetworks {
-  Request options{all_domains()};
+  Request options{domains_of_program()};
   PlanOptions plan;
   InfoOptions info;
   OnnxOptions onnx;

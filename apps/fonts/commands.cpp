@@ -23,7 +23,7 @@ namespace {
 // The options of all font commands.
 struct FontCommands {
   fonts::GlyphPairsOptions prepare;
-  Request options{all_domains()};
+  Request options{domains_of_program()};
   FontDrawOptions draw;
   FontExportOptions write;
 };
@@ -31,7 +31,7 @@ struct FontCommands {
 // A training of zi2zi with the settings of its authors: Adam's beta1 is 0.5, initial weights are
 // drawn from N(0, 0.02).
 Request font_defaults() {
-  Request options{all_domains()};
+  Request options{domains_of_program()};
   options.model_name = Fonts().models().front().name;
   options.network.init = InitScheme::normal;
   options.beta1 = 0.5;

@@ -19,7 +19,7 @@ namespace {
 // The options of all text commands.
 struct TextCommands {
   PrepareTextOptions prepare;
-  Request options{all_domains()};
+  Request options{domains_of_program()};
   WriteOptions write;
   ImportOptions import;
   ExportOptions publish;
@@ -53,7 +53,7 @@ void add_text_commands(CommandLine& line) {
            {.name = "import",
             .description = "Weights from a directory of transformers",
             .settings = settings_of(asked->import),
-            .work = [asked] { import_text_model(asked->import, all_domains(), spoken()); },
+            .work = [asked] { import_text_model(asked->import, domains_of_program(), spoken()); },
             .needed = {"--from"}},
            line.options());
   line.add(text,
