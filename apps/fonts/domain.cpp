@@ -9,8 +9,8 @@
 namespace accrue::app {
 namespace {
 
-std::unique_ptr<Observer> watch(const Request& request, Trainer& trainer, RunLog& log,
-                                const Dataset& held_out) {
+std::unique_ptr<Observer> watch_fonts(const Request& request, Trainer& trainer, RunLog& log,
+                                      const Dataset& held_out) {
   return watch_drawings(request, trainer, log, held_out, spoken());
 }
 
@@ -26,7 +26,7 @@ std::vector<std::pair<std::string, std::string>> about_potrace() {
 
 ProgramDomain fonts_domain() {
   return {.make = [] { return std::unique_ptr<Domain>(std::make_unique<Fonts>()); },
-          .watch = watch,
+          .watch = watch_fonts,
           .about_machine = about_potrace};
 }
 

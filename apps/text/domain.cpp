@@ -18,15 +18,16 @@ void show(const WrittenSample& sample) {
   else say_error("{}warning: cannot write a sample: {}\n", place, sample.error);
 }
 
-std::unique_ptr<Observer> watch(const Request& request, Trainer& trainer, RunLog& log,
-                                const Dataset& held_out) {
+std::unique_ptr<Observer> watch_text(const Request& request, Trainer& trainer, RunLog& log,
+                                     const Dataset& held_out) {
   return watch_writing(request, trainer, log, held_out, spoken(), show);
 }
 
 }  // namespace
 
 ProgramDomain text_domain() {
-  return {.make = [] { return std::unique_ptr<Domain>(std::make_unique<Text>()); }, .watch = watch};
+  return {.make = [] { return std::unique_ptr<Domain>(std::make_unique<Text>()); },
+          .watch = watch_text};
 }
 
 }  // namespace accrue::app
