@@ -2,6 +2,7 @@
 
 #include "kernels/detail/scale.h"
 #include "kernels/detail/wide_runs.h"
+#include "kernels/elementwise.h"
 
 namespace accrue {
 namespace cpu {
@@ -72,9 +73,9 @@ decltype(cpu::multiply) multiply;
 
 namespace {
 
-void check_same_shape(std::string_view op, const Tensor& a, const Tensor& b) {
-  check_same(op, {&a, &b});
-  check(a.shape() == b.shape(), "[{}] a {} and b {}: expected one shape", op, a.shape(), b.shape());
+// The kernels here are for operands of one shape and dtype, elementwise ones for all others.
+bool are_alike(const Tensor& a, const Tensor& b) {
+  return a.defined() && b.defined() && a.shape() == b.shape() && a.dtype() == b.dtype();
 }
 
 // The target of the second operand's gradient. It may be dy itself only if the first operand wants
@@ -86,7 +87,8 @@ std::optional<GradTarget> claim_second(const Edge& first, const Edge& second, Te
 }  // namespace
 
 Tensor add(Tensor a, const Tensor& b) {
-  check_same_shape("add", a, b);
+  if (!are_alike(a, b)) return apply(Formula::add, {std::move(a), b});
+  check_same("add", {&a, &b});
   const Edge da_edge = a, db_edge = b;
   Tensor y = a.sole_owner() ? a.detach() : empty_result(a.shape(), a.dtype(), a.device());
   if (!result_is_unread()) launch<cpu::add, cuda::add>(y.device(), y.view(), a.view(), b.view());
@@ -100,8 +102,9 @@ Tensor add(Tensor a, const Tensor& b) {
   return y;
 }
 
-Tensor mul(const Tensor& a, const Tensor& b) {
-  check_same_shape("mul", a, b);
+Tensor mul(Tensor a, const Tensor& b) {
+  if (!are_alike(a, b)) return apply(Formula::mul, {std::move(a), b});
+  check_same("mul", {&a, &b});
   const Edge da_edge = a, db_edge = b;
   Tensor y = Tensor::empty(a.shape(), a.dtype(), a.device());
   launch<cpu::multiply, cuda::multiply>(y.device(), GradTarget{y.view(), 0}, a.view(), b.view());

@@ -4,16 +4,18 @@
 
 namespace accrue {
 
-// y = a + b, element by element, for a and b of one shape, which may be the same tensor.
-// Backward: da = dy, db = dy; one of them takes dy's place if it can, and then a residual
-// connection costs only one copy. Keeps nothing. Writes y over a when handed its last reference.
-// Throws Error unless the shapes agree.
+// y = a + b, element by element; a and b may be the same tensor. Operands of different shapes are
+// broadcast (kernels/elementwise.h, which has what holds for them).
+// Backward: da = dy, db = dy; one of them takes dy's place where it can, so that a residual
+// connection costs one copy. Keeps nothing. Writes y over a when handed its last reference.
+// Throws Error unless the shapes can be broadcast.
 Tensor add(Tensor a, const Tensor& b);
 
-// y = a * b, element by element, for a and b of one shape, which may be the same tensor.
+// y = a * b, element by element; a and b may be the same tensor. Operands of different shapes are
+// broadcast.
 // Backward: da = dy * b, db = dy * a. Keeps a if b wants a gradient, and b if a does.
-// Throws Error unless the shapes agree.
-Tensor mul(const Tensor& a, const Tensor& b);
+// Throws Error unless the shapes can be broadcast.
+Tensor mul(Tensor a, const Tensor& b);
 
 // y = factor * x. Backward: dx = factor * dy, written over dy if possible. Keeps nothing. Writes y
 // over x when handed its last reference.

@@ -29,6 +29,9 @@ NAMESPACE = re.compile(r"^namespace ?([\w:]*) ?\{$")
 TYPE = re.compile(r"^(?:template <.*> )?(?:class|struct|enum class|enum|using) (\w+)(?: final)?(?: [:={]|;|$| \{)")
 FUNCTION = re.compile(r"^(?:\[\[\w+\]\] )?(?:[\w:]+(?:<[^()]*>)?[&*]* )*[&*]?(\w+)\(")
 VARIABLE = re.compile(r"^(?:extern |inline |constexpr |const )+[\w:<>, ]+[ &*](\w+)(?: =|\{|\[|;)")
+# A formula of an elementwise op, whose function a macro declares.
+FORMULAS = "kernels/detail/elementwise_formulas.h"
+FORMULA = re.compile(r"^  (?:UN|BIN|TERN)ARY\((\w+), ")
 NO_NAME = ("static_assert(", "friend ", "using namespace", "namespace", "#", "//", "}", " ")
 
 
@@ -44,6 +47,12 @@ def reached(header, root=ROOT):
 
     visit(header)
     return found
+
+
+def formulas(root=ROOT):
+    """The names of the formulas that have a function of their own."""
+    listed = (root / FORMULAS).read_text(encoding="utf-8").split("#define ACCRUE_NAMED_FORMULAS")[1]
+    return [found.group(1) for found in map(FORMULA.match, listed.split("\n")) if found]
 
 
 def declarations(path, root=ROOT):
@@ -67,6 +76,8 @@ def declarations(path, root=ROOT):
             comment = number if comment is None or not lines[number - 1].startswith("//") else comment
         elif not line:
             comment = None
+        elif line.startswith("ACCRUE_NAMED_FORMULAS("):
+            yield from ((name, comment, number) for name in formulas(root))
         elif not line.startswith(NO_NAME):
             if line.startswith("template <") and line.endswith(">"):
                 continue
@@ -110,7 +121,7 @@ def seen_from(header):
                 continue
             if child.kind == kind.NAMESPACE:
                 visit(child, inner if child.spelling in ("detail", "cpu", "cuda") else into)
-            elif child.kind in kinds and child.spelling and not child.spelling.startswith("("):
+            elif child.kind in kinds and child.spelling and not child.spelling.startswith(("(", "operator")):
                 into.add(child.spelling.split("<")[0])
 
     for cursor in unit.cursor.get_children():

@@ -9,6 +9,7 @@ page lists the names that its includes declare in the namespace accrue, each wit
 several subjects reach a header, it belongs to the one that includes it itself, or else to the first.
 """
 
+import itertools
 import pathlib
 import re
 import subprocess
@@ -105,7 +106,9 @@ def page():
             shown |= set(names)
             silent += [f"{header}: {name} has no comment" for name, words in names.items() if not words]
             out.append(f"{header}\n")
-            out.append("\n".join(f"- `{name}`" + (f": {words}" if words else "") for name, words in names.items()) + "\n")
+            alike = itertools.groupby(names.items(), key=lambda item: item[1])
+            out.append("\n".join(f"- {', '.join(f'`{name}`' for name, _ in group)}" + (f": {words}" if words else "")
+                                 for words, group in alike) + "\n")
     out.append("## Not part of accrue.h\n")
     out.append("\n".join(f"- accrue/{name}.h: {comment_of(f'accrue/{name}.h')[0]}" for name in BESIDE) + "\n")
     return "\n".join(out), silent
