@@ -132,14 +132,20 @@ class Tile {
   void gather(const View& x, const Strided& at, int64_t first, int64_t n) {
     const T* const in = x.as<const T>();
     W* out = room_;
-    for_each_row(at, first, n, [&](int64_t element, int64_t stride, int64_t count) {
+    data_ = room_;
+    // Where the outermost dimension is repeated, so is what is read within it.
+    int64_t period = at.rank > 1 && at.strides[0] == 0 ? 1 : n;
+    for (int d = 1; d < at.rank && period < n; ++d) period *= at.sizes[d];
+    int64_t done = std::min(n, period);
+    for_each_row(at, first, done, [&](int64_t element, int64_t stride, int64_t count) {
       if (stride == 0) std::fill_n(out, count, W(in[element]));
       else if (stride == 1) std::copy_n(in + element, count, out);
       else
         for (int64_t i = 0; i < count; ++i) out[i] = in[element + i * stride];
       out += count;
     });
-    data_ = room_;
+    for (; done < n; done += std::min(done, n - done))
+      std::copy_n(room_, std::min(done, n - done), room_ + done);
   }
 
   const W* data_ = nullptr;
@@ -221,20 +227,24 @@ void sum_rows(double* sums, const Terms<W>& terms, const BroadcastSums& of, int6
 }
 
 // The same where the terms of neighbouring sums are neighbours: in a row of terms for each index
-// that is summed over.
+// that is summed over. Every so many rows have sums of their own until the end, so that the rows of
+// few sums are added by vectors, too.
 template <class W>
 void sum_columns(double* sums, const Terms<W>& terms, const BroadcastSums& of, int64_t p,
                  int64_t begin, int64_t end) {
   W room[wide_run];
+  double sums_of_rows[wide_run];
   const int64_t last = of.begin(p + 1), width = end - begin;
-  std::fill_n(sums, width, 0.0);
   const int64_t most = width == of.O ? wide_run / width : 1;
+  std::fill_n(sums_of_rows, most * width, 0.0);
   for (int64_t r = of.begin(p); r < last; r += most) {
-    const int64_t rows = std::min(most, last - r);
-    terms.write(room, r * of.O + begin, rows * width);
-    for (int64_t k = 0; k < rows; ++k)
-      for (int64_t i = 0; i < width; ++i) sums[i] += static_cast<double>(room[k * width + i]);
+    const int64_t n = std::min(most, last - r) * width;
+    terms.write(room, r * of.O + begin, n);
+    for (int64_t i = 0; i < n; ++i) sums_of_rows[i] += static_cast<double>(room[i]);
   }
+  std::copy_n(sums_of_rows, width, sums);
+  for (int64_t k = 1; k < most; ++k)
+    for (int64_t i = 0; i < width; ++i) sums[i] += sums_of_rows[k * width + i];
 }
 
 template <class W>

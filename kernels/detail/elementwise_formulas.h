@@ -13,7 +13,7 @@
 // computed from: the op keeps these. A formula that says too few does not compile, and one that
 // says too many gives a warning. PASS: d itself. NONE: of d alone. NO: there is no gradient.
 // Scalars have a name and a default: S1(alpha, 1). Functions ending in _of are in
-// kernels/detail/elementwise_functions.h. Ties and NaN are PyTorch's.
+// kernels/detail/elementwise_functions.h and kernels/detail/vector_math.h. Ties and NaN are PyTorch's.
 
 // The functions of the first two are in kernels/arithmetic.h.
 // clang-format off
@@ -23,9 +23,9 @@
 
 #define ACCRUE_NAMED_FORMULAS(UNARY, BINARY, TERNARY) \
   UNARY(exp, "Exp", S0, exp_of(a), Y, d * y) \
-  UNARY(log, "Log", S0, std::log(a), A, d / a) \
-  UNARY(log1p, "", S0, std::log1p(a), A, d / (1 + a)) \
-  UNARY(expm1, "", S0, std::expm1(a), Y, d * (y + 1)) \
+  UNARY(log, "Log", S0, log_of(a), A, d / a) \
+  UNARY(log1p, "", S0, log1p_of(a), A, d / (1 + a)) \
+  UNARY(expm1, "", S0, expm1_of(a), Y, d * (y + 1)) \
   UNARY(sqrt, "Sqrt", S0, std::sqrt(a), Y, d / (2 * y)) \
   UNARY(rsqrt, "", S0, 1 / std::sqrt(a), Y, d * T(-0.5) * y * y * y) \
   UNARY(reciprocal, "Reciprocal", S0, 1 / a, Y, -d * y * y) \
@@ -55,13 +55,13 @@
         A, a > -beta / alpha && a < (1 - beta) / alpha ? d * alpha : T(0)) \
   UNARY(hard_swish, "HardSwish", S0, a * clamp_of(a + 3, T(0), T(6)) / 6, \
         A, a <= -3 ? T(0) : a < 3 ? d * (a / 3 + T(0.5)) : d) \
-  UNARY(elu, "Elu", S1(alpha, 1), a > 0 ? a : alpha * std::expm1(a), \
+  UNARY(elu, "Elu", S1(alpha, 1), a > 0 ? a : alpha * expm1_of(a), \
         A, a <= 0 ? d * (alpha * exp_of(a)) : d) \
-  UNARY(celu, "Celu", S1(alpha, 1), a > 0 ? a : alpha * std::expm1(a / alpha), \
+  UNARY(celu, "Celu", S1(alpha, 1), a > 0 ? a : alpha * expm1_of(a / alpha), \
         A, a <= 0 ? d * exp_of(a / alpha) : d) \
-  UNARY(selu, "Selu", S0, a > 0 ? T(selu_scale) * a : T(selu_scale * selu_alpha) * std::expm1(a), \
+  UNARY(selu, "Selu", S0, a > 0 ? T(selu_scale) * a : T(selu_scale * selu_alpha) * expm1_of(a), \
         A, a <= 0 ? d * (T(selu_scale * selu_alpha) * exp_of(a)) : d * T(selu_scale)) \
-  UNARY(mish, "Mish", S0, a * std::tanh(softplus_of(a)), A, d * mish_slope_of(a)) \
+  UNARY(mish, "Mish", S0, mish_of(a), A, d * mish_slope_of(a)) \
   UNARY(softsign, "Softsign", S0, a / (1 + std::abs(a)), \
         A, d / ((1 + std::abs(a)) * (1 + std::abs(a)))) \
   UNARY(log_sigmoid, "", S0, -softplus_of(-a), A, d * formula::Sigmoid{}(-a)) \
@@ -77,7 +77,7 @@
   BINARY(sub, "Sub", a - b, PASS, d, NONE, -d) \
   BINARY(div, "Div", a / b, B, d / b, AB, -d * (a / b) / b) \
   BINARY(pow, "Pow", std::pow(a, b), AB, b == 0 ? T(0) : d * (b * std::pow(a, b - 1)), \
-         ABY, a == 0 && b >= 0 ? T(0) : d * (y * std::log(a))) \
+         ABY, a == 0 && b >= 0 ? T(0) : d * (y * log_of(a))) \
   BINARY(minimum, "Min", a < b || a != a ? a : b, AB, a == b ? d / 2 : a > b ? T(0) : d, \
          AB, a == b ? d / 2 : a < b ? T(0) : d) \
   BINARY(maximum, "Max", a > b || a != a ? a : b, AB, a == b ? d / 2 : a < b ? T(0) : d, \

@@ -1,14 +1,13 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cmath>
-#include <cstdint>
 #include <type_traits>
 
 #include "core/host_device.h"
 #include "core/inside.h"
 #include "kernels/detail/elementwise_formulas.h"
+#include "kernels/detail/vector_math.h"
 #include "kernels/elementwise.h"
 #include "kernels/pointwise.h"
 
@@ -17,64 +16,49 @@ namespace accrue::detail::formula_list {
 
 constexpr double selu_alpha = 1.6732632423543772, selu_scale = 1.0507009873554805;
 
-// exp(x) for every x, of operations that the compiler makes vectors of. In float within 2 units of
-// the last place, by the polynomial of vector_exp(); 2^n is two factors, because n may be beyond
-// the exponents of float where the result is denormal or just below infinity.
-[[gnu::always_inline]] HOST_DEVICE inline float exp_of(float x) {
-  constexpr float rounder = 0x1.8p23f, log2_e = 1.44269504f;
-  const float near = x < -105 ? -105 : x > 89 ? 89 : x;
-  const float shifted = near * log2_e + rounder, n = shifted - rounder;
-  const float r = (near - n * 0.693359375f) - n * -2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  const float exp_r = p * r * r + r + 1;
-  const int32_t exponent = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(rounder);
-  const int32_t half = exponent >> 1;
-  const auto power = [](int32_t e) {
-    return std::bit_cast<float>((static_cast<uint32_t>(e) + 127u) << 23);
-  };
-  return exp_r * power(half) * power(exponent - half);
-}
-HOST_DEVICE inline double exp_of(double x) { return std::exp(x); }
-
 // -1, 0 or 1; 0 of NaN.
 template <class T>
-HOST_DEVICE T sign_of(T x) {
+[[gnu::always_inline]] HOST_DEVICE inline T sign_of(T x) {
   return T(x > 0) - T(x < 0);
 }
 
 // A NaN stays one; `high` where low is more.
 template <class T>
-HOST_DEVICE T clamp_of(T x, T low, T high) {
+[[gnu::always_inline]] HOST_DEVICE inline T clamp_of(T x, T low, T high) {
   const T above = x < low ? low : x;
   return above > high ? high : above;
 }
 
 // log(1 + exp(x))
 template <class T>
-HOST_DEVICE T softplus_of(T x) {
-  const T more = std::log1p(exp_of(x > 0 ? -x : x));
-  return x > 0 ? x + more : more;
+[[gnu::always_inline]] HOST_DEVICE inline T softplus_of(T x) {
+  return (x > 0 ? x : T(0)) + log1p_of(exp_of(-std::abs(x)));
 }
 
 // PyTorch's, which is x itself where beta * x is more than the threshold.
 template <class T>
-HOST_DEVICE T softplus_of(T x, T beta, T threshold) {
-  return x * beta > threshold ? x : softplus_of(x * beta) / beta;
+[[gnu::always_inline]] HOST_DEVICE inline T softplus_of(T x, T beta, T threshold) {
+  const T y = softplus_of(x * beta) / beta;
+  return x * beta > threshold ? x : y;
 }
 template <class T>
-HOST_DEVICE T softplus_slope_of(T x, T beta, T threshold) {
-  return x * beta > threshold ? T(1) : formula::Sigmoid{}(x * beta);
+[[gnu::always_inline]] HOST_DEVICE inline T softplus_slope_of(T x, T beta, T threshold) {
+  const T slope = formula::Sigmoid{}(x * beta);
+  return x * beta > threshold ? T(1) : slope;
 }
 
+// x * tanh(softplus(x)), where the hyperbolic tangent is n / (n + 2) with n = e (e + 2), e =
+// exp(x), and is 1 far from zero.
 template <class T>
-HOST_DEVICE T mish_slope_of(T x) {
-  const T t = std::tanh(softplus_of(x));
-  return t + x * (1 - t * t) * formula::Sigmoid{}(x);
+[[gnu::always_inline]] HOST_DEVICE inline T mish_of(T x) {
+  const T e = exp_of(x > 22 ? T(22) : x), n = e * (e + 2);
+  return x > 22 ? x : x * (n / (n + 2));
+}
+template <class T>
+[[gnu::always_inline]] HOST_DEVICE inline T mish_slope_of(T x) {
+  const T e = exp_of(x > 22 ? T(22) : x), n = e * (e + 2), t = n / (n + 2);
+  const T slope = t + x * (4 * (n + 1) / ((n + 2) * (n + 2))) * formula::Sigmoid{}(x);
+  return x > 22 ? T(1) : slope;
 }
 
 // The numbers that a formula is computed from: the gradient of its result, the operands, the

@@ -427,14 +427,26 @@ TEST_CASE("pow and its gradients where a base or an exponent is special", "[ops]
   }
 }
 
-TEST_CASE("exp in float32 is right from the least denormal number to infinity", "[ops]") {
-  Values x;
-  for (double at = -110; at < 92; at += 0.0078125) x.push_back(at);
-  const Values y = outcome_of(Formula::exp, {x}, DType::f32).y;
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double expected = double(static_cast<float>(std::exp(x[i])));
-    INFO("at " << x[i] << ": " << y[i] << ", expected " << expected);
-    REQUIRE((y[i] == expected || std::abs(y[i] - expected) <= expected * 0x1p-22 + 0x1p-149));
+TEST_CASE("exponentials and logarithms in float32 are right for every number", "[ops]") {
+  Values x{0, -0.0, inf, -inf, nan, 0x1p-149, 0x1.8p-130, 0x1.fffffep127, -0x1.fffffep127};
+  for (double at = -110; at < 92; at += 0.03125) x.push_back(at);
+  for (double at = 0x1p-149; at < 0x1p127; at *= 1.5) {
+    x.push_back(double(static_cast<float>(at)));
+    x.push_back(-x.back());
+  }
+  const std::vector<std::pair<Formula, double (*)(double)>> functions = {
+      {Formula::exp, [](double a) { return std::exp(a); }},
+      {Formula::expm1, [](double a) { return std::expm1(a); }},
+      {Formula::log, [](double a) { return std::log(a); }},
+      {Formula::log1p, [](double a) { return std::log1p(a); }}};
+  for (const auto& [formula, f] : functions) {
+    const Values y = outcome_of(formula, {x}, DType::f32).y;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double expected = f(x[i]), rounded = double(static_cast<float>(expected));
+      INFO(info_of(formula).name << " at " << x[i] << ": " << y[i] << ", expected " << expected);
+      REQUIRE((alike({y[i]}, {rounded}) ||
+               std::abs(y[i] - expected) <= std::abs(expected) * 0x1p-22 + 0x1p-149));
+    }
   }
 }
 
