@@ -133,7 +133,7 @@ class Tile {
     const T* const in = x.as<const T>();
     W* out = room_;
     data_ = room_;
-    // Where the outermost dimension is repeated, so is what is read within it.
+    // Where the outermost dimension is repeated, the numbers within it are, too.
     int64_t period = at.rank > 1 && at.strides[0] == 0 ? 1 : n;
     for (int d = 1; d < at.rank && period < n; ++d) period *= at.sizes[d];
     int64_t done = std::min(n, period);

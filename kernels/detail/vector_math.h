@@ -8,7 +8,7 @@
 #include "core/host_device.h"
 
 // Functions of any float, of operations that the compiler makes vectors of, which it does not of
-// those in <cmath>. They are within 3 units of the last place. Of double they are <cmath>'s.
+// those in <cmath>. They are within 3 units of the last place. For double they are <cmath>'s.
 namespace accrue::detail {
 
 // 2^e, of two factors because e may be beyond the exponents of a float.
