@@ -21,6 +21,7 @@
 #include "kernels/pixel_shuffle.h"
 #include "kernels/pointwise.h"
 #include "kernels/pool.h"
+#include "kernels/reduce.h"
 #include "kernels/scale_add.h"
 #include "kernels/self_attention.h"
 #include "kernels/spectral_norm.h"

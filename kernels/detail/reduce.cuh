@@ -111,6 +111,7 @@ class RunningSum {
     }
   }
   __device__ T total() const { return static_cast<T>(total_ + run_); }
+  __device__ double sum() const { return total_ + run_; }
 
  private:
   double total_ = 0;
