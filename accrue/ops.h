@@ -24,5 +24,6 @@
 #include "kernels/reduce.h"
 #include "kernels/scale_add.h"
 #include "kernels/self_attention.h"
+#include "kernels/softmax.h"
 #include "kernels/spectral_norm.h"
 #include "kernels/upsample.h"
