@@ -113,8 +113,8 @@ int64_t matmul_workspace_bytes(int64_t M, int64_t N, int64_t K, Device device) {
 
 }  // namespace
 
-Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device) {
-  return Tensor::empty({matmul_workspace_bytes(M, N, K, device)}, DType::u8, device,
+Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device, int64_t more_bytes) {
+  return Tensor::empty({matmul_workspace_bytes(M, N, K, device) + more_bytes}, DType::u8, device,
                        Category::workspace);
 }
 
@@ -204,23 +204,6 @@ Tensor detail::add_linear(Tensor a, const Tensor& x, const Tensor& weight) {
       launch<cpu::scale, cuda::scale>(dy.device(), *da, dy.view(), 1.0);
   });
   return y;
-}
-
-Tensor matmul(const Tensor& a, const Tensor& b) {
-  check_same("matmul", {&a, &b});
-  check(a.shape().rank() == 2 && b.shape().rank() == 2 && a.size(1) == b.size(0),
-        "[matmul] a {} and b {}: expected a [M, K] and b [K, N]", a.shape(), b.shape());
-  Tensor c = Tensor::empty({a.size(0), b.size(1)}, a.dtype(), a.device());
-  multiply({c.view(), 0}, a.view(), b.view(), Transpose::no, Transpose::no);
-  const Edge da_edge = a, db_edge = b;
-  record("matmul", c, {da_edge, db_edge}, [=, a = a.saved(), b = b.saved()](Tensor& dc) mutable {
-    if (auto da = claim_grad(da_edge))
-      multiply(*da, dc.view(), b.view(), Transpose::no, Transpose::yes);
-    b.reset();
-    if (auto db = claim_grad(db_edge))
-      multiply(*db, a.view(), dc.view(), Transpose::yes, Transpose::no);
-  });
-  return c;
 }
 
 }  // namespace accrue

@@ -26,6 +26,7 @@ struct MatmulKey {
   DType dtype, result;
   int64_t M, N, K;
   int64_t c_stride, a_stride;
+  ProductBatch batch;
   Transpose a_op, b_op;
   cublasComputeType_t compute;
   bool has_bias;
@@ -45,6 +46,12 @@ template <class Value>
 void set(const MatmulDescriptor& product, cublasLtMatmulDescAttributes_t attribute, Value value) {
   check_call(cublasLtMatmulDescSetAttribute(product.get(), attribute, &value, sizeof(value)),
              "describe a matrix product");
+}
+
+template <class Value>
+void set(const Layout& layout, cublasLtMatrixLayoutAttribute_t attribute, Value value) {
+  check_call(cublasLtMatrixLayoutSetAttribute(layout.get(), attribute, &value, sizeof(value)),
+             "describe a matrix");
 }
 
 template <class Value>
@@ -77,10 +84,14 @@ cublasOperation_t operation(Transpose op) {
 
 int64_t stride_of(View x, int64_t stride) { return stride > 0 ? stride : x.shape[1]; }
 
-// A row-major view is the column-major matrix of its transpose.
-Layout layout_of(View x, int64_t stride) {
-  return make_descriptor<cublasLtMatrixLayoutDestroy>(
+// A row-major view is the column-major matrix of its transpose. `count` of them lie `apart`.
+Layout layout_of(View x, int64_t stride, int64_t count, int64_t apart) {
+  auto layout = make_descriptor<cublasLtMatrixLayoutDestroy>(
       cublasLtMatrixLayoutCreate, data_type(x.dtype), x.shape[1], x.shape[0], stride);
+  if (count == 1) return layout;
+  set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(count));
+  set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, apart);
+  return layout;
 }
 
 // The largest number of bytes, up to the 16 of the widest access, that divides all addresses.
@@ -90,7 +101,12 @@ uint32_t alignment_of(std::initializer_list<const void*> addresses) {
   return static_cast<uint32_t>(bits & -bits);
 }
 
-// Returns the algorithm that cuBLASLt's heuristics choose, or nullopt if they find none.
+// The distance of a batch's matrices as if it were an address.
+const void* bytes_apart(View x, int64_t elements) {
+  return reinterpret_cast<const void*>(elements * int64_t(size_of(x.dtype)));
+}
+
+// Returns the algorithm that cuBLASLt's heuristics choose, or nullopt if they know no way.
 std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Prepared& prepared,
                                                      const MatmulKey& product) {
   const auto preference =
@@ -121,8 +137,9 @@ std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Prepared& prepared,
 Prepared prepare(const MatmulKey& product, View c, View a, View b, const void* bias) {
   Prepared prepared{make_descriptor<cublasLtMatmulDescDestroy>(
                         cublasLtMatmulDescCreate, product.compute, data_type(wide(product.dtype))),
-                    layout_of(a, product.a_stride), layout_of(b, b.shape[1]),
-                    layout_of(c, product.c_stride)};
+                    layout_of(a, product.a_stride, product.batch.count, product.batch.a),
+                    layout_of(b, b.shape[1], product.batch.count, product.batch.b),
+                    layout_of(c, product.c_stride, product.batch.count, product.batch.c)};
   set(prepared.product, CUBLASLT_MATMUL_DESC_TRANSA, operation(product.b_op));
   set(prepared.product, CUBLASLT_MATMUL_DESC_TRANSB, operation(product.a_op));
   if (product.has_bias) {
@@ -150,36 +167,40 @@ constexpr int64_t most_added_bytes = 1 << 20;
 // cannot compute it. A prepared product is kept as long as the process runs, because the heuristics
 // cost more than a small product. It is never destroyed, for the same reason as Context.
 bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace,
-                const void* bias = nullptr, Strides strides = {}) {
+                const void* bias = nullptr, Strides strides = {}, ProductBatch batch = {}) {
   static auto& all = *new std::map<MatmulKey, Prepared>;
   const int64_t K = a_op == Transpose::yes ? a.shape[0] : a.shape[1];
   if (c.grad.numel() == 0 || K == 0) return false;
-  const int64_t product_bytes = round_up<int64_t>(c.grad.numel() * int64_t(sizeof(float)), 256);
+  const int64_t elements = batch.count * c.grad.numel();
+  const int64_t product_bytes = round_up<int64_t>(elements * int64_t(sizeof(float)), 256);
   if (c.beta != 0 && is_16_bit_dtype(c.grad.dtype) && product_bytes <= most_added_bytes) {
     const View sum{workspace.data, c.grad.shape, DType::f32, workspace.device};
     if (!try_matmul({sum, 0}, a, b, a_op, b_op, workspace.part(product_bytes, workspace.numel()),
-                    bias, {.a = strides.a}))
+                    bias, {.a = strides.a}, {batch.count, c.grad.numel(), batch.a, batch.b}))
       return false;
     dispatch_floating(c.grad.dtype, [&]<class T>() {
       if constexpr (sizeof(T) == 2)
-        enqueue(grid_over(sum.numel()), add_product_kernel<T>, c.grad.as<T>(),
-                stride_of(c.grad, strides.c), sum.as<const float>(), sum.shape[1], sum.numel());
+        enqueue(grid_over(elements), add_product_kernel<T>, c.grad.as<T>(),
+                stride_of(c.grad, strides.c), sum.as<const float>(), sum.shape[1], elements);
     });
     return true;
   }
-  const MatmulKey product{a.dtype,
-                          c.grad.dtype,
-                          c.grad.shape[0],
-                          c.grad.shape[1],
-                          K,
-                          stride_of(c.grad, strides.c),
-                          stride_of(a, strides.a),
-                          a_op,
-                          b_op,
-                          compute_type(a.dtype),
-                          bias != nullptr,
-                          alignment_of({c.grad.data, a.data, b.data, bias}),
-                          workspace.numel()};
+  const MatmulKey product{
+      a.dtype,
+      c.grad.dtype,
+      c.grad.shape[0],
+      c.grad.shape[1],
+      K,
+      stride_of(c.grad, strides.c),
+      stride_of(a, strides.a),
+      batch,
+      a_op,
+      b_op,
+      compute_type(a.dtype),
+      bias != nullptr,
+      alignment_of({c.grad.data, a.data, b.data, bias, bytes_apart(c.grad, batch.c),
+                    bytes_apart(a, batch.a), bytes_apart(b, batch.b)}),
+      workspace.numel()};
   auto at = all.find(product);
   if (at == all.end()) at = all.emplace(product, prepare(product, c.grad, a, b, bias)).first;
   const Prepared& prepared = at->second;
@@ -288,6 +309,11 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View w
   const bool no_terms = a.numel() == 0;
   check_found(c.grad.numel() == 0 || no_terms, a, b, workspace);
   if (c.beta == 0) fill(c.grad, 0);
+}
+
+void matmul_batch(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace,
+                  const ProductBatch& batch) {
+  check_found(try_matmul(c, a, b, a_op, b_op, workspace, nullptr, {}, batch), a, b, workspace);
 }
 
 void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op,

@@ -2,6 +2,7 @@
 
 #include "core/autograd.h"
 #include "kernels/activation.h"
+#include "kernels/batched_matmul.h"
 #include "kernels/detail/transpose.h"
 
 namespace accrue {
@@ -28,14 +29,10 @@ Tensor add_linear(Tensor a, const Tensor& x, const Tensor& w);
 
 }  // namespace detail
 
-// c[m, n] = sum_k a[m, k] * b[k, n], a [M, K], b [K, N].
-// Backward: da = dc b^T, db = a^T dc. Keeps a and b.
-// Throws Error unless both have two dimensions and the inner sizes agree.
-Tensor matmul(const Tensor& a, const Tensor& b);
-
 namespace detail {
 
-// c = op(a) op(b) + beta * c for two-dimensional views that agree. The ops above are made of it.
+// c = op(a) op(b) + beta * c for two-dimensional views that agree: linear() and matmul() are made
+// of it.
 // Not differentiable.
 void multiply(GradTarget c, View a, View b, Transpose a_op, Transpose b_op);
 

@@ -27,7 +27,15 @@ constexpr uint64_t most_workspace = 1 << 20;
 
 bool valid_layout(const Layout& layout) {
   const int64_t least = layout.order == CUBLASLT_ORDER_COL ? layout.rows : layout.cols;
-  return layout.rows > 0 && layout.cols > 0 && layout.ld >= least;
+  return layout.rows > 0 && layout.cols > 0 && layout.ld >= least && layout.batch_count > 0;
+}
+
+// All have as many matrices; those of A and B may be one, those of D must not overlap.
+bool valid_batches(const Operands& o) {
+  const int32_t count = o.layout_d.batch_count;
+  for (const Layout* layout : {&o.layout_a, &o.layout_b, &o.layout_c})
+    if (layout->batch_count != count) return false;
+  return count == 1 || o.layout_d.batch_stride >= int64_t(matrix_extent(o.layout_d));
 }
 
 bool valid_types(const Operands& o) {
@@ -55,7 +63,7 @@ cublasStatus_t judge(const Operands& o) {
                       cols(o.layout_b, o.desc.op_b) == o.layout_d.cols &&
                       o.layout_c.rows == o.layout_d.rows && o.layout_c.cols == o.layout_d.cols &&
                       o.layout_c.order == o.layout_d.order;
-  if (!shapes) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!shapes || !valid_batches(o)) return CUBLAS_STATUS_INVALID_VALUE;
   if (!valid_types(o)) return CUBLAS_STATUS_NOT_SUPPORTED;
   // The API reference lists the types of the epilogues; there is no CUDA_R_64F among them.
   if (o.desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT && o.layout_d.type == CUDA_R_64F)
@@ -70,8 +78,8 @@ bool aligned(const void* pointer, uint64_t bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
-// Pointers must be aligned to their elements, and also as the heuristic that chose the algorithm
-// was told.
+// Pointers must be aligned to their elements, and as the heuristic that chose the algorithm was
+// told; those of a batch's further matrices, too.
 bool valid_pointers(const Operands& o, const cublasLtMatmulAlgo_t* algo) {
   if (has_bias(o.desc) &&
       (o.desc.bias == nullptr || !aligned(o.desc.bias, type_bytes(bias_type(o))))) {
@@ -81,7 +89,12 @@ bool valid_pointers(const Operands& o, const cublasLtMatmulAlgo_t* algo) {
   const std::array<const Layout*, 4> layouts{&o.layout_a, &o.layout_b, &o.layout_c, &o.layout_d};
   for (size_t i = 0; i < pointers.size(); ++i) {
     if (pointers[i] == nullptr || !aligned(pointers[i], type_bytes(layouts[i]->type))) return false;
-    if (algo != nullptr && !aligned(pointers[i], algo->data[alignment_word + i])) return false;
+    if (algo == nullptr) continue;
+    const uint64_t alignment = algo->data[alignment_word + i];
+    const Layout& layout = *layouts[i];
+    const bool apart = layout.batch_count == 1 ||
+                       uint64_t(layout.batch_stride) * type_bytes(layout.type) % alignment == 0;
+    if (!aligned(pointers[i], alignment) || !apart) return false;
   }
   return true;
 }
@@ -189,6 +202,9 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
     case CUBLASLT_MATRIX_LAYOUT_ROWS: return assign(layout->rows, value, bytes);
     case CUBLASLT_MATRIX_LAYOUT_COLS: return assign(layout->cols, value, bytes);
     case CUBLASLT_MATRIX_LAYOUT_LD: return assign(layout->ld, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: return assign(layout->batch_count, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+      return assign(layout->batch_stride, value, bytes);
   }
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }

@@ -26,8 +26,22 @@ size_t index(const Layout& layout, size_t row, size_t col) {
   return layout.order == CUBLASLT_ORDER_COL ? col * layout.ld + row : row * layout.ld + col;
 }
 
+// From the first matrix of a batch to the last.
 size_t extent_bytes(const Layout& layout) {
-  return (index(layout, layout.rows - 1, layout.cols - 1) + 1) * type_bytes(layout.type);
+  const size_t further = size_t(layout.batch_count - 1) * layout.batch_stride;
+  return (further + matrix_extent(layout)) * type_bytes(layout.type);
+}
+
+// The operands of a batch's product by themselves.
+Operands product_in_batch(Operands o, int32_t i) {
+  const auto further = [i](const void* data, const Layout& layout) {
+    return static_cast<const char*>(data) + i * layout.batch_stride * type_bytes(layout.type);
+  };
+  o.a = further(o.a, o.layout_a);
+  o.b = further(o.b, o.layout_b);
+  o.c = further(o.c, o.layout_c);
+  o.d = const_cast<char*>(further(o.d, o.layout_d));
+  return o;
 }
 
 // In row-major order.
@@ -110,12 +124,20 @@ Dense<T> product_of(const Operands& o) {
   return sum;
 }
 
+// C, or what stands for it where it is not read. D is destroyed.
 template <class T>
-void multiply(const Operands& o, T alpha, T beta) {
+Dense<T> take_c(const Operands& o, T beta) {
   const size_t rows = o.layout_d.rows, cols = o.layout_d.cols;
-  Dense<T> before{rows, cols}, bias{rows, 1};
+  Dense<T> before{rows, cols};
   if (beta != 0) before = load<T>(o.c, o.layout_c);
   store<T>(o.d, o.layout_d, make_dense<T>(rows, cols, [](size_t, size_t) { return T(NAN); }));
+  return before;
+}
+
+template <class T>
+void multiply(const Operands& o, T alpha, T beta, const Dense<T>& before) {
+  const size_t rows = o.layout_d.rows, cols = o.layout_d.cols;
+  Dense<T> bias{rows, 1};
   const Dense<T> product = product_of<T>(o);
   if (has_bias(o.desc)) bias = load<T>(o.desc.bias, Layout{bias_type(o), rows, 1, int64_t(rows)});
   // "x := max(x, 0)" is all that cuBLASLt documents; a GPU's max is fmax, which turns NaN into 0.
@@ -142,7 +164,11 @@ Work work_in(const Operands& o, const void* alpha, const void* beta, Workspace w
                      "cublasLtMatmul: bias");
     }
     workspace.scribble();
-    multiply<T>(o, a, b);
+    std::vector<Dense<T>> before;
+    for (int32_t i = 0; i < o.layout_d.batch_count; ++i)
+      before.push_back(take_c<T>(product_in_batch(o, i), b));
+    for (int32_t i = 0; i < o.layout_d.batch_count; ++i)
+      multiply<T>(product_in_batch(o, i), a, b, before[i]);
     workspace.scribble();
   };
 }
@@ -151,6 +177,10 @@ Work work_in(const Operands& o, const void* alpha, const void* beta, Workspace w
 
 cudaDataType_t bias_type(const Operands& o) {
   return o.desc.bias_type < 0 ? o.layout_d.type : cudaDataType_t(o.desc.bias_type);
+}
+
+size_t matrix_extent(const Layout& layout) {
+  return index(layout, layout.rows - 1, layout.cols - 1) + 1;
 }
 
 size_t type_bytes(cudaDataType_t type) {

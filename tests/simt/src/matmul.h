@@ -8,6 +8,8 @@ struct cublasLtMatrixLayoutOpaque_t {
   uint64_t rows, cols;
   int64_t ld;
   cublasLtOrder_t order = CUBLASLT_ORDER_COL;
+  int32_t batch_count = 1;
+  int64_t batch_stride = 0;  // in elements
 };
 
 struct cublasLtMatmulDescOpaque_t {
@@ -38,10 +40,12 @@ struct Operands {
 inline bool has_bias(const Desc& desc) { return (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
 cudaDataType_t bias_type(const Operands& o);
 size_t type_bytes(cudaDataType_t type);
+// The elements from a matrix's first to its last.
+size_t matrix_extent(const Layout& layout);
 
-// Work for the device: D = alpha op(A) op(B) + beta C, and the epilogue. It overwrites D before it
-// reads A and B: a D that shares elements with them gives wrong results, as it may on a GPU. Host
-// scalars are read now, device scalars when the work runs.
+// D = alpha op(A) op(B) + beta C and the epilogue, to run on the device. D is overwritten before A
+// and B are read, of all of a batch first: a D that shares elements with them gives wrong results,
+// as it may on a GPU. Host scalars are read now, device scalars when the work runs.
 Work matmul_work(const Operands& o, const void* alpha, const void* beta, Workspace workspace);
 
 }  // namespace simt

@@ -14,14 +14,19 @@ struct Matrix {
   cudaDataType_t type = CUDA_R_32F;
   int rows, cols, ld;
   bool row_major = false;
+  int64_t batch_stride = 0;
 
   size_t at(int row, int col) const { return row_major ? row * ld + col : col * ld + row; }
-  size_t size() const { return size_t(row_major ? rows : cols) * ld; }
+  size_t at(int i, int row, int col) const { return i * batch_stride + at(row, col); }
+  size_t size(int batches = 1) const {
+    return (batches - 1) * batch_stride + size_t(row_major ? rows : cols) * ld;
+  }
 };
 
 struct Matmul {
   Matrix a, b, d;
   bool transpose_a = false, transpose_b = false;
+  int32_t batches = 1;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   cudaDataType_t scale = CUDA_R_32F;
   uint64_t workspace_bytes = 0;
@@ -41,9 +46,9 @@ class Call {
     set(CUBLASLT_MATMUL_DESC_TRANSA, op_a);
     set(CUBLASLT_MATMUL_DESC_TRANSB, op_b);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, m.epilogue);
-    a_ = layout(m.a);
-    b_ = layout(m.b);
-    d_ = layout(m.d);
+    a_ = layout(m.a, m.batches);
+    b_ = layout(m.b, m.batches);
+    d_ = layout(m.d, m.batches);
     REQUIRE(cublasLtMatmulPreferenceCreate(&preference_) == CUBLAS_STATUS_SUCCESS);
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, m.workspace_bytes);
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, m.reduction_mask);
@@ -96,13 +101,19 @@ class Call {
   size_t workspace_bytes() const { return choice_.workspaceSize; }
 
  private:
-  static cublasLtMatrixLayout_t layout(const Matrix& m) {
+  static cublasLtMatrixLayout_t layout(const Matrix& m, int32_t batches) {
     cublasLtMatrixLayout_t layout = nullptr;
     const int32_t order = m.row_major ? CUBLASLT_ORDER_ROW : CUBLASLT_ORDER_COL;
     REQUIRE(cublasLtMatrixLayoutCreate(&layout, m.type, m.rows, m.cols, m.ld) ==
             CUBLAS_STATUS_SUCCESS);
     REQUIRE(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &order,
                                              sizeof(order)) == CUBLAS_STATUS_SUCCESS);
+    if (batches == 1) return layout;
+    REQUIRE(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batches,
+                                             sizeof(batches)) == CUBLAS_STATUS_SUCCESS);
+    REQUIRE(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                             &m.batch_stride,
+                                             sizeof(m.batch_stride)) == CUBLAS_STATUS_SUCCESS);
     return layout;
   }
   template <class T>
@@ -132,8 +143,9 @@ std::vector<T> numbers(size_t n, int salt) {
 template <class In, class Out, class S = float>
 void check_product(const Matmul& m, S alpha, S beta) {
   const int M = m.d.rows, N = m.d.cols, K = m.transpose_a ? m.a.rows : m.a.cols;
-  const std::vector<In> a = numbers<In>(m.a.size(), 1), b = numbers<In>(m.b.size(), 2);
-  const std::vector<Out> old = numbers<Out>(m.d.size(), 3), bias = numbers<Out>(M, 4);
+  const std::vector<In> a = numbers<In>(m.a.size(m.batches), 1),
+                        b = numbers<In>(m.b.size(m.batches), 2);
+  const std::vector<Out> old = numbers<Out>(m.d.size(m.batches), 3), bias = numbers<Out>(M, 4);
   Array<In> da(a), db(b);
   Array<Out> dd(old), dbias(bias);
   if (beta == 0) REQUIRE(cudaMemset(dd.data(), 0xff, dd.size() * sizeof(Out)) == cudaSuccess);
@@ -146,20 +158,22 @@ void check_product(const Matmul& m, S alpha, S beta) {
   REQUIRE(call.run(alpha, da.data(), db.data(), beta, dd.data(), dd.data(), workspace.data(),
                    call.workspace_bytes()) == CUBLAS_STATUS_SUCCESS);
   const std::vector<Out> got = dd.read();
-  for (int i = 0; i < M; ++i) {
-    for (int j = 0; j < N; ++j) {
-      double sum = 0;
-      for (int k = 0; k < K; ++k) {
-        sum += double(a[m.transpose_a ? m.a.at(k, i) : m.a.at(i, k)]) *
-               double(b[m.transpose_b ? m.b.at(j, k) : m.b.at(k, j)]);
-      }
-      double value = alpha * sum + (beta == 0 ? 0 : beta * double(old[m.d.at(i, j)]));
-      if (with_bias) value += double(bias[i]);
-      if ((m.epilogue & CUBLASLT_EPILOGUE_RELU) != 0) value = std::max(value, 0.0);
-      const double got_value = got[m.d.at(i, j)];
-      if (got_value != double(Out(value))) {
-        CAPTURE(i, j, value, got_value);
-        FAIL("a wrong element");
+  for (int n = 0; n < m.batches; ++n) {
+    for (int i = 0; i < M; ++i) {
+      for (int j = 0; j < N; ++j) {
+        double sum = 0;
+        for (int k = 0; k < K; ++k) {
+          sum += double(a[m.transpose_a ? m.a.at(n, k, i) : m.a.at(n, i, k)]) *
+                 double(b[m.transpose_b ? m.b.at(n, j, k) : m.b.at(n, k, j)]);
+        }
+        double value = alpha * sum + (beta == 0 ? 0 : beta * double(old[m.d.at(n, i, j)]));
+        if (with_bias) value += double(bias[i]);
+        if ((m.epilogue & CUBLASLT_EPILOGUE_RELU) != 0) value = std::max(value, 0.0);
+        const double got_value = got[m.d.at(n, i, j)];
+        if (got_value != double(Out(value))) {
+          CAPTURE(n, i, j, value, got_value);
+          FAIL("a wrong element");
+        }
       }
     }
   }
@@ -188,6 +202,43 @@ TEST_CASE("cublasLt multiplies, for all transposes, orders and betas", "[simt]")
       CAPTURE(bits, beta);
       check_product<float, float>(m, 2.0f, beta);
     }
+  }
+}
+
+// A stride of 0 lets one matrix serve all products.
+TEST_CASE("cublasLt multiplies batches", "[simt]") {
+  const FreshDevice fresh;
+  for (int bits = 0; bits < 8; ++bits) {
+    Matmul m = product(bits & 1, bits & 2, bits & 4);
+    m.batches = 3;
+    m.alignment = 4;
+    m.a.batch_stride = int64_t(m.a.size()) + 1;
+    m.b.batch_stride = bits % 3 == 0 ? 0 : int64_t(m.b.size());
+    m.d.batch_stride = int64_t(m.d.size()) + 2;
+    for (const float beta : {0.0f, 1.0f}) {
+      CAPTURE(bits, beta);
+      check_product<float, float>(m, 2.0f, beta);
+    }
+  }
+}
+
+TEST_CASE("cublasLt refuses batches that overlap or are less aligned than told", "[simt]") {
+  const FreshDevice fresh;
+  Matmul m = product(false, false, false);
+  m.batches = 2;
+  m.alignment = 8;
+  m.a.batch_stride = int64_t(m.a.size()) / 2 * 2 + 2;
+  m.b.batch_stride = 0;
+  m.d.batch_stride = int64_t(m.d.size()) - m.d.ld;
+  REQUIRE(Call(m).choose() == CUBLAS_STATUS_INVALID_VALUE);
+  m.d.batch_stride = int64_t(m.d.size()) / 2 * 2 + 2;
+  for (const bool odd : {false, true}) {
+    if (odd) m.a.batch_stride += 1;
+    Call call(m);
+    REQUIRE(call.choose() == CUBLAS_STATUS_SUCCESS);
+    Array<float> a(m.a.size(2)), b(m.b.size(2)), d(m.d.size(2));
+    const auto status = call.run(1.0f, a.data(), b.data(), 0.0f, d.data(), d.data(), nullptr, 0);
+    REQUIRE((status == CUBLAS_STATUS_SUCCESS) == !odd);
   }
 }
 
