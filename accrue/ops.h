@@ -6,6 +6,7 @@
 //     const Tensor y = layer_norm(add(h, scale(h, 0.5)), {}, {});
 
 #include "kernels/arithmetic.h"
+#include "kernels/attention.h"
 #include "kernels/batched_matmul.h"
 #include "kernels/causal_attention.h"
 #include "kernels/concat.h"

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <optional>
+
+#include "core/tensor.h"
+#include "kernels/softmax.h"
+
+namespace accrue {
+
+struct AttentionOptions {
+  AttentionMask mask = AttentionMask::none;
+  // i32 [N]: of sample n only the first lengths[n] keys are seen. All are, if it is undefined.
+  Tensor lengths = {};
+  // The factor of the scores; 1 / sqrt(D) if there is no value.
+  std::optional<double> scale = {};
+};
+
+// y[n, h, t, e] = sum_s p[n, h, t, s] * v[n, g, s, e], with the group g = h / (H / G) of head h.
+// p[n, h, t, s] = softmax_s(scale * sum_d q[n, h, t, d] * k[n, g, s, d]) over the keys s that query
+// t sees.
+// q [N, H, T, D], k [N, G, S, D], v [N, G, S, E], y [N, H, T, E], H a multiple of G.
+// With AttentionMask::causal query t sees key s if s <= t, and T is S.
+// This is matmul(softmax(scale * matmul(q, k^T)), v), which another mask can be added to. Backward
+// is that of these three. Keeps q, k, v and p [N, H, T, S]; causal_attention() keeps nothing of
+// that size, and has heads side by side in rows. Throws Error unless the shapes agree and every
+// length is 1 to S; on cuda, where a kernel cannot throw, a sample of another length gives NaN.
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                 const AttentionOptions& options = {});
+
+}  // namespace accrue
