@@ -59,7 +59,7 @@ void for_each_column_group(const Reduction& r, Body&& body) {
                 });
 }
 
-// What a sum adds up: elements, or the squares of their distances from a mean.
+// The terms of a sum: elements, or the squares of their distances from a mean.
 template <class W>
 struct Plain {
   W operator()(W x, W) const { return x; }

@@ -16,16 +16,16 @@ Tensor softmax(Tensor x, int dim);
 // Keeps y, and is written over as softmax() is.
 Tensor log_softmax(Tensor x, int dim);
 
-// Which keys a query sees: all, or those up to its own place.
+// Which keys a query sees: all, or only as far as its own place.
 enum class AttentionMask { none, causal };
 
 namespace detail {
 
-// softmax(scale * x) of the last dimension, whose entries row t of x [N, ..., T, S] sees from the
-// first on: those before lengths[n], i32 [N], if that is defined, and with AttentionMask::causal no
-// more than t + 1. y is 0 for the others. Backward and the rest are those of softmax(). Throws
-// Error unless the lengths fit and are 1 to S; on cuda, where a kernel cannot throw, the rows of
-// another one are NaN.
+// softmax(scale * x) along the last dimension of x [N, ..., T, S], where row t sees only the first
+// entries, and y is 0 for the others. It sees lengths[n], i32 [N], if that is defined, and at most
+// t + 1 with AttentionMask::causal. Backward and the rest are as in softmax(). Throws Error unless
+// the lengths fit and are 1 to S. On cuda, where a kernel cannot throw, the rows of another one are
+// NaN.
 Tensor softmax_of_scores(Tensor x, double scale, const Tensor& lengths, AttentionMask mask);
 
 }  // namespace detail

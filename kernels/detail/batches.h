@@ -30,7 +30,7 @@ struct Batches {
   };
   Dimensions targets, terms;
 
-  // Batch shapes: that of all products, and those of the three, of which it is the broadcast one.
+  // Batch shapes: of all products, and of the three operands, which broadcast to it.
   Batches(const Shape& all, const Shape& c, const Shape& a, const Shape& b);
 };
 

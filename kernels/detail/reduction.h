@@ -9,8 +9,8 @@
 namespace accrue {
 
 // Which elements of x belong to an output of a reduction: x's dimensions in runs that are kept or
-// reduced, neighbours of one kind as one, without those of size 1. Outputs and terms are numbered
-// row by row.
+// reduced, neighbours of one kind as one, and none of size 1. Outputs and terms are numbered row by
+// row.
 struct Reduction {
   static constexpr int most = Shape::max_rank / 2;  // runs of a kind
   struct Run {

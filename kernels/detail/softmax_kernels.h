@@ -8,13 +8,12 @@ namespace accrue {
 
 enum class SoftmaxResult { probabilities, logarithms };
 
-// What softmax makes of x, which it multiplies by `scale` first.
+// How x, which is multiplied by `scale` first, becomes y.
 struct SoftmaxOptions {
   SoftmaxResult result = SoftmaxResult::probabilities;
   double scale = 1;
-  // How many entries a row sees, where the rows are those of samples and queries: the sample's
-  // length, if there are lengths, and if it has `queries` no more than its number among them, from
-  // 1 on.
+  // How many entries a row sees. Rows belong to samples and to queries: with lengths, the sample's;
+  // with `queries`, at most the number of the row's query, from 1 on.
   View lengths = {};
   int64_t rows_of_sample = 1, queries = 0;
 

@@ -30,7 +30,7 @@ bool valid_layout(const Layout& layout) {
   return layout.rows > 0 && layout.cols > 0 && layout.ld >= least && layout.batch_count > 0;
 }
 
-// All have as many matrices; those of A and B may be one, those of D must not overlap.
+// All have as many matrices. A and B may have one for all products; in D they must not overlap.
 bool valid_batches(const Operands& o) {
   const int32_t count = o.layout_d.batch_count;
   for (const Layout* layout : {&o.layout_a, &o.layout_b, &o.layout_c})
@@ -79,7 +79,7 @@ bool aligned(const void* pointer, uint64_t bytes) {
 }
 
 // Pointers must be aligned to their elements, and as the heuristic that chose the algorithm was
-// told; those of a batch's further matrices, too.
+// told, and so must a batch's further matrices.
 bool valid_pointers(const Operands& o, const cublasLtMatmulAlgo_t* algo) {
   if (has_bias(o.desc) &&
       (o.desc.bias == nullptr || !aligned(o.desc.bias, type_bytes(bias_type(o))))) {
