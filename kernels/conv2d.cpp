@@ -8,34 +8,39 @@ namespace {
 
 // The geometry of x as a whole, [N, C, H, W].
 ConvGeometry geometry_of(const Shape& x, const Tensor& w, const Tensor& b, const Conv2dShape& s) {
-  check(
-      x.rank() == 4 && w.shape().rank() == 4 && x[1] == w.size(1) && x.numel() > 0 && w.numel() > 0,
-      "[conv2d] x {} and w {}: expected x [N, C, H, W] and w [O, C, KH, KW], none empty", x,
-      w.shape());
+  const auto [stride, padding, dilation, groups] = s;
+  check(groups > 0, "[conv2d] groups {}: expected at least 1", groups);
+  check(x.rank() == 4 && w.shape().rank() == 4 && x[1] == w.size(1) * groups && x.numel() > 0 &&
+            w.numel() > 0,
+        "[conv2d] x {} and w {}{}: expected x [N, C, H, W] and w [O, {}, KH, KW], none empty", x,
+        w.shape(), groups == 1 ? "" : fmt::format(" with groups {}", groups),
+        groups == 1 ? "C" : "C / groups");
+  check(w.size(0) % groups == 0, "[conv2d] w {} with groups {}: expected groups to divide O",
+        w.shape(), groups);
   check(!b.defined() || b.shape() == Shape{w.size(0)}, "[conv2d] b {} with w {}: expected b [{}]",
         b.shape(), w.shape(), w.size(0));
-  const auto [stride, padding, dilation] = s;
-  check(stride > 0 && dilation > 0 && padding.before >= 0 && padding.after >= 0,
+  check(is_at_least(stride, 1) && is_at_least(dilation, 1) && is_at_least(padding.before, 0) &&
+            is_at_least(padding.after, 0),
         "[conv2d] stride {}, padding {} and {}, dilation {}: expected at least 1, 0 and 0, 1",
         stride, padding.before, padding.after, dilation);
-  const auto spare = [&](int64_t image, int64_t kernel) {
-    return image + padding.before + padding.after - dilation * (kernel - 1) - 1;
-  };
   const int64_t H = x[2], W = x[3], KH = w.size(2), KW = w.size(3);
-  check(spare(H, KH) >= 0 && spare(W, KW) >= 0,
+  const PerAxis spare(H + padding.before.h + padding.after.h - dilation.h * (KH - 1) - 1,
+                      W + padding.before.w + padding.after.w - dilation.w * (KW - 1) - 1);
+  check(is_at_least(spare, 0),
         "[conv2d] w {} with dilation {} does not fit into x {} with padding {} and {}", w.shape(),
         dilation, x, padding.before, padding.after);
   return {.C = x[1],
           .H = H,
           .W = W,
           .O = w.size(0),
-          .GH = spare(H, KH) / stride + 1,
-          .GW = spare(W, KW) / stride + 1,
+          .GH = spare.h / stride.h + 1,
+          .GW = spare.w / stride.w + 1,
           .KH = KH,
           .KW = KW,
           .stride = stride,
           .padding = padding.before,
-          .dilation = dilation};
+          .dilation = dilation,
+          .groups = groups};
 }
 
 std::vector<ConvGeometry> geometries_of(const std::vector<Tensor>& parts, const Tensor& w,
@@ -79,6 +84,9 @@ void for_each_part(const std::vector<ConvGeometry>& geometries, Body&& body) {
 Tensor convolve(std::vector<Tensor> parts, const Tensor& weight, const Tensor& bias,
                 Conv2dShape shape, Activation activation) {
   check(!parts.empty() && parts[0].defined(), "[conv2d] there is no tensor to convolve");
+  check(parts.size() == 1 || shape.groups == 1,
+        "[conv2d] groups {} of {} parts: expected 1 group, or x as one tensor", shape.groups,
+        parts.size());
   const DType dtype = parts[0].dtype();
   const Device device = parts[0].device();
   const Tensor w = operand(weight, dtype), b = operand(bias, dtype);

@@ -8,31 +8,37 @@
 
 namespace accrue {
 
-// How a convolution walks over an image.
+// How a convolution walks over an image. Strides, padding and dilation are one number, or one for
+// rows and one for columns: {.stride = PerAxis(2, 1)}.
 struct Conv2dShape {
-  int64_t stride = 1;
+  detail::PerAxis stride = 1;
   detail::Padding padding = 0;
-  int64_t dilation = 1;
+  detail::PerAxis dilation = 1;
+  int64_t groups = 1;
 };
 
-// The convolution of images, with a bias and an activation:
-//    y[n, o, h, w] = act(b[o] + sum_(c, i, j) w[o, c, i, j] * x[n, c, at(h, i), at(w, j)])
-//    at(h, i) = h * stride - before + i * dilation
-// x [N, C, H, W] is zero outside, w [O, C, KH, KW], b [O] or undefined for none, y [N, O, GH, GW]
-// with
-//    GH = (H + before + after - dilation * (KH - 1) - 1) / stride + 1, GW likewise
-// Backward, with dz = dy * act'(y) written over dy, and k, p and col of
-// kernels/detail/conv_geometry.h:
-//    dw[o, k] = sum_(n, p) dz[n, o, p] * col[k, n, p]     db[o] = sum_(n, p) dz[n, o, p]
-//    dx[n, c, h, w] = sum of w[o, k] * dz[n, o, p] over all o and all (k, p) that see the pixel
-// Keeps w, x until dw is done, and y if there is an activation.
-// Throws Error unless the shapes agree and the kernel fits into the padded image.
+// y[n, o, h, w] = act(b[o] + sum_(c, i, j) w[o, c, i, j] * x[n, first(o) + c, at(h, i), at(w, j)])
+//   at(h, i) = h * stride.h - before.h + i * dilation.h, at(w, j) likewise
+//   first(o) = o / (O / groups) * (C / groups), which is 0 for one group
+// x [N, C, H, W] with zeros outside, w [O, C / groups, KH, KW], b [O] or undefined for none,
+// y [N, O, GH, GW] with
+//   GH = (H + before.h + after.h - dilation.h * (KH - 1) - 1) / stride.h + 1, GW likewise
+// With groups = C, a depthwise convolution, every filter sees one channel. A sequence
+// [N, C, T] is an image [N, C, 1, T], which kernels [O, C, 1, K] pass over.
+// Backward, with dz = dy * act'(y) written over dy:
+//   dw[o, k] = sum_(n, p) dz[n, o, p] * col[k, n, p]     db[o] = sum_(n, p) dz[n, o, p]
+//   dx[n, c, :] = the sum over all (k, p) that see a pixel of sum_o w[o, k] * dz[n, o, p]
+// with k, p and col of kernels/detail/conv_geometry.h, each group for itself. Keeps x until dw is
+// done, w, and y for an activation.
+// Throws Error unless the shapes agree, groups divide C and O, and the kernel fits into the padded
+// image.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, Conv2dShape shape,
               Activation activation = Activation::none);
 
 // Computes conv2d of x = concat(parts, 1) without making that tensor. y is a sum over channels:
 // each part is multiplied by its channels of w and added to the same y, and backward likewise. The
-// only difference is that y is rounded once for each part. Keeps the parts in place of x.
+// one difference is that y is rounded once for each part. Keeps the parts in place of x. Throws
+// Error for several parts and several groups, besides.
 Tensor conv2d(const std::vector<Tensor>& parts, const Tensor& w, const Tensor& b,
               Conv2dShape shape);
 

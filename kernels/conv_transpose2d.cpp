@@ -1,5 +1,7 @@
 #include "kernels/conv_transpose2d.h"
 
+#include <algorithm>
+
 #include "kernels/detail/channel_sums.h"
 #include "kernels/detail/conv_products.h"
 
@@ -9,29 +11,36 @@ namespace {
 ConvGeometry geometry_of(const Tensor& x, const Tensor& w, const Tensor& b,
                          const ConvTranspose2dShape& s) {
   check_same("conv_transpose2d", {&x, &w, b.defined() ? &b : &w});
+  const auto [stride, padding, output_padding, groups, dilation] = s;
+  check(groups > 0, "[conv_transpose2d] groups {}: expected at least 1", groups);
   check(x.shape().rank() == 4 && w.shape().rank() == 4 && x.size(1) == w.size(0) && x.numel() > 0 &&
             w.numel() > 0,
         "[conv_transpose2d] x {} and w {}: expected x [N, C, H, W] and w [C, O, KH, KW], none "
         "empty",
         x.shape(), w.shape());
-  check(!b.defined() || b.shape() == Shape{w.size(1)},
-        "[conv_transpose2d] b {} with w {}: expected b [{}]", b.shape(), w.shape(), w.size(1));
-  const auto [stride, padding, output_padding] = s;
-  check(stride > 0 && padding.before >= 0 && padding.after >= 0 && output_padding >= 0 &&
-            output_padding < stride,
-        "[conv_transpose2d] stride {}, padding {} and {}, output_padding {}: expected at least 1, "
-        "0 and 0, and 0 to stride - 1",
-        stride, padding.before, padding.after, output_padding);
-  const auto image_size = [&](int64_t grid, int64_t kernel) {
-    return (grid - 1) * stride - padding.before - padding.after + kernel + output_padding;
-  };
+  check(x.size(1) % groups == 0,
+        "[conv_transpose2d] x {} with groups {}: expected groups to divide C", x.shape(), groups);
+  const int64_t O = w.size(1) * groups;
+  check(!b.defined() || b.shape() == Shape{O}, "[conv_transpose2d] b {} with w {}: expected b [{}]",
+        b.shape(), w.shape(), O);
+  check(is_at_least(stride, 1) && is_at_least(dilation, 1) && is_at_least(padding.before, 0) &&
+            is_at_least(padding.after, 0) && is_at_least(output_padding, 0) &&
+            output_padding.h < std::max(stride.h, dilation.h) &&
+            output_padding.w < std::max(stride.w, dilation.w),
+        "[conv_transpose2d] stride {}, padding {} and {}, dilation {}, output_padding {}: expected "
+        "at least 1, 0 and 0, 1, and 0 to less than stride or dilation",
+        stride, padding.before, padding.after, dilation, output_padding);
   const int64_t GH = x.size(2), GW = x.size(3), KH = w.size(2), KW = w.size(3);
-  check(image_size(GH, KH) > 0 && image_size(GW, KW) > 0,
+  const PerAxis image((GH - 1) * stride.h - padding.before.h - padding.after.h +
+                          dilation.h * (KH - 1) + 1 + output_padding.h,
+                      (GW - 1) * stride.w - padding.before.w - padding.after.w +
+                          dilation.w * (KW - 1) + 1 + output_padding.w);
+  check(is_at_least(image, 1),
         "[conv_transpose2d] x {} and w {} leave nothing after padding {} and {}", x.shape(),
         w.shape(), padding.before, padding.after);
-  return {.C = w.size(1),
-          .H = image_size(GH, KH),
-          .W = image_size(GW, KW),
+  return {.C = O,
+          .H = image.h,
+          .W = image.w,
           .O = x.size(1),
           .GH = GH,
           .GW = GW,
@@ -39,7 +48,8 @@ ConvGeometry geometry_of(const Tensor& x, const Tensor& w, const Tensor& b,
           .KW = KW,
           .stride = stride,
           .padding = padding.before,
-          .dilation = 1};
+          .dilation = dilation,
+          .groups = groups};
 }
 
 }  // namespace

@@ -73,8 +73,8 @@ void print(const std::vector<ChosenConvolution>& convolutions) {
     const ConvGeometry& g = c.geometry;
     say("{:<15} {:>3} {:<34} {:<22} {:<15} {:>10} {:>10} {:>5} {:>8}\n", name(c.product),
         fmt::format("{}x", count),
-        fmt::format("{}x{}x{}x{} {}x{}x{}x{} /{}", c.N, g.C, g.H, g.W, g.O, g.C, g.KH, g.KW,
-                    g.stride),
+        fmt::format("{}x{}x{}x{} {}x{}x{}x{} /{}", c.N, g.C, g.H, g.W, g.O, g.group_channels(),
+                    g.KH, g.KW, g.stride),
         choice.algorithm, choice.math, format_bytes(choice.workspace_bytes),
         format_bytes(choice.scratch_bytes),
         fmt::format("{}{}", choice.parts, choice.padded ? " padded" : ""),

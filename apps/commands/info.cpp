@@ -34,6 +34,9 @@ std::vector<std::pair<std::string, std::string>> facts_of_domains() {
   return facts;
 }
 
+// A number, or a list of two where rows and columns differ.
+Json to_json(PerAxis a) { return a.is_even() ? Json(a.h) : Json({a.h, a.w}); }
+
 Json to_json(const ChosenConvolution& chosen) {
   const Convolution& c = chosen.convolution;
   const ConvGeometry& g = c.geometry;
@@ -47,9 +50,10 @@ Json to_json(const ChosenConvolution& chosen) {
           {"GW", g.GW},
           {"KH", g.KH},
           {"KW", g.KW},
-          {"stride", g.stride},
-          {"padding", g.padding},
-          {"dilation", g.dilation},
+          {"stride", to_json(g.stride)},
+          {"padding", to_json(g.padding)},
+          {"dilation", to_json(g.dilation)},
+          {"groups", g.groups},
           {"dtype", name(c.dtype)},
           {"count", chosen.count},
           {"algorithm", chosen.choice.algorithm},

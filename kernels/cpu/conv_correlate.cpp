@@ -5,6 +5,7 @@
 #include "kernels/cpu/conv_frames.h"
 #include "kernels/cpu/conv_tiling.h"
 #include "kernels/cpu/convolution.h"
+#include "kernels/cpu/depthwise.h"
 #include "kernels/cpu/indirect_gemm.h"
 #include "kernels/cpu/winograd.h"
 
@@ -145,9 +146,9 @@ void fill_tables(const BandedScratch<T, F>& x, const ConvTiling& t, const ConvGe
 // cells = the band's rows of the grid, transposed to [band, O].
 template <class T, class F>
 void load_cells(F* cells, [[maybe_unused]] F* widened, const T* grid, Band band,
-                const BandedScratch<T, F>& x, const ConvGeometry& g) {
+                const BandedScratch<T, F>& x, const ConvTiling& t, const ConvGeometry& g) {
   const int64_t size = band.rows * x.row_cells;
-  const T* in = grid + (band.n * g.O * g.GH + band.begin) * g.GW;
+  const T* in = grid + (band.n * t.target_apart * g.GH + band.begin) * g.GW;
   if constexpr (is_16_bit<T>) {
     // If no row ends with half a pair, all rows are copied as one.
     const int64_t rows = g.GW % elements_in<F> == 0 ? 1 : band.rows;
@@ -312,7 +313,7 @@ void correlate_group(const BandedCorrelation<T, F>& correlation, const Partition
       const Band band(t, item + i);
       load_frame(frame + i * x.frame_size, correlation.image, t, band, c_begin, c_end);
       load_cells(cells + i * x.cells_size, x.widened + slot * x.widened_size, correlation.grid,
-                 band, x, g);
+                 band, x, t, g);
     }
     const IndirectGemm product{.M = (c_end - c_begin) * g.area(),
                                .N = x.stride,
@@ -325,38 +326,63 @@ void correlate_group(const BandedCorrelation<T, F>& correlation, const Partition
   }
 }
 
+template <class T, class F>
+void correlate_in_bands(GradTarget w, View grid, View image, const ConvGeometry& g,
+                        View workspace) {
+  const int64_t N = grid.shape[0];
+  ConvTiling tiling(Direction::gather, g, N);
+  tiling.source_apart = image.shape[1], tiling.target_apart = grid.shape[1];
+  const BandedScratch<T, F> x(tiling, g, N, workspace.data);
+  fill_tables(x, tiling, g);
+  const BandedCorrelation<T, F> correlation{
+      x, tiling, g, w, grid.as<const T>(), image.as<const T>(), N};
+  const Partition bands(N * tiling.bands, ceil_div(N * tiling.bands, x.groups));
+  parallel_chunks(bands.parts * x.slices, static_cast<int>(x.slots), [&](int64_t chunk, int slot) {
+    correlate_group<T, F>(correlation, bands, chunk, slot);
+  });
+  add_partials(w, x, g);
+}
+
+// Groups one after the other, each with threads and scratch of its own.
+template <class T, class F>
+void correlate_groups(GradTarget w, View grid, View image, const ConvGeometry& g, View workspace) {
+  const ConvGeometry one = g.of_group();
+  for (int64_t group = 0; group < g.groups; ++group)
+    correlate_in_bands<T, F>({behind(w.grad, group * one.O * g.filter_step()), w.beta},
+                             behind(grid, group * one.O * g.GH * g.GW),
+                             behind(image, group * one.C * g.H * g.W), one, workspace);
+}
+
 }  // namespace
 
-int64_t correlate_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
+int64_t correlate_bytes(const ConvGeometry& all, int64_t N, DType dtype) {
+  if (all.is_depthwise()) return depthwise_correlate_bytes(all, N, dtype);
+  const ConvGeometry g = all.of_group();
   return dispatch_factors(dtype, [&]<class T, class F>() {
     if constexpr (!is_16_bit<T>)
-      if (winograd_correlate_pays(g, N)) return winograd_correlate_bytes<T>(g, N);
+      if (winograd_correlate_pays(all, N)) return winograd_correlate_bytes<T>(g, N);
     const ConvTiling tiling(Direction::gather, g, N);
     const DirectScratch<T, F> direct(tiling, g, N, nullptr);
-    return static_cast<int64_t>(direct.pays ? direct.bytes
-                                            : BandedScratch<T, F>(tiling, g, N, nullptr).bytes);
+    return static_cast<int64_t>(all.groups == 1 && direct.pays
+                                    ? direct.bytes
+                                    : BandedScratch<T, F>(tiling, g, N, nullptr).bytes);
   });
 }
 
 void conv_correlate(GradTarget w, View grid, View image, const ConvGeometry& g, View workspace) {
+  if (g.is_depthwise()) return depthwise_correlate(w, grid, image, g, workspace);
   dispatch_factors(grid.dtype, [&]<class T, class F>() {
     const int64_t N = grid.shape[0];
+    if (g.groups > 1) return correlate_groups<T, F>(w, grid, image, g, workspace);
     if constexpr (!is_16_bit<T>)
       if (winograd_correlate_pays(g, N)) return winograd_correlate<T>(w, grid, image, g, workspace);
     const ConvTiling tiling(Direction::gather, g, N);
-    const T *cells = grid.as<const T>(), *pixels = image.as<const T>();
     if (const DirectScratch<T, F> x(tiling, g, N, workspace.data); x.pays) {
       fill_tables(x, g);
-      return correlate_directly<T, F>({x, tiling, g, w, cells_of(cells, x, N * g.O), pixels, N});
+      return correlate_directly<T, F>(
+          {x, tiling, g, w, cells_of(grid.as<const T>(), x, N * g.O), image.as<const T>(), N});
     }
-    const BandedScratch<T, F> x(tiling, g, N, workspace.data);
-    fill_tables(x, tiling, g);
-    const BandedCorrelation<T, F> correlation{x, tiling, g, w, cells, pixels, N};
-    const Partition bands(N * tiling.bands, ceil_div(N * tiling.bands, x.groups));
-    parallel_chunks(
-        bands.parts * x.slices, static_cast<int>(x.slots),
-        [&](int64_t chunk, int slot) { correlate_group<T, F>(correlation, bands, chunk, slot); });
-    add_partials(w, x, g);
+    correlate_in_bands<T, F>(w, grid, image, g, workspace);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "kernels/cpu/conv_frames.h"
 #include "kernels/cpu/conv_tiling.h"
 #include "kernels/cpu/convolution.h"
+#include "kernels/cpu/depthwise.h"
 #include "kernels/cpu/indirect_gemm.h"
 #include "kernels/cpu/winograd.h"
 
@@ -80,7 +81,7 @@ void store_result(const Epilogue<T>& e, const ResultPlanes<Wide<T>>& result, con
       accumulate || h_step > 1 || w_step > 1 ? width : round_up(width, lanes<Wide<T>>);
   for (int64_t m = result.m_begin; m < result.m_end; ++m) {
     const Wide<T> shift = e.bias ? widen(e.bias[m]) : Wide<T>(0);
-    T* plane = e.target + (band.n * t.target_channels + m) * t.h.target * W;
+    T* plane = e.target + (band.n * t.target_apart + m) * t.h.target * W;
     const int64_t rows = std::min(band.rows, ceil_div(t.h.target - h_phase, h_step) - band.begin);
     for (int64_t r = 0; r < rows; ++r)
       store_row(plane + ((band.begin + r) * h_step + h_phase) * W + w_phase,
@@ -241,15 +242,15 @@ void multiply_packed(const Multiplication<T, F>& x, int64_t N, int64_t chunk, in
               Band(p.whole, n_begin + i), phase);
 }
 
-// target = act(sum over taps and source channels of weight * source + b) + beta * target.
-void multiply(const ConvProduct& p) {
+// target = act(sum over taps and source channels of weight * source + b) + beta * target, of all
+// channels or of one group's, in bands or packed.
+void multiply_directly(const ConvProduct& p) {
   dispatch_factors(p.source.dtype, [&]<class T, class F>() {
     const Direction direction = p.direction;
     const ConvGeometry& g = p.geometry;
     const int64_t N = p.N();
-    if constexpr (!is_16_bit<T>)
-      if (winograd_pays(direction, g)) return winograd_multiply<T>(p);
-    const ConvTiling banded(direction, g, N, elements_in<F>);
+    ConvTiling banded(direction, g, N, elements_in<F>);
+    banded.source_apart = p.source.shape[1], banded.target_apart = p.target.grad.shape[1];
     const MultiplyScratch<T, F> scratch(banded, g, N, p.workspace.data);
     const bool packs = scratch.packed.pays;
     const ConvTiling& tiling = packs ? scratch.packed.whole : banded;
@@ -276,12 +277,46 @@ void multiply(const ConvProduct& p) {
   });
 }
 
+// Groups one after the other, each with threads and scratch of its own.
+void multiply_groups(const ConvProduct& p) {
+  const ConvGeometry& g = p.geometry;
+  const ConvGeometry one = g.of_group();
+  const bool gathers = p.direction == Direction::gather;
+  const int64_t sources = gathers ? one.C : one.O, targets = gathers ? one.O : one.C;
+  const int64_t filters = one.O * g.filter_step();
+  for (int64_t group = 0; group < g.groups; ++group) {
+    const auto plane = [](const View& images) { return images.shape.numel(2, 4); };
+    const View bias = p.bias.data ? behind(p.bias, group * targets) : View{};
+    multiply_directly(
+        {p.direction,
+         one,
+         {behind(p.target.grad, group * targets * plane(p.target.grad)), p.target.beta},
+         behind(p.source, group * sources * plane(p.source)),
+         {behind(p.weights.w, group * filters), {}},
+         bias,
+         p.activation,
+         p.workspace});
+  }
+}
+
+void multiply(const ConvProduct& p) {
+  if (p.geometry.is_depthwise()) return depthwise_multiply(p);
+  if (p.geometry.groups > 1) return multiply_groups(p);
+  dispatch_floating(p.source.dtype, [&]<class T>() {
+    if constexpr (!is_16_bit<T>)
+      if (winograd_pays(p.direction, p.geometry)) return winograd_multiply<T>(p);
+    multiply_directly(p);
+  });
+}
+
 }  // namespace
 
-int64_t multiply_bytes(Direction direction, const ConvGeometry& g, int64_t N, DType dtype) {
+int64_t multiply_bytes(Direction direction, const ConvGeometry& all, int64_t N, DType dtype) {
+  if (all.is_depthwise()) return depthwise_bytes(direction, all, N, dtype);
+  const ConvGeometry g = all.of_group();
   return dispatch_factors(dtype, [&]<class T, class F>() {
     if constexpr (!is_16_bit<T>)
-      if (winograd_pays(direction, g)) return winograd_bytes<T>(direction, g, N);
+      if (winograd_pays(direction, all)) return winograd_bytes<T>(direction, all, N);
     const ConvTiling tiling(direction, g, N, elements_in<F>);
     return static_cast<int64_t>(MultiplyScratch<T, F>(tiling, g, N, nullptr).bytes);
   });

@@ -17,14 +17,16 @@ struct Axis {
   int64_t source, target, source_step, target_step, taps, padding, dilation;
   int64_t first = 0, last = 0;  // the smallest and largest offset
 
-  Axis(Direction direction, int64_t image, int64_t grid, int64_t taps, const ConvGeometry& g)
+  // `of` selects h or w of the geometry's numbers per axis.
+  Axis(Direction direction, int64_t image, int64_t grid, int64_t taps, const ConvGeometry& g,
+       int64_t PerAxis::*of)
       : source(direction == Direction::gather ? image : grid),
         target(direction == Direction::gather ? grid : image),
-        source_step(direction == Direction::gather ? g.stride : 1),
-        target_step(direction == Direction::gather ? 1 : g.stride),
+        source_step(direction == Direction::gather ? g.stride.*of : 1),
+        target_step(direction == Direction::gather ? 1 : g.stride.*of),
         taps(taps),
-        padding(direction == Direction::gather ? g.padding : -g.padding),
-        dilation(direction == Direction::gather ? g.dilation : -g.dilation) {
+        padding(direction == Direction::gather ? g.padding.*of : -(g.padding.*of)),
+        dilation(direction == Direction::gather ? g.dilation.*of : -(g.dilation.*of)) {
     std::optional<int64_t> low, high;
     for (int64_t phase = 0; phase < target_step; ++phase)
       for (int64_t i = 0; i < taps; ++i)
@@ -78,10 +80,12 @@ struct ConvTiling {
   // A frame has the source's channels one by one, or `channels_together` of them in one element.
   // Bands and slots are the same either way: frames that take less memory do not get more slots.
   int64_t source_channels, frame_channels, target_channels, band, bands, slots;
+  // Channels from one image to the next, more than those where the product is one group's.
+  int64_t source_apart, target_apart;
 
   ConvTiling(Direction direction, const ConvGeometry& g, int64_t N, int64_t channels_together = 1)
-      : h(direction, g.H, g.GH, g.KH, g),
-        w(direction, g.W, g.GW, g.KW, g),
+      : h(direction, g.H, g.GH, g.KH, g, &PerAxis::h),
+        w(direction, g.W, g.GW, g.KW, g, &PerAxis::w),
         source_channels(direction == Direction::gather ? g.C : g.O),
         frame_channels(source_channels),
         target_channels(direction == Direction::gather ? g.O : g.C) {
@@ -99,6 +103,7 @@ struct ConvTiling {
     bands = ceil_div(rows, band);
     slots = std::min(slots_for(N, frame(band) + target_channels * cells(band)), N * bands);
     frame_channels = ceil_div(source_channels, channels_together);
+    source_apart = source_channels, target_apart = target_channels;
   }
 
   // Returns as many slots as fit into a quarter of the size of source and target, so that scratch

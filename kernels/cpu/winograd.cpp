@@ -58,7 +58,7 @@ struct WinogradTiling {
   WinogradTiling(Direction direction, const ConvGeometry& g, int64_t N)
       : source(source_of(direction, g)),
         target(target_of(direction, g)),
-        padding(direction == Direction::gather ? g.padding : winograd::taps - 1 - g.padding),
+        padding(direction == Direction::gather ? g.padding.h : winograd::taps - 1 - g.padding.h),
         pieces(target, N, most_tiles(source)),
         at_once(std::clamp<int64_t>(most_tiles(source) / pieces.most_tiles(), 1,
                                     ceil_div(pieces.count, least_chunks))),

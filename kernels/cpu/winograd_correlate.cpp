@@ -198,7 +198,7 @@ void winograd_correlate(GradTarget w, View grid, View image, const ConvGeometry&
                                    g,
                                    {grid.as<const T>(), t.grid.channels * t.grid.size(), t.grid, 0},
                                    {image.as<const T>() + c * t.image.size(),
-                                    t.image.channels * t.image.size(), slice, g.padding},
+                                    t.image.channels * t.image.size(), slice, g.padding.h},
                                    c};
     if (t.groups.parts == 1) add_group(x, 0, 0);
     else

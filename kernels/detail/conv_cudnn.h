@@ -18,15 +18,12 @@ inline constexpr int64_t too_many_elements = int64_t{1} << 31;
 // Each part of a workspace starts at a multiple of 256 bytes, like memory from cudaMalloc.
 inline int64_t whole_parts(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// The geometry on a copy of the image that is already padded with zeros. The copy begins at pixel
-// (-padding, -padding) and reaches as far as the grid sees.
+// The geometry on an image that was padded with zeros before, from pixel (-padding.h, -padding.w)
+// as far as the grid sees.
 inline ConvGeometry as_padded(const ConvGeometry& g) {
-  const auto reach = [&](int64_t grid, int64_t taps) {
-    return (grid - 1) * g.stride + (taps - 1) * g.dilation + 1;
-  };
   ConvGeometry padded = g;
-  padded.H = reach(g.GH, g.KH);
-  padded.W = reach(g.GW, g.KW);
+  padded.H = (g.GH - 1) * g.stride.h + (g.KH - 1) * g.dilation.h + 1;
+  padded.W = (g.GW - 1) * g.stride.w + (g.KW - 1) * g.dilation.w + 1;
   padded.padding = 0;
   return padded;
 }
@@ -35,11 +32,14 @@ inline ConvGeometry as_padded(const ConvGeometry& g) {
 // from that. Where it would infer another grid, the image is padded beforehand.
 inline ConvGeometry as_symmetric(const ConvGeometry& g) {
   const ConvGeometry padded = as_padded(g);
-  const auto fits = [&](int64_t image, int64_t reach) {
-    const int64_t unseen = image + 2 * g.padding - reach;
-    return unseen >= 0 && unseen < g.stride;
+  const auto fits = [](int64_t image, int64_t reach, int64_t padding, int64_t stride) {
+    const int64_t unseen = image + 2 * padding - reach;
+    return unseen >= 0 && unseen < stride;
   };
-  return fits(g.H, padded.H) && fits(g.W, padded.W) ? g : padded;
+  return fits(g.H, padded.H, g.padding.h, g.stride.h) &&
+                 fits(g.W, padded.W, g.padding.w, g.stride.w)
+             ? g
+             : padded;
 }
 
 inline int64_t image_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
@@ -58,8 +58,11 @@ inline bool uses_tensor_cores(DType dtype) {
   return is_16_bit_dtype(dtype) || (dtype == DType::f32 && allows_tf32());
 }
 
+// Each group's channels, in eights.
 inline ConvGeometry in_eights(ConvGeometry g) {
-  const auto eights = [](int64_t channels) { return (channels + 7) / 8 * 8; };
+  const auto eights = [&](int64_t channels) {
+    return (channels / g.groups + 7) / 8 * 8 * g.groups;
+  };
   g.C = eights(g.C);
   g.O = eights(g.O);
   return g;
@@ -102,7 +105,7 @@ inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype,
         "a convolution of images [{}, {}, {}] to [{}, {}, {}] by weights [{}, {}, {}, {}] on cuda: "
         "cuDNN's tensors have fewer than 2^31 elements, and one of these has {} for a single "
         "image. Use smaller images or fewer channels",
-        g.C, g.H, g.W, g.O, g.GH, g.GW, g.O, g.C, g.KH, g.KW, largest);
+        g.C, g.H, g.W, g.O, g.GH, g.GW, g.O, g.group_channels(), g.KH, g.KW, largest);
   const int64_t copies = std::max(image_bytes(g, 1, dtype), image_bytes(padded, 1, dtype)) +
                          grid_bytes(g, 1, dtype) + weights_bytes(g, dtype);
   const int64_t of_one =

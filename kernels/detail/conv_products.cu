@@ -55,9 +55,9 @@ void copy_filters(GradTarget target, int64_t target_step, View source, int64_t s
 // One operand as cuDNN gets it: the given view, or a copy of it in the workspace.
 struct Operand {
   View given;
-  View copy = {};  // empty if cuDNN gets `given`
-  int64_t shift = 0;
-  int64_t filter_step = 0;  // elements from one filter to the next, if filters lie apart
+  View copy = {};  // empty where it gets `given`
+  PerAxis shift = 0;
+  int64_t filter_step = 0;  // of filters that lie apart
 
   bool is_whole() const { return shift == 0 && copy.shape == given.shape; }
   void* data() const { return copy.data ? copy.data : given.data; }
@@ -66,13 +66,13 @@ struct Operand {
     if (!copy.data) return;
     if (filter_step > 0) copy_filters({copy, 0}, copy.shape.numel(1, 4), given, filter_step);
     else if (is_whole()) copy_elements({copy, 0}, given);
-    else copy_shifted({copy, 0}, given, {-shift, -shift});
+    else copy_shifted({copy, 0}, given, {-shift.h, -shift.w});
   }
   // given = copy + beta * given
   void store(float beta) const {
     if (filter_step > 0) copy_filters({given, beta}, filter_step, copy, copy.shape.numel(1, 4));
     else if (is_whole()) copy_elements({given, beta}, copy);
-    else copy_shifted({given, beta}, copy, {shift, shift});
+    else copy_shifted({given, beta}, copy, {shift.h, shift.w});
   }
 };
 
@@ -151,10 +151,12 @@ template <class Body>
 void compute_parts(Part part, const ConvGeometry& g, const Body& body) {
   const ConvGeometry symmetric = as_symmetric(g), padded = as_padded(g);
   if (body(part, symmetric) || (symmetric != padded && body(part, padded))) return;
-  check(part.size() > 1,
-        "cuDNN has no deterministic algorithm for an image [{}, {}, {}] and weights [{}, {}, {}, "
-        "{}] with stride {}, padding {} and dilation {}, in the scratch that was planned",
-        g.C, g.H, g.W, g.O, g.C, g.KH, g.KW, g.stride, g.padding, g.dilation);
+  check(
+      part.size() > 1,
+      "cuDNN has no deterministic algorithm for an image [{}, {}, {}] and weights [{}, {}, {}, "
+      "{}] with stride {}, padding {}, dilation {} and {} groups, in the scratch that was planned",
+      g.C, g.H, g.W, g.O, g.group_channels(), g.KH, g.KW, g.stride, g.padding, g.dilation,
+      g.groups);
   const int64_t middle = part.begin + part.size() / 2;
   compute_parts({part.begin, middle}, g, body);
   compute_parts({middle, part.end}, g, body);
@@ -212,7 +214,7 @@ struct Shapes {
   explicit Shapes(const Convolution& c)
       : image{c.N, c.geometry.C, c.geometry.H, c.geometry.W},
         grid{c.N, c.geometry.O, c.geometry.GH, c.geometry.GW},
-        w{c.geometry.O, c.geometry.C, c.geometry.KH, c.geometry.KW} {}
+        w{c.geometry.O, c.geometry.group_channels(), c.geometry.KH, c.geometry.KW} {}
 };
 
 std::string name_of(cudnnConvolutionFwdAlgo_t algorithm) {

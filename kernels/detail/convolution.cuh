@@ -83,13 +83,15 @@ inline std::optional<ConvolutionDescriptors> describe(const CudnnConvolution& c)
   if (!set_images(d.image, g.C, g.H, g.W) || !set_images(d.grid, g.O, g.GH, g.GW))
     return std::nullopt;
   check_call(cudnnSetFilter4dDescriptor(d.w.get(), type, CUDNN_TENSOR_NCHW, as_int(g.O),
-                                        as_int(g.C), as_int(g.KH), as_int(g.KW)),
+                                        as_int(g.group_channels()), as_int(g.KH), as_int(g.KW)),
              "describe weights");
-  const int padding = as_int(g.padding), stride = as_int(g.stride), dilation = as_int(g.dilation);
-  check_call(cudnnSetConvolution2dDescriptor(d.convolution.get(), padding, padding, stride, stride,
-                                             dilation, dilation, CUDNN_CROSS_CORRELATION,
-                                             cudnn_data_type(wide(c.dtype))),
+  check_call(cudnnSetConvolution2dDescriptor(
+                 d.convolution.get(), as_int(g.padding.h), as_int(g.padding.w), as_int(g.stride.h),
+                 as_int(g.stride.w), as_int(g.dilation.h), as_int(g.dilation.w),
+                 CUDNN_CROSS_CORRELATION, cudnn_data_type(wide(c.dtype))),
              "describe a convolution");
+  check_call(cudnnSetConvolutionGroupCount(d.convolution.get(), as_int(g.groups)),
+             "say how many groups a convolution has");
   return d;
 }
 

@@ -38,11 +38,14 @@ constexpr double roundings = 2;
 Op conv2d_op(std::string name, ConvCase k) {
   std::vector<Shape> inputs{k.x, k.w};
   if (k.bias) inputs.push_back({k.w[0]});
-  const auto [stride, padding, dilation] = k.shape;
-  const auto grid_size = [&](int dim) {
-    return (k.x[dim] + padding.before + padding.after - dilation * (k.w[dim] - 1) - 1) / stride + 1;
+  const Conv2dShape& s = k.shape;
+  const auto grid_size = [&](int dim, int64_t PerAxis::*at) {
+    return (k.x[dim] + s.padding.before.*at + s.padding.after.*at -
+            s.dilation.*at * (k.w[dim] - 1) - 1) /
+               (s.stride.*at) +
+           1;
   };
-  const Shape y_shape{k.x[0], k.w[0], grid_size(2), grid_size(3)};
+  const Shape y_shape{k.x[0], k.w[0], grid_size(2, &PerAxis::h), grid_size(3, &PerAxis::w)};
   return {.name = std::move(name),
           .inputs = inputs,
           .run =
@@ -54,7 +57,8 @@ Op conv2d_op(std::string name, ConvCase k) {
                 Values y(static_cast<size_t>(y_shape.numel()));
                 for_each_product(
                     k.x, k.w, y_shape, k.shape.stride, k.shape.padding.before, k.shape.dilation,
-                    [&](size_t x, size_t w, size_t out) { y[out] += in[0][x] * in[1][w]; });
+                    [&](size_t x, size_t w, size_t out) { y[out] += in[0][x] * in[1][w]; },
+                    k.shape.groups);
                 if (k.bias) add_bias(y, in[2], y_shape);
                 for (double& v : y) v = activated(k.activation, v);
                 return y;
@@ -95,22 +99,23 @@ Op conv2d_op_of_parts(const std::vector<int64_t>& channels, const ConvCase& k) {
 
 Op conv_transpose2d_op(std::string name, const Shape& x, const Shape& w, ConvTranspose2dShape shape,
                        const Shape& y_shape) {
-  return {.name = std::move(name),
-          .inputs = {x, w, {w[1]}},
-          .run = [=](const auto& in) { return conv_transpose2d(in[0], in[1], in[2], shape); },
-          .reference =
-              [=](const auto& in) {
-                Values y(static_cast<size_t>(y_shape.numel()));
-                for_each_product(y_shape, w, x, shape.stride, shape.padding.before, 1,
-                                 [&](size_t out, size_t tap, size_t cell) {
-                                   y[out] += in[0][cell] * in[1][tap];
-                                 });
-                add_bias(y, in[2], y_shape);
-                return y;
-              },
-          .depth = double(w[0] * w[2] * w[3]) + 2,
-          .roundings = roundings,
-          .parameters = {1, 2}};
+  return {
+      .name = std::move(name),
+      .inputs = {x, w, {w[1] * shape.groups}},
+      .run = [=](const auto& in) { return conv_transpose2d(in[0], in[1], in[2], shape); },
+      .reference =
+          [=](const auto& in) {
+            Values y(static_cast<size_t>(y_shape.numel()));
+            for_each_product(
+                y_shape, w, x, shape.stride, shape.padding.before, shape.dilation,
+                [&](size_t out, size_t tap, size_t cell) { y[out] += in[0][cell] * in[1][tap]; },
+                shape.groups);
+            add_bias(y, in[2], y_shape);
+            return y;
+          },
+      .depth = double(w[0] * w[2] * w[3]) + 2,
+      .roundings = roundings,
+      .parameters = {1, 2}};
 }
 
 }  // namespace
@@ -130,6 +135,59 @@ TEST_CASE("conv2d", "[ops]") {
                      {{2, 2, 6, 8}, {3, 2, 5, 5}, {.stride = 2, .padding = {1, 2}}}));
   check_op(conv2d_op("padding before, pixels left out after",
                      {{2, 1, 5, 36}, {2, 1, 2, 2}, {.stride = 4, .padding = {2, 0}}}));
+}
+
+// Rows and columns that differ in stride, padding, dilation and kernel.
+TEST_CASE("conv2d with axes of its own", "[ops]") {
+  check_op(conv2d_op("1x3 of a sequence", {{2, 3, 1, 9}, {4, 3, 1, 3}, {.padding = {{0, 1}}}}));
+  check_op(conv2d_op("1x5 stride 1x2, dilation 1x2 of a sequence",
+                     {{2, 2, 1, 17}, {3, 2, 1, 5}, {{1, 2}, {{0, 3}}, {1, 2}}}));
+  check_op(conv2d_op("stride 2x1", {{2, 3, 7, 6}, {4, 3, 3, 3}, {{2, 1}, 1}}));
+  check_op(conv2d_op("stride 1x3, padding 0x2", {{1, 2, 5, 9}, {3, 2, 2, 3}, {{1, 3}, {{0, 2}}}}));
+  check_op(conv2d_op("dilation 2x1", {{2, 2, 7, 5}, {2, 2, 3, 3}, {1, {{2, 1}}, {2, 1}}}));
+  check_op(conv2d_op("padding before 1x0, after 0x2",
+                     {{2, 2, 5, 6}, {3, 2, 3, 3}, {.padding = {{1, 0}, {0, 2}}}}));
+}
+
+TEST_CASE("conv2d with groups", "[ops]") {
+  check_op(conv2d_op("2 groups", {{3, 4, 5, 6}, {6, 2, 3, 3}, {.padding = 1, .groups = 2}}));
+  for (const Activation activation : {Activation::relu, Activation::tanh})
+    check_op(conv2d_op(
+        fmt::format("3 groups + {}", name(activation)),
+        {{2, 6, 4, 5}, {3, 2, 3, 2}, {.stride = 2, .padding = 1, .groups = 3}, true, activation}));
+  check_op(conv2d_op("2 groups, axes of their own, without bias",
+                     {{2, 4, 7, 9}, {4, 2, 3, 2}, {{2, 1}, {{1, 0}}, {1, 2}, 2}, false}));
+  check_op(conv2d_op("2 groups 1x1", {{2, 6, 3, 3}, {4, 3, 1, 1}, {.groups = 2}}));
+  check_op(conv2d_op("2 groups of small images",
+                     {{5, 20, 2, 2}, {20, 10, 3, 3}, {.padding = 1, .groups = 2}}));
+  check_op(conv2d_op("2 groups, padding before only",
+                     {{2, 4, 5, 6}, {4, 2, 3, 3}, {.padding = {1, 0}, .groups = 2}}));
+}
+
+TEST_CASE("depthwise conv2d", "[ops]") {
+  for (const int64_t K : {1, 3, 5, 7})
+    for (const int64_t stride : {1, 2})
+      check_op(conv2d_op(
+          fmt::format("{}x{} stride {}", K, K, stride),
+          {{2, 3, 9, 8}, {3, 1, K, K}, {.stride = stride, .padding = K / 2, .groups = 3}}));
+  check_op(conv2d_op("multiplier 2", {{2, 3, 6, 5}, {6, 1, 3, 3}, {.padding = 1, .groups = 3}}));
+  check_op(conv2d_op("multiplier 3, stride 2, without bias",
+                     {{2, 2, 7, 18}, {6, 1, 3, 3}, {.stride = 2, .groups = 2}, false}));
+  check_op(conv2d_op("stride 3 leaves pixels unseen",
+                     {{1, 2, 8, 20}, {2, 1, 2, 2}, {.stride = 3, .groups = 2}}));
+  check_op(conv2d_op("dilation 2", {{2, 2, 9, 7}, {2, 1, 3, 3}, {1, 2, 2, 2}}));
+  check_op(conv2d_op("dilation 2, stride 2", {{2, 2, 9, 7}, {2, 1, 3, 3}, {2, 2, 2, 2}}));
+  check_op(conv2d_op("dilation 3x2, stride 2x3",
+                     {{1, 2, 12, 19}, {2, 1, 3, 3}, {{2, 3}, {{1, 2}}, {3, 2}, 2}}));
+  check_op(conv2d_op("3x3 stride 2x1", {{2, 2, 7, 18}, {2, 1, 3, 3}, {{2, 1}, 1, 1, 2}}));
+  check_op(conv2d_op("1x5 of a sequence", {{2, 3, 1, 21}, {3, 1, 1, 5}, {1, {{0, 2}}, 1, 3}}));
+  check_op(conv2d_op("more padding than kernel",
+                     {{1, 2, 3, 3}, {2, 1, 2, 2}, {.padding = 3, .groups = 2}}));
+  check_op(conv2d_op("5x5 stride 2 of 1x2", {{2, 2, 1, 2}, {2, 1, 5, 5}, {2, 2, 1, 2}}));
+  check_op(conv2d_op("TensorFlow's SAME, 5x5 stride 2",
+                     {{2, 2, 6, 8}, {2, 1, 5, 5}, {2, {1, 2}, 1, 2}}));
+  check_op(conv2d_op("two vectors wide + relu",
+                     {{1, 2, 6, 37}, {2, 1, 3, 3}, {1, 1, 1, 2}, true, Activation::relu}));
 }
 
 TEST_CASE("conv2d of parts is that of their concatenation", "[ops]") {
@@ -188,9 +246,26 @@ TEST_CASE("conv_transpose2d", "[ops]") {
                                {.stride = 2, .padding = 1}, {2, 2, 2, 2}));
 }
 
-// Convolutions that are large enough to be cut into bands, and into slices of channels. They are
-// bilinear, so sum(dy * y) = sum(dx * x) = sum(dw * w). If y is right, this holds for random
-// operands only if both gradients are right.
+TEST_CASE("conv_transpose2d with groups and axes of its own", "[ops]") {
+  check_op(conv_transpose2d_op("2 groups", {2, 4, 3, 4}, {4, 3, 3, 3},
+                               {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2},
+                               {2, 6, 6, 8}));
+  check_op(conv_transpose2d_op("depthwise", {2, 3, 4, 5}, {3, 1, 4, 4},
+                               {.stride = 2, .padding = 1, .groups = 3}, {2, 3, 8, 10}));
+  check_op(conv_transpose2d_op("stride 2x1, padding 0x1", {2, 3, 3, 4}, {3, 2, 2, 3},
+                               {{2, 1}, {{0, 1}}}, {2, 2, 6, 4}));
+  check_op(conv_transpose2d_op("dilation 2", {2, 2, 3, 3}, {2, 2, 3, 3},
+                               {.stride = 1, .dilation = 2}, {2, 2, 7, 7}));
+  check_op(conv_transpose2d_op(
+      "dilation 2 of 2 groups, output padding 1", {2, 4, 3, 3}, {4, 1, 3, 3},
+      {.padding = 1, .output_padding = 1, .groups = 2, .dilation = 2}, {2, 2, 6, 6}));
+  check_op(conv_transpose2d_op("1x4 stride 1x2 of a sequence", {2, 3, 1, 5}, {3, 2, 1, 4},
+                               {{1, 2}, {{0, 1}}}, {2, 2, 1, 10}));
+}
+
+// Convolutions large enough to be cut into bands, and into slices of channels. They are bilinear,
+// so sum(dy * y) = sum(dx * x) = sum(dw * w): with y right, that holds for random operands only if
+// both gradients are right.
 template <class Convolve>
 void check_bilinear(const Shape& x_shape, const Shape& w_shape, Convolve convolve) {
   RandomStream random(3);
@@ -224,7 +299,10 @@ TEST_CASE("large convolutions", "[ops]") {
                         Case{{1, 40, 50, 60}, {20, 40, 5, 5}, {.stride = 2, .padding = {1, 2}}},
                         Case{{3, 260, 4, 4}, {120, 260, 3, 3}, {.padding = 1}},
                         Case{{3, 64, 14, 14}, {32, 64, 3, 3}, {.padding = 1}},
-                        Case{{1, 3, 300, 20}, {2, 3, 3, 3}, {.stride = 3, .dilation = 2}}}) {
+                        Case{{1, 3, 300, 20}, {2, 3, 3, 3}, {.stride = 3, .dilation = 2}},
+                        Case{{2, 36, 40, 50}, {24, 18, 3, 3}, {.padding = 1, .groups = 2}},
+                        Case{{2, 12, 60, 75}, {12, 1, 3, 3}, {.padding = 1, .groups = 12}},
+                        Case{{1, 3, 301, 260}, {6, 1, 7, 7}, {2, 3, 1, 3}}}) {
     const Op op = conv2d_op("", {k.x, k.w, k.shape, false});
     check_bilinear(k.x, k.w, [&](const Tensor& x, const Tensor& w) {
       const Tensor y = op.run({x, w});
@@ -450,6 +528,16 @@ TEST_CASE("image ops refuse what does not fit", "[ops]") {
   REQUIRE_ERROR(conv2d(x, ones({4, 3, 3, 3}), ones({3}), {}), "expected b [4]");
   REQUIRE_ERROR(conv2d(x, ones({4, 3, 7, 3}), Tensor(), {}), "does not fit into x");
   REQUIRE_ERROR(conv2d(x, ones({4, 3, 3, 3}), Tensor(), {.stride = 0}), "stride 0");
+  REQUIRE_ERROR(conv2d(x, ones({4, 3, 3, 3}), Tensor(), {.stride = {1, 0}}), "stride 1x0");
+  REQUIRE_ERROR(conv2d(x, ones({4, 3, 3, 3}), Tensor(), {.dilation = {1, 3}}), "dilation 1x3");
+  REQUIRE_ERROR(conv2d(x, ones({4, 3, 3, 3}), Tensor(), {.groups = 3}),
+                "w [4, 3, 3, 3] with groups 3: expected x [N, C, H, W] and w [O, C / groups");
+  REQUIRE_ERROR(conv2d(x, ones({4, 1, 3, 3}), Tensor(), {.groups = 3}), "groups to divide O");
+  REQUIRE_ERROR(conv2d(x, ones({4, 3, 3, 3}), Tensor(), {.groups = 0}), "groups 0");
+  REQUIRE_ERROR(conv2d({x, x}, ones({6, 1, 3, 3}), Tensor(), {.groups = 6}), "groups 6 of 2 parts");
+  REQUIRE_ERROR(conv_transpose2d(x, ones({3, 4, 3, 3}), Tensor(), {.groups = 2}), "groups 2");
+  REQUIRE_ERROR(conv_transpose2d(x, ones({3, 4, 3, 3}), ones({4}), {.groups = 3}),
+                "expected b [12]");
   REQUIRE_ERROR(conv_transpose2d(x, ones({4, 3, 3, 3}), Tensor(), {}), "and w [4, 3, 3, 3]");
   REQUIRE_ERROR(conv_transpose2d(x, ones({3, 4, 3, 3}), ones({3}), {}), "expected b [4]");
   REQUIRE_ERROR(conv_transpose2d(x, ones({3, 4, 3, 3}), Tensor(), {.output_padding = 1}),

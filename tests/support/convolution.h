@@ -1,17 +1,19 @@
 #pragma once
 
+#include "core/inside.h"
+#include "kernels/detail/per_axis.h"
 #include "tests/support/op_table.h"
 
 // Convolutions by their definition, for references.
 namespace accrue::test {
 
-// Calls body(n, c, h, w, o, i, j, ih, iw) for every product of a convolution of x by w: image pixel
-// (n, c, ih, iw), tap (o, c, i, j), grid cell (n, o, h, w) of `grid`.
+// Calls body(pixel, tap, cell) for every product of a convolution of x by w: image pixel
+// (n, c, ih, iw), tap (o, c, i, j), grid cell (n, o, h, w) of `grid`, by their offsets. With groups
+// the pixel's channel is one of o's group, whose c-th w has a tap for.
 template <class Body>
-void for_each_product(const Shape& image, const Shape& w, const Shape& grid, int64_t stride,
-                      int64_t padding, int64_t dilation, Body body) {
-  // The sizes are read once: a call for each size of each product would take nearly all of the time
-  // of the ops' tests.
+void for_each_product(const Shape& image, const Shape& w, const Shape& grid, PerAxis stride,
+                      PerAxis padding, PerAxis dilation, Body body, int64_t groups = 1) {
+  // Once: a call for each size of each product would be nearly all of what the tests of ops cost.
   const int64_t N = grid[0], O = w[0], GH = grid[2], GW = grid[3];
   const int64_t C = w[1], I = w[2], J = w[3], image_C = image[1], H = image[2], W = image[3];
   for (int64_t n = 0; n < N; ++n)
@@ -21,10 +23,11 @@ void for_each_product(const Shape& image, const Shape& w, const Shape& grid, int
           for (int64_t c = 0; c < C; ++c)
             for (int64_t i = 0; i < I; ++i)
               for (int64_t j = 0; j < J; ++j) {
-                const int64_t h = gh * stride - padding + i * dilation;
-                const int64_t v = gw * stride - padding + j * dilation;
+                const int64_t h = gh * stride.h - padding.h + i * dilation.h;
+                const int64_t v = gw * stride.w - padding.w + j * dilation.w;
                 if (h < 0 || h >= H || v < 0 || v >= W) continue;
-                body(static_cast<size_t>(((n * image_C + c) * H + h) * W + v),
+                const int64_t of_image = o / (O / groups) * C + c;
+                body(static_cast<size_t>(((n * image_C + of_image) * H + h) * W + v),
                      static_cast<size_t>(((o * C + c) * I + i) * J + j),
                      static_cast<size_t>(((n * O + o) * GH + gh) * GW + gw));
               }

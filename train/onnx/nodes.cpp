@@ -111,21 +111,25 @@ Name filters(OnnxTrace& to, const View& w, const ConvGeometry& g) {
     const float* const filter = w.as<const float>() + o * g.filter_step();
     part.insert(part.end(), filter, filter + g.taps());
   }
-  return to.graph.numbers(part, {g.O, g.C, g.KH, g.KW});
+  return to.graph.numbers(part, {g.O, g.group_channels(), g.KH, g.KW});
 }
 
 // The attributes of a convolution whose last tap lies `rows` and `columns` outside the image.
 OnnxGraph::Attributes attributes_of(const ConvGeometry& g, int64_t rows, int64_t columns) {
-  return {{"kernel_shape", Integers{g.KH, g.KW}},
-          {"strides", Integers{g.stride, g.stride}},
-          {"dilations", Integers{g.dilation, g.dilation}},
-          {"pads", Integers{g.padding, g.padding, std::max<int64_t>(rows, 0),
-                            std::max<int64_t>(columns, 0)}}};
+  OnnxGraph::Attributes attributes{
+      {"kernel_shape", Integers{g.KH, g.KW}},
+      {"strides", Integers{g.stride.h, g.stride.w}},
+      {"dilations", Integers{g.dilation.h, g.dilation.w}},
+      {"pads", Integers{g.padding.h, g.padding.w, std::max<int64_t>(rows, 0),
+                        std::max<int64_t>(columns, 0)}}};
+  if (g.groups > 1) attributes.emplace_back("group", g.groups);
+  return attributes;
 }
 
-// How far the taps of the last cell reach beyond an image; negative if they end inside.
-int64_t reach(const ConvGeometry& g, int64_t grid, int64_t kernel, int64_t image) {
-  return (grid - 1) * g.stride - g.padding + g.dilation * (kernel - 1) + 1 - image;
+// How far the taps of the last cell reach beyond an image: less than 0 where they end within it.
+PerAxis reach(const ConvGeometry& g) {
+  return {(g.GH - 1) * g.stride.h - g.padding.h + g.dilation.h * (g.KH - 1) + 1 - g.H,
+          (g.GW - 1) * g.stride.w - g.padding.w + g.dilation.w * (g.KW - 1) + 1 - g.W};
 }
 
 std::vector<Name> operands(OnnxTrace& to, const View& x, const Name& w, const View& b) {
@@ -136,14 +140,14 @@ std::vector<Name> operands(OnnxTrace& to, const View& x, const Name& w, const Vi
 
 void convolve(OnnxTrace& to, const GradTarget& y, const View& x, const View& w, const View& b,
               Activation activation, const ConvGeometry& g) {
-  const auto attributes = attributes_of(g, reach(g, g.GH, g.KH, g.H), reach(g, g.GW, g.KW, g.W));
+  const auto attributes = attributes_of(g, reach(g).h, reach(g).w);
   const Name z = to.graph.add("Conv", operands(to, x, filters(to, w, g), b), attributes);
   to.define(y, to.activated(z, activation));
 }
 
 void convolve_transposed(OnnxTrace& to, const GradTarget& y, const View& x, const View& w,
                          const View& b, const ConvGeometry& g) {
-  const int64_t rows = reach(g, g.GH, g.KH, g.H), columns = reach(g, g.GW, g.KW, g.W);
+  const auto [rows, columns] = reach(g);
   auto attributes = attributes_of(g, rows, columns);
   attributes.emplace_back("output_padding",
                           Integers{std::max<int64_t>(-rows, 0), std::max<int64_t>(-columns, 0)});

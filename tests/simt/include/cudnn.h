@@ -123,6 +123,7 @@ cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t conv,
                                               int dilation_w, cudnnConvolutionMode_t mode,
                                               cudnnDataType_t compute);
 cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t conv, cudnnMathType_t math);
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t conv, int groups);
 cudnnStatus_t cudnnGetConvolution2dForwardOutputDim(cudnnConvolutionDescriptor_t conv,
                                                     cudnnTensorDescriptor_t x,
                                                     cudnnFilterDescriptor_t w, int* N, int* C,

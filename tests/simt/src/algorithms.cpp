@@ -44,18 +44,19 @@ constexpr const auto& kinds(cudnnConvolutionBwdFilterAlgo_t) { return filter_kin
 
 size_t in_eights(int channels) { return size_t(channels + 7) / 8 * 8; }
 
-// Tensor cores want NHWC and multiples of eight channels. So the workspace holds the images, the
-// grid and the weights transposed, and the weights' gradient, too.
+// Tensor cores want NHWC and each group's channels in eights: images, grid and weights are
+// transposed in the workspace, and so is what becomes of one of them.
 size_t transposed_bytes(const Problem& p) {
-  const size_t C = in_eights(p.x.C), K = in_eights(p.w.N);
+  const size_t C = in_eights(p.w.C), K = in_eights(p.w.N / p.conv.groups), G = p.conv.groups;
   const size_t x = C * p.x.N * p.x.H * p.x.W, y = K * p.y.N * p.y.H * p.y.W;
-  return (x + y + 2 * K * C * p.w.H * p.w.W) * (p.x.type == CUDNN_DATA_FLOAT ? 4 : 2);
+  return G * (x + y + 2 * K * C * p.w.H * p.w.W) * (p.x.type == CUDNN_DATA_FLOAT ? 4 : 2);
 }
 
 // Bytes for the parts of a weight gradient's sum, in float. There are enough parts to give each of
 // 132 multiprocessors a tile of 128 x 128 sums, if each part has 32 products.
 size_t split_bytes(const Problem& p) {
-  const size_t rows = in_eights(p.w.N), columns = in_eights(p.x.C) * p.w.H * p.w.W;
+  const size_t rows = in_eights(p.w.N / p.conv.groups) * p.conv.groups;
+  const size_t columns = in_eights(p.w.C) * p.w.H * p.w.W;
   const size_t tiles = ((rows + 127) / 128) * ((columns + 127) / 128);
   const size_t products = size_t(p.y.N) * p.y.H * p.y.W;
   return std::max<size_t>(1, std::min(132 / tiles, products / 32)) * rows * columns * sizeof(float);
@@ -74,7 +75,8 @@ Tensor output_of(const Tensor& x, const Tensor& w, const Conv& conv) {
 
 cudnnStatus_t judge(const Problem& p) {
   const Tensor y = output_of(p.x, p.w, p.conv);
-  if (p.x.size() == 0 || p.w.size() == 0 || p.x.C != p.w.C || y.H < 1 || y.W < 1) {
+  if (p.x.size() == 0 || p.w.size() == 0 || p.x.C != p.w.C * p.conv.groups ||
+      p.w.N % p.conv.groups != 0 || y.H < 1 || y.W < 1) {
     return CUDNN_STATUS_BAD_PARAM;
   }
   if (y.N != p.y.N || y.C != p.y.C || y.H != p.y.H || y.W != p.y.W) return CUDNN_STATUS_BAD_PARAM;
@@ -97,7 +99,7 @@ std::vector<Pair<Algo>> pairs_of(const Problem& p) {
   std::vector<Pair<Algo>> pairs{
       {k.transformed, math, columns, CUDNN_DETERMINISTIC, Arithmetic::transformed},
       {k.unordered, math, 0, CUDNN_NON_DETERMINISTIC}};
-  if (p.x.type != CUDNN_DATA_DOUBLE && p.x.C >= 4 && p.w.N >= 4) {
+  if (p.x.type != CUDNN_DATA_DOUBLE && p.w.C >= 4 && p.w.N / p.conv.groups >= 4) {
     pairs.push_back({k.tensor, CUDNN_TENSOR_OP_MATH,
                      transposed_bytes(p) + (k.splits_sums ? split_bytes(p) : 0),
                      CUDNN_DETERMINISTIC, tensor});

@@ -13,8 +13,8 @@
 namespace simt {
 namespace {
 
-// Calls visit(element of the matrix of columns, offset in the sample) for each element that is not
-// padding.
+// Calls visit(element of the matrix of columns, offset in the group's channels) for each that is
+// not padding.
 template <class Visit>
 void visit_columns(const Problem& p, Visit visit) {
   const Conv& conv = p.conv;
@@ -42,21 +42,24 @@ std::vector<T> im2col(const Problem& p, const T* x) {
 // Adds the unscaled result to `out`, which is zeroed and has the result's size.
 template <class T>
 void accumulate(Direction direction, const Problem& p, const Buffers<T>& in, std::vector<T>& out) {
-  const int taps = p.taps(), pixels = p.pixels(), K = p.w.N;
-  for (int n = 0; n < p.x.N; ++n) {
-    if (direction == Direction::forward) {
-      add_product<T>(K, pixels, taps, {in.w}, {im2col(p, in.x_of(p, n)).data()},
-                     out.data() + p.y.size() / p.y.N * n);
-    } else if (direction == Direction::filter) {
-      add_product<T>(K, taps, pixels, {in.y_of(p, n)}, {im2col(p, in.x_of(p, n)).data(), true},
-                     out.data());
-    } else {
-      std::vector<T> columns(size_t(taps) * pixels);
-      add_product<T>(taps, pixels, K, {in.w, true}, {in.y_of(p, n)}, columns.data());
-      T* dx = out.data() + p.x.size() / p.x.N * n;
-      visit_columns(p, [&](size_t element, size_t offset) { dx[offset] += columns[element]; });
+  const int taps = p.taps(), pixels = p.pixels(), K = p.w.N / p.conv.groups;
+  for (int n = 0; n < p.x.N; ++n)
+    for (int group = 0; group < p.conv.groups; ++group) {
+      const size_t x_at = size_t(group) * p.w.C * p.x.H * p.x.W, w_at = size_t(group) * K * taps,
+                   y_at = size_t(group) * K * pixels;
+      const T *x = in.x_of(p, n) + x_at, *w = in.w + w_at, *y = in.y_of(p, n) + y_at;
+      if (direction == Direction::forward) {
+        add_product<T>(K, pixels, taps, {w}, {im2col(p, x).data()},
+                       out.data() + p.y.size() / p.y.N * n + y_at);
+      } else if (direction == Direction::filter) {
+        add_product<T>(K, taps, pixels, {y}, {im2col(p, x).data(), true}, out.data() + w_at);
+      } else {
+        std::vector<T> columns(size_t(taps) * pixels);
+        add_product<T>(taps, pixels, K, {w, true}, {y}, columns.data());
+        T* dx = out.data() + p.x.size() / p.x.N * n + x_at;
+        visit_columns(p, [&](size_t element, size_t offset) { dx[offset] += columns[element]; });
+      }
     }
-  }
 }
 
 // Rounds to the 10 fraction bits of TF32.

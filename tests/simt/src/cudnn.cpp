@@ -248,11 +248,18 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t conv, cud
   return CUDNN_STATUS_SUCCESS;
 }
 
+// Whether groups divide the channels is known when there are tensors.
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t conv, int groups) {
+  if (conv == nullptr || groups < 1) return CUDNN_STATUS_BAD_PARAM;
+  conv->groups = groups;
+  return CUDNN_STATUS_SUCCESS;
+}
+
 cudnnStatus_t cudnnGetConvolution2dForwardOutputDim(cudnnConvolutionDescriptor_t conv,
                                                     cudnnTensorDescriptor_t x,
                                                     cudnnFilterDescriptor_t w, int* N, int* C,
                                                     int* H, int* W) {
-  if (conv == nullptr || x == nullptr || w == nullptr || x->C != w->C)
+  if (conv == nullptr || x == nullptr || w == nullptr || x->C != w->C * conv->groups)
     return CUDNN_STATUS_BAD_PARAM;
   const Tensor y = output_of(*x, *w, *conv);
   if (y.H < 1 || y.W < 1) return CUDNN_STATUS_BAD_PARAM;

@@ -12,11 +12,13 @@ namespace {
 struct Shape {
   int N, C, H, W, K, R, S;
   int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w;
+  int groups = 1;
 
+  int filter_C() const { return C / groups; }
   int P() const { return (H + 2 * pad_h - dilation_h * (R - 1) - 1) / stride_h + 1; }
   int Q() const { return (W + 2 * pad_w - dilation_w * (S - 1) - 1) / stride_w + 1; }
   size_t x_size() const { return size_t(N) * C * H * W; }
-  size_t w_size() const { return size_t(K) * C * R * S; }
+  size_t w_size() const { return size_t(K) * filter_C() * R * S; }
   size_t y_size() const { return size_t(N) * K * P() * Q(); }
 
   // visit(x, w, y): every product of the convolution, by offsets.
@@ -26,14 +28,14 @@ struct Shape {
       for (int k = 0; k < K; ++k)
         for (int p = 0; p < P(); ++p)
           for (int q = 0; q < Q(); ++q)
-            for (int c = 0; c < C; ++c)
+            for (int c = 0; c < filter_C(); ++c)
               for (int r = 0; r < R; ++r)
                 for (int s = 0; s < S; ++s) {
                   const int h = p * stride_h - pad_h + r * dilation_h;
                   const int w = q * stride_w - pad_w + s * dilation_w;
                   if (h < 0 || h >= H || w < 0 || w >= W) continue;
-                  visit(((n * C + c) * H + h) * W + w, ((k * C + c) * R + r) * S + s,
-                        ((n * K + k) * P() + p) * Q() + q);
+                  visit(((n * C + k / (K / groups) * filter_C() + c) * H + h) * W + w,
+                        ((k * filter_C() + c) * R + r) * S + s, ((n * K + k) * P() + p) * Q() + q);
                 }
   }
 };
@@ -50,11 +52,12 @@ struct Library {
             CUDNN_STATUS_SUCCESS);
     REQUIRE(cudnnSetTensor4dDescriptor(y, nchw, type, shape.N, shape.K, shape.P(), shape.Q()) ==
             CUDNN_STATUS_SUCCESS);
-    REQUIRE(cudnnSetFilter4dDescriptor(w, type, nchw, shape.K, shape.C, shape.R, shape.S) ==
-            CUDNN_STATUS_SUCCESS);
+    REQUIRE(cudnnSetFilter4dDescriptor(w, type, nchw, shape.K, shape.filter_C(), shape.R,
+                                       shape.S) == CUDNN_STATUS_SUCCESS);
     REQUIRE(cudnnSetConvolution2dDescriptor(conv, shape.pad_h, shape.pad_w, shape.stride_h,
                                             shape.stride_w, shape.dilation_h, shape.dilation_w,
                                             CUDNN_CROSS_CORRELATION, type) == CUDNN_STATUS_SUCCESS);
+    REQUIRE(cudnnSetConvolutionGroupCount(conv, shape.groups) == CUDNN_STATUS_SUCCESS);
   }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
@@ -213,7 +216,10 @@ const Shape shapes[] = {plain,
                         {2, 3, 5, 6, 4, 3, 3, 1, 1, 1, 1, 1, 1},
                         {3, 2, 7, 8, 3, 3, 3, 1, 2, 2, 3, 1, 1},
                         {1, 2, 9, 8, 2, 3, 2, 2, 1, 1, 2, 2, 3},
-                        {2, 4, 3, 3, 5, 1, 1, 0, 0, 1, 1, 1, 1}};
+                        {2, 4, 3, 3, 5, 1, 1, 0, 0, 1, 1, 1, 1},
+                        {2, 4, 5, 6, 6, 3, 2, 1, 0, 1, 2, 1, 1, 2},
+                        {2, 8, 5, 6, 8, 3, 3, 1, 1, 1, 1, 1, 1, 2},
+                        {2, 3, 5, 6, 6, 3, 3, 1, 1, 2, 2, 1, 1, 3}};
 
 }  // namespace
 
@@ -267,6 +273,11 @@ TEST_CASE("cuDNN refuses what does not fit or is not supported", "[simt]") {
   REQUIRE(set_conv(0, CUDNN_CONVOLUTION) == CUDNN_STATUS_SUCCESS);
   CHECK(judge() == CUDNN_STATUS_NOT_SUPPORTED);
   CHECK(set_conv(-1, CUDNN_CROSS_CORRELATION) == CUDNN_STATUS_BAD_PARAM);
+  REQUIRE(set_conv(0, CUDNN_CROSS_CORRELATION) == CUDNN_STATUS_SUCCESS);
+  CHECK(judge() == CUDNN_STATUS_SUCCESS);
+  CHECK(cudnnSetConvolutionGroupCount(lib.conv, 0) == CUDNN_STATUS_BAD_PARAM);
+  REQUIRE(cudnnSetConvolutionGroupCount(lib.conv, plain.C) == CUDNN_STATUS_SUCCESS);
+  CHECK(judge() == CUDNN_STATUS_BAD_PARAM);  // the filters see all channels
   CHECK(set_y(CUDNN_DATA_FLOAT, 0, 1) == CUDNN_STATUS_BAD_PARAM);
 }
 
