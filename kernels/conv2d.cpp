@@ -73,7 +73,7 @@ View channels_of(View w, int64_t begin, int64_t size) {
 template <class Body>
 void for_each_part(const std::vector<ConvGeometry>& geometries, Body&& body) {
   for (size_t k = 0, begin = 0; k < geometries.size(); ++k) {
-    const int64_t C = geometries[k].C;
+    const int64_t C = geometries[k].group_channels();  // several parts have one group
     body(
         k, [=](View w) { return channels_of(w, int64_t(begin), C); }, geometries[k]);
     begin += size_t(C);

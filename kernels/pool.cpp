@@ -20,11 +20,12 @@ void for_each_window(const Shape& x, const Shape& y, Pool2dShape s, int64_t begi
   for (int64_t plane = begin; plane < end; ++plane)
     for (int64_t h = 0; h < GH; ++h)
       for (int64_t w = 0; w < GW; ++w)
-        body((plane * H + h * s.stride - s.padding) * W + w * s.stride - s.padding,
+        body((plane * H + h * s.stride.h - s.padding.h) * W + w * s.stride.w - s.padding.w,
              (plane * GH + h) * GW + w);
 }
 
-// The part of a window that lies in the image, rows [top, bottom) and columns [left, right).
+// The part of a window that lies in the image, rows [top, bottom) and columns [left, right), of
+// `kernel` places in a row.
 struct Part {
   int64_t kernel, stride, top, bottom, left, right;
 };
@@ -72,12 +73,12 @@ void max_of_windows(T* y, uint8_t* winner, const T* x, int64_t first, int64_t co
 template <bool relu, class T>
 void max_of_row(T* y, uint8_t* winner, const T* x, int64_t H, int64_t W, int64_t GW, int64_t top,
                 Pool2dShape s) {
-  const int64_t k = s.kernel, p = s.padding;
-  const Part rows{k, s.stride, std::max<int64_t>(0, -top), std::min(k, H - top), 0, k};
+  const int64_t k = s.kernel.w, p = s.padding.w, stride = s.stride.w;
+  const Part rows{k, stride, std::max<int64_t>(0, -top), std::min(s.kernel.h, H - top), 0, k};
   // Windows [first, last) have all their columns in the image.
-  const int64_t first = std::min(ceil_div(p, s.stride), GW);
-  const int64_t last = std::max(first, W + p < k ? 0 : std::min(GW, (W + p - k) / s.stride + 1));
-  const auto column = [&](int64_t w) { return w * s.stride - p; };
+  const int64_t first = std::min(ceil_div(p, stride), GW);
+  const int64_t last = std::max(first, W + p < k ? 0 : std::min(GW, (W + p - k) / stride + 1));
+  const auto column = [&](int64_t w) { return w * stride - p; };
   const auto cut = [&](int64_t w) {
     Part part = rows;
     part.left = std::max<int64_t>(0, -column(w));
@@ -89,8 +90,8 @@ void max_of_row(T* y, uint8_t* winner, const T* x, int64_t H, int64_t W, int64_t
     max_of_windows<relu>(y + first, winner + first, x, top * W + column(first), last - first, W,
                          part);
   };
-  const bool is_whole = rows.top == 0 && rows.bottom == k;
-  if (is_whole && k == 3 && s.stride == 2) inner(Whole<3, 2>{});
+  const bool is_whole = rows.top == 0 && rows.bottom == s.kernel.h;
+  if (is_whole && s.kernel == 3 && stride == 2) inner(Whole<3, 2>{});
   else inner(rows);
   for (int64_t w = last; w < GW; ++w) cut(w);
 }
@@ -99,14 +100,15 @@ template <bool relu, class T>
 void max_pool2d_rows(View y, View winner, View x, Pool2dShape s, int64_t begin, int64_t end) {
   constexpr int64_t vector = 16;
   const int64_t H = x.shape[2], W = x.shape[3], GH = y.shape[2], GW = y.shape[3];
+  const bool is_usual = s.kernel == 2 && s.stride == 2 && has_whole_windows(x.shape, y.shape, s);
   for (int64_t row = begin; row < end; ++row) {
     T* out = y.as<T>() + row * GW;
     uint8_t* at = winner.as<uint8_t>() + row * GW;
     const T* plane = x.as<T>() + row / GH * H * W;
-    const int64_t top = row % GH * s.stride - s.padding;
-    if (s.kernel == 2 && s.stride == 2) {
-      // The usual case has constants, so that it is vectorised, and uses whole vectors: the next
-      // row overwrites the elements that they write beyond the row's end.
+    const int64_t top = row % GH * s.stride.h - s.padding.h;
+    if (is_usual) {
+      // The usual case with constants, so that it is vectorised, and in whole vectors: what they
+      // write past the row's end, the next row overwrites.
       const int64_t count = std::min(round_up(GW, vector), (end - row) * GW);
       max_of_windows<relu>(out, at, plane, top * W, count, W, Whole<2, 2>{});
     } else {
@@ -117,7 +119,7 @@ void max_pool2d_rows(View y, View winner, View x, Pool2dShape s, int64_t begin, 
 
 void max_pool2d(View y, View winner, View x, Pool2dShape s, Activation activation) {
   dispatch_floating(x.dtype, [&]<class T>() {
-    parallel_for(y.shape.numel(0, 3), x.shape[3] * s.kernel, [&](int64_t begin, int64_t end) {
+    parallel_for(y.shape.numel(0, 3), x.shape[3] * s.kernel.h, [&](int64_t begin, int64_t end) {
       if (activation == Activation::relu) max_pool2d_rows<true, T>(y, winner, x, s, begin, end);
       else max_pool2d_rows<false, T>(y, winner, x, s, begin, end);
     });
@@ -141,18 +143,21 @@ V value_if(bool wanted, V value) {
 void max_pool2d_backward(GradTarget dx, View dy, View winner, Pool2dShape s) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     const Shape& shape = dx.grad.shape;
-    std::array<int64_t, 256> offset_of{};  // from a window's first pixel to its winner
-    offset_of.fill(s.padding * (shape[3] + 1));
-    for (int64_t i = 0; i < s.kernel * s.kernel; ++i)
-      offset_of[static_cast<size_t>(i)] = i / s.kernel * shape[3] + i % s.kernel;
+    std::array<int64_t, 256> offset_of{};  // of a winner from its window's first pixel
+    const int64_t places = s.kernel.h * s.kernel.w;
+    offset_of.fill(s.padding.h * shape[3] + s.padding.w);
+    for (int64_t i = 0; i < places; ++i)
+      offset_of[static_cast<size_t>(i)] = i / s.kernel.w * shape[3] + i % s.kernel.w;
     T* out = dx.grad.as<T>();
     const T* in = dy.as<T>();
     const uint8_t* at = winner.as<uint8_t>();
-    // If there is no winner, a pixel that is surely in the image gets 0.
-    const int none = s.kernel * s.kernel <= no_winner ? no_winner : -1;
+    // Where there is no winner, a pixel that is surely in the image gets nothing. With ceil_mode
+    // there may be no such pixel at the same place of all windows.
+    const int none = places <= no_winner ? no_winner : -1;
     parallel_for(shape.numel(0, 2), shape.numel(2, 4), [&](int64_t begin, int64_t end) {
       zero_planes<T>(dx, begin, end);
       for_each_window(shape, dy.shape, s, begin, end, [&](int64_t pixel, int64_t window) {
+        if (s.ceil_mode && at[window] == none) return;
         T& winning = out[pixel + offset_of[at[window]]];
         winning = T(winning + value_if(at[window] != none, widen(in[window])));
       });
@@ -160,14 +165,71 @@ void max_pool2d_backward(GradTarget dx, View dy, View winner, Pool2dShape s) {
   });
 }
 
+// The pixels of a window in a plane of H x W, and what its mean multiplies their sum by.
+template <class W>
+struct MeanWindow {
+  PoolRange rows, columns;
+  W share;
+
+  MeanWindow(int64_t plane_H, int64_t plane_W, int64_t h, int64_t w, const Pool2dShape& s)
+      : rows(h, plane_H, s.kernel.h, s.stride.h, s.padding.h, s.count_include_pad),
+        columns(w, plane_W, s.kernel.w, s.stride.w, s.padding.w, s.count_include_pad),
+        share(1 / static_cast<W>(rows.count * columns.count)) {}
+};
+
+// Calls body(in, out, window) as for_each_window() does, for windows that reach beyond the image.
+template <class W, class Body>
+void for_each_mean(const Shape& x, const Shape& y, const Pool2dShape& s, int64_t begin, int64_t end,
+                   Body body) {
+  for_each_window(x, y, s, begin, end, [&](int64_t in, int64_t out) {
+    body(in, out, MeanWindow<W>(x[2], x[3], out / y[3] % y[2], out % y[3], s));
+  });
+}
+
+template <class T>
+void avg_pool2d_padded(View y, View x, const Pool2dShape& s) {
+  using W = Wide<T>;
+  parallel_for(x.shape.numel(0, 2), x.shape.numel(2, 4), [&](int64_t begin, int64_t end) {
+    for_each_mean<W>(x.shape, y.shape, s, begin, end,
+                     [&](int64_t in, int64_t out, const MeanWindow<W>& window) {
+                       const auto& [rows, columns, share] = window;
+                       W sum = 0;
+                       for (int64_t i = rows.begin; i < rows.end; ++i)
+                         for (int64_t j = columns.begin; j < columns.end; ++j)
+                           sum += x.as<T>()[in + i * x.shape[3] + j];
+                       y.as<T>()[out] = T(share * sum);
+                     });
+  });
+}
+
+template <class T>
+void avg_pool2d_padded_backward(GradTarget dx, View dy, const Pool2dShape& s) {
+  using W = Wide<T>;
+  const Shape& shape = dx.grad.shape;
+  parallel_for(shape.numel(0, 2), shape.numel(2, 4), [&](int64_t begin, int64_t end) {
+    zero_planes<T>(dx, begin, end);
+    for_each_mean<W>(shape, dy.shape, s, begin, end,
+                     [&](int64_t in, int64_t out, const MeanWindow<W>& window) {
+                       const auto& [rows, columns, share] = window;
+                       const W value = share * dy.as<T>()[out];
+                       for (int64_t i = rows.begin; i < rows.end; ++i)
+                         for (int64_t j = columns.begin; j < columns.end; ++j) {
+                           T& pixel = dx.grad.as<T>()[in + i * shape[3] + j];
+                           pixel = T(pixel + value);
+                         }
+                     });
+  });
+}
+
 void avg_pool2d(View y, View x, Pool2dShape s) {
   dispatch_floating(x.dtype, [&]<class T>() {
-    const auto share = 1 / static_cast<Wide<T>>(s.kernel * s.kernel);
+    if (!has_whole_windows(x.shape, y.shape, s)) return avg_pool2d_padded<T>(y, x, s);
+    const auto share = 1 / static_cast<Wide<T>>(s.kernel.h * s.kernel.w);
     parallel_for(x.shape.numel(0, 2), x.shape.numel(2, 4), [&](int64_t begin, int64_t end) {
       for_each_window(x.shape, y.shape, s, begin, end, [&](int64_t in, int64_t out) {
         Wide<T> sum = 0;
-        for (int64_t i = 0; i < s.kernel; ++i)
-          for (int64_t j = 0; j < s.kernel; ++j) sum += x.as<T>()[in + i * x.shape[3] + j];
+        for (int64_t i = 0; i < s.kernel.h; ++i)
+          for (int64_t j = 0; j < s.kernel.w; ++j) sum += x.as<T>()[in + i * x.shape[3] + j];
         y.as<T>()[out] = T(share * sum);
       });
     });
@@ -177,12 +239,13 @@ void avg_pool2d(View y, View x, Pool2dShape s) {
 void avg_pool2d_backward(GradTarget dx, View dy, Pool2dShape s) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     const Shape& shape = dx.grad.shape;
-    const auto share = 1 / static_cast<Wide<T>>(s.kernel * s.kernel);
+    if (!has_whole_windows(shape, dy.shape, s)) return avg_pool2d_padded_backward<T>(dx, dy, s);
+    const auto share = 1 / static_cast<Wide<T>>(s.kernel.h * s.kernel.w);
     parallel_for(shape.numel(0, 2), shape.numel(2, 4), [&](int64_t begin, int64_t end) {
       zero_planes<T>(dx, begin, end);
       for_each_window(shape, dy.shape, s, begin, end, [&](int64_t in, int64_t out) {
-        for (int64_t i = 0; i < s.kernel; ++i)
-          for (int64_t j = 0; j < s.kernel; ++j) {
+        for (int64_t i = 0; i < s.kernel.h; ++i)
+          for (int64_t j = 0; j < s.kernel.w; ++j) {
             T& pixel = dx.grad.as<T>()[in + i * shape[3] + j];
             pixel = T(pixel + share * dy.as<T>()[out]);
           }
@@ -229,17 +292,25 @@ decltype(cpu::global_avg_pool2d_backward) global_avg_pool2d_backward;
 
 namespace {
 
+// The windows along one dimension of an image.
+int64_t windows_of(int64_t size, const Pool2dShape& s, int64_t PerAxis::*at) {
+  const int64_t stride = s.stride.*at, spare = size + 2 * (s.padding.*at) - s.kernel.*at;
+  if (!s.ceil_mode) return spare / stride + 1;
+  const int64_t windows = ceil_div(spare, stride) + 1;
+  return (windows - 1) * stride < size + s.padding.*at ? windows : windows - 1;
+}
+
 Tensor pooled(std::string_view op, const Tensor& x, Pool2dShape s) {
   check_same(op, {&x});
   check(x.shape().rank() == 4, "[{}] x {}: expected x [N, C, H, W]", op, x.shape());
-  const int64_t H = x.size(2) + 2 * s.padding, W = x.size(3) + 2 * s.padding;
-  check(
-      x.shape().numel(2, 4) > 0 && s.kernel > 0 && s.stride > 0 && s.kernel <= H && s.kernel <= W,
-      "[{}] kernel {}, stride {} and padding {} with x {}: expected a kernel and a stride above 0 "
-      "and the kernel to fit",
-      op, s.kernel, s.stride, s.padding, x.shape());
+  const int64_t H = x.size(2), W = x.size(3);
+  check(x.shape().numel(2, 4) > 0 && is_at_least(s.kernel, 1) && is_at_least(s.stride, 1) &&
+            s.kernel.h <= H + 2 * s.padding.h && s.kernel.w <= W + 2 * s.padding.w,
+        "[{}] kernel {}, stride {} and padding {} with x {}: expected a kernel and a stride above "
+        "0 and the kernel to fit",
+        op, s.kernel, s.stride, s.padding, x.shape());
   return Tensor::empty(
-      {x.size(0), x.size(1), (H - s.kernel) / s.stride + 1, (W - s.kernel) / s.stride + 1},
+      {x.size(0), x.size(1), windows_of(H, s, &PerAxis::h), windows_of(W, s, &PerAxis::w)},
       x.dtype(), x.device());
 }
 
@@ -248,11 +319,12 @@ Tensor pooled(std::string_view op, const Tensor& x, Pool2dShape s) {
 Tensor max_pool2d(const Tensor& x, Pool2dShape shape, Activation activation) {
   check(activation == Activation::none || activation == Activation::relu,
         "[max_pool2d] {}: expected relu, which commutes with a maximum", name(activation));
-  const int64_t largest = activation == Activation::relu ? 15 : 16;
-  check(shape.kernel <= largest,
-        "[max_pool2d] kernel {}: a byte tells at most {} x {} winners apart", shape.kernel, largest,
-        largest);
-  check(shape.padding >= 0 && 2 * shape.padding < shape.kernel,
+  const int64_t largest = activation == Activation::relu ? 255 : 256;
+  check(std::max(shape.kernel.h, shape.kernel.w) <= largest &&
+            shape.kernel.h * shape.kernel.w <= largest,
+        "[max_pool2d] kernel {}: a byte tells at most {} winners apart", shape.kernel, largest);
+  check(is_at_least(shape.padding, 0) && 2 * shape.padding.h < shape.kernel.h &&
+            2 * shape.padding.w < shape.kernel.w,
         "[max_pool2d] padding {} of kernel {}: expected less than half of it", shape.padding,
         shape.kernel);
   Tensor y = pooled("max_pool2d", x, shape);
@@ -269,7 +341,10 @@ Tensor max_pool2d(const Tensor& x, Pool2dShape shape, Activation activation) {
 }
 
 Tensor avg_pool2d(const Tensor& x, Pool2dShape shape) {
-  check(shape.padding == 0, "[avg_pool2d] padding {}: expected none", shape.padding);
+  check(is_at_least(shape.padding, 0) && 2 * shape.padding.h <= shape.kernel.h &&
+            2 * shape.padding.w <= shape.kernel.w,
+        "[avg_pool2d] padding {} of kernel {}: expected at most half of it", shape.padding,
+        shape.kernel);
   Tensor y = pooled("avg_pool2d", x, shape);
   launch<cpu::avg_pool2d, cuda::avg_pool2d>(y.device(), y.view(), x.view(), shape);
   const Edge edge = x;

@@ -5,14 +5,19 @@
 namespace accrue::cuda {
 namespace {
 
-// The geometry of the windows: x has planes of H x W pixels, y has planes of GH x GW windows. The
-// side, the step and the padding of a window are constants in the usual case (with_geometry()).
+// Where the windows lie along rows or columns. The side, the step and the padding of a window are
+// constants in the usual case, see with_geometry.
 template <class Side, class Step, class Padding>
-struct Geometry {
-  int64_t H, W, GH, GW;
+struct Axis {
   Side kernel;
   Step stride;
   Padding padding;
+};
+// x has planes of H x W pixels, y of GH x GW windows.
+template <class Side, class Step, class Padding>
+struct Geometry {
+  int64_t H, W, GH, GW;
+  Axis<Side, Step, Padding> h, w;
 };
 
 template <int64_t side>
@@ -49,8 +54,8 @@ class Place {
 // The offset in x of a window's first place. In the padding, this is not a pixel of x.
 template <class Geometry>
 __device__ int64_t first_pixel(const Geometry& s, const Place& window) {
-  return (window.plane * s.H + window.h * s.stride - s.padding) * s.W + window.w * s.stride -
-         s.padding;
+  return (window.plane * s.H + window.h * s.h.stride - s.h.padding) * s.W + window.w * s.w.stride -
+         s.w.padding;
 }
 
 // The pixels [begin, end) along one dimension of a window that lie within the image, which has
@@ -58,13 +63,13 @@ __device__ int64_t first_pixel(const Geometry& s, const Place& window) {
 struct Range {
   int64_t begin, end;
 };
-template <class Geometry>
-__device__ Range inside(const Geometry& s, int64_t window, int64_t size) {
+template <class Axis>
+__device__ Range inside(const Axis& s, int64_t window, int64_t size) {
   const int64_t first = window * s.stride - s.padding;
   return {max(int64_t{0}, -first), min(int64_t{s.kernel}, size - first)};
 }
 template <class Side, class Step>
-__device__ Range inside(const Geometry<Side, Step, Constant<0>>& s, int64_t, int64_t) {
+__device__ Range inside(const Axis<Side, Step, Constant<0>>& s, int64_t, int64_t) {
   return {0, s.kernel};
 }
 
@@ -77,17 +82,17 @@ __global__ void __launch_bounds__(block_threads)
                       Activation activation) {
   for (Place window(s.GH, s.GW); window.item < n; window.advance()) {
     const int64_t first = first_pixel(s, window);
-    const Range rows = inside(s, window.h, s.H), columns = inside(s, window.w, s.W);
+    const Range rows = inside(s.h, window.h, s.H), columns = inside(s.w, window.w, s.W);
     Wide<T> best = x[first + rows.begin * s.W + columns.begin];
-    int64_t best_at = rows.begin * s.kernel + columns.begin;
-    for (int64_t i = 0; i < s.kernel; ++i)
-      for (int64_t j = 0; j < s.kernel; ++j) {
-        // This is a test within the loops, so that the loops' bounds stay constants.
+    int64_t best_at = rows.begin * s.w.kernel + columns.begin;
+    for (int64_t i = 0; i < s.h.kernel; ++i)
+      for (int64_t j = 0; j < s.w.kernel; ++j) {
+        // Not the loops' bounds, which are to be constants.
         if (i < rows.begin || i >= rows.end || j < columns.begin || j >= columns.end) continue;
         const Wide<T> v = x[first + i * s.W + j];
         if (!wins(v, best)) continue;
         best = v;
-        best_at = i * s.kernel + j;
+        best_at = i * s.w.kernel + j;
       }
     if (activation == Activation::relu) {
       if (!(best > 0)) best_at = no_winner;
@@ -106,12 +111,45 @@ __global__ void __launch_bounds__(block_threads)
   for (Place window(s.GH, s.GW); window.item < n; window.advance()) {
     const T* in = x + first_pixel(s, window);
     Wide<T> sum = 0;
-    for (int64_t i = 0; i < s.kernel; ++i) {
+    for (int64_t i = 0; i < s.h.kernel; ++i) {
       Wide<T> of_row = 0;
-      for (int64_t j = 0; j < s.kernel; ++j) of_row += in[i * s.W + j];
+      for (int64_t j = 0; j < s.w.kernel; ++j) of_row += in[i * s.W + j];
       sum += of_row;
     }
     y[window.item] = T(share * sum);
+  }
+}
+
+using AnyGeometry = Geometry<int64_t, int64_t, int64_t>;
+
+// What a window's mean counts along each dimension, where windows reach beyond the image.
+struct Counted {
+  int64_t H, W, GW, GH;
+  AnyGeometry s;
+  bool include_padding;
+
+  __device__ PoolRange rows(int64_t window) const {
+    return {window, H, s.h.kernel, s.h.stride, s.h.padding, include_padding};
+  }
+  __device__ PoolRange columns(int64_t window) const {
+    return {window, W, s.w.kernel, s.w.stride, s.w.padding, include_padding};
+  }
+};
+
+// The mapping of avg_pool2d_kernel.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    avg_pool2d_padded_kernel(T* y, const T* x, int64_t n, Counted counted) {
+  for (Place window(counted.GH, counted.GW); window.item < n; window.advance()) {
+    const T* in = x + first_pixel(counted.s, window);
+    const PoolRange rows = counted.rows(window.h), columns = counted.columns(window.w);
+    Wide<T> sum = 0;
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      Wide<T> of_row = 0;
+      for (int64_t j = columns.begin; j < columns.end; ++j) of_row += in[i * counted.W + j];
+      sum += of_row;
+    }
+    y[window.item] = T(1 / static_cast<Wide<T>>(rows.count * columns.count) * sum);
   }
 }
 
@@ -153,10 +191,22 @@ struct ToAll {
   __device__ Wide<T> operator()(int64_t window, int64_t) const { return share * dy[window]; }
 };
 
-// The windows [begin, end), of G along one dimension, that contain place p, counted from the first
-// place of the padding.
-template <class Geometry>
-__device__ Range windows_with(int64_t p, int64_t G, const Geometry& s) {
+// The share of all in windows that reach beyond the image.
+template <class T>
+struct ToCounted {
+  const T* dy;
+  Counted counted;
+  __device__ Wide<T> operator()(int64_t window, int64_t) const {
+    const int64_t count = counted.rows(window / counted.GW % counted.GH).count *
+                          counted.columns(window % counted.GW).count;
+    return 1 / static_cast<Wide<T>>(count) * dy[window];
+  }
+};
+
+// The windows [begin, end) along one dimension that hold its pixel p, counted from the padding's
+// first, of G windows.
+template <class Axis>
+__device__ Range windows_with(int64_t p, int64_t G, const Axis& s) {
   return {p < s.kernel ? 0 : (p - s.kernel) / s.stride + 1, min(p / s.stride + 1, G)};
 }
 
@@ -164,14 +214,14 @@ __device__ Range windows_with(int64_t p, int64_t G, const Geometry& s) {
 template <class Geometry, class Share>
 __device__ auto share_of_windows(const Place& pixel, const Geometry& s, const Share& share) {
   using T = decltype(share(0, 0));
-  const int64_t h = pixel.h + s.padding, w = pixel.w + s.padding;
-  const Range rows = windows_with(h, s.GH, s), columns = windows_with(w, s.GW, s);
+  const int64_t h = pixel.h + s.h.padding, w = pixel.w + s.w.padding;
+  const Range rows = windows_with(h, s.GH, s.h), columns = windows_with(w, s.GW, s.w);
   T sum = 0;
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     T of_row = 0;
     for (int64_t j = columns.begin; j < columns.end; ++j)
       of_row += share((pixel.plane * s.GH + i) * s.GW + j,
-                      (h - i * s.stride) * s.kernel + w - j * s.stride);
+                      (h - i * s.h.stride) * s.w.kernel + w - j * s.w.stride);
     sum += of_row;
   }
   return sum;
@@ -197,13 +247,25 @@ __global__ void __launch_bounds__(block_threads)
     store(dx[pixel.item], share_of_windows(pixel, s, share), std::bool_constant<accumulate>{});
 }
 
+AnyGeometry any_geometry(const Shape& x, const Shape& y, const Pool2dShape& s) {
+  return {x[2],
+          x[3],
+          y[2],
+          y[3],
+          {s.kernel.h, s.stride.h, s.padding.h},
+          {s.kernel.w, s.stride.w, s.padding.w}};
+}
+
 // Calls body with the Geometry of pooling x to y.
 template <class Body>
 void with_geometry(const Shape& x, const Shape& y, Pool2dShape s, Body&& body) {
-  const int64_t H = x[2], W = x[3], GH = y[2], GW = y[3];
-  if (s.kernel == 2 && s.stride == 2 && s.padding == 0)
-    body(Geometry<Constant<2>, Constant<2>, Constant<0>>{H, W, GH, GW, {}, {}, {}});
-  else body(Geometry<int64_t, int64_t, int64_t>{H, W, GH, GW, s.kernel, s.stride, s.padding});
+  if (s.kernel == 2 && s.stride == 2 && has_whole_windows(x, y, s))
+    body(Geometry<Constant<2>, Constant<2>, Constant<0>>{x[2], x[3], y[2], y[3], {}, {}});
+  else body(any_geometry(x, y, s));
+}
+
+Counted counted_windows(const Shape& x, const Shape& y, const Pool2dShape& s) {
+  return {x[2], x[3], y[3], y[2], any_geometry(x, y, s), s.count_include_pad};
 }
 
 template <class T, class Share>
@@ -219,7 +281,7 @@ void pool2d_backward(GradTarget dx, const Shape& y, Pool2dShape s, Share share) 
 
 template <class T>
 Wide<T> share_of(Pool2dShape s) {
-  return 1 / static_cast<Wide<T>>(s.kernel * s.kernel);
+  return 1 / static_cast<Wide<T>>(s.kernel.h * s.kernel.w);
 }
 
 }  // namespace
@@ -241,6 +303,11 @@ void max_pool2d_backward(GradTarget dx, View dy, View winner, Pool2dShape s) {
 
 void avg_pool2d(View y, View x, Pool2dShape s) {
   dispatch_floating(x.dtype, [&]<class T>() {
+    if (!has_whole_windows(x.shape, y.shape, s)) {
+      enqueue(grid_over(y.numel()), avg_pool2d_padded_kernel<T>, y.as<T>(), x.as<const T>(),
+              y.numel(), counted_windows(x.shape, y.shape, s));
+      return;
+    }
     with_geometry(x.shape, y.shape, s, [&](auto geometry) {
       enqueue(grid_over(y.numel()), avg_pool2d_kernel<T, decltype(geometry)>, y.as<T>(),
               x.as<const T>(), y.numel(), geometry, share_of<T>(s));
@@ -250,6 +317,10 @@ void avg_pool2d(View y, View x, Pool2dShape s) {
 
 void avg_pool2d_backward(GradTarget dx, View dy, Pool2dShape s) {
   dispatch_floating(dy.dtype, [&]<class T>() {
+    const Shape& x = dx.grad.shape;
+    if (!has_whole_windows(x, dy.shape, s))
+      return pool2d_backward<T>(dx, dy.shape, s,
+                                ToCounted<T>{dy.as<const T>(), counted_windows(x, dy.shape, s)});
     pool2d_backward<T>(dx, dy.shape, s, ToAll<T>{dy.as<const T>(), share_of<T>(s)});
   });
 }

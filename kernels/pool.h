@@ -2,31 +2,36 @@
 
 #include "core/tensor.h"
 #include "kernels/activation.h"
+#include "kernels/detail/per_axis.h"
 
 namespace accrue {
 
-// The windows of a pool.
+// How a pool walks over an image, by rows and by columns.
 struct Pool2dShape {
-  int64_t kernel;
-  int64_t stride = kernel;
-  int64_t padding = 0;  // only for max_pool2d
+  detail::PerAxis kernel;
+  detail::PerAxis stride = kernel;
+  detail::PerAxis padding = 0;
+  bool ceil_mode = false;         // also windows that reach beyond the padding
+  bool count_include_pad = true;  // in the mean, as zeros
 };
 
-// y[n, c, h, w] = max (or mean) over 0 <= i, j < kernel of
-//   x[n, c, h * stride + i - padding, w * stride + j - padding].
-// Only places that are pixels of x [N, C, H, W] take part. y is [N, C, GH, GW] with
-// GH = (H + 2 padding - kernel) / stride + 1 rounded down, and GW likewise.
-// With Activation::relu, y = max(that, 0), where a NaN stays a NaN, and no gradient flows where y
-// is 0. Since both functions are monotone, y is also the maximum of relu(x), but costs only
-// 1/kernel^2 of relu's work.
-// Backward, max: dy goes to the window's largest pixel, the first of equal ones in row order. A NaN
-// counts as the largest. Keeps one byte per output, the pixel's position i * kernel + j, and
-// neither x nor y.
-// Backward, mean: dx[n, c, h, w] = 1 / kernel^2 * the sum of dy over the windows that contain the
-// pixel. Keeps nothing.
-// Throws Error unless x has four dimensions, 1 <= kernel <= min(H, W) + 2 padding, and stride >= 1.
-// For max, also unless kernel^2 <= 256 (255 with relu) and 0 <= 2 padding < kernel, so that the
-// place (padding, padding) of every window is a pixel of x.
+// y[n, c, h, w] = max (or mean) over 0 <= i < kernel.h, 0 <= j < kernel.w of
+//   x[n, c, h * stride.h + i - padding.h, w * stride.w + j - padding.w],
+// where that is a pixel of x [N, C, H, W]: places beyond the image take no part.
+// y [N, C, GH, GW] with GH = (H + 2 padding.h - kernel.h) / stride.h + 1 rounded down, GW likewise.
+// With ceil_mode that is rounded up, but a window that begins behind the last pixel is left out.
+// A mean divides by the number of the window's pixels, with count_include_pad also of places in the
+// padding. Places beyond the padding never count.
+// With Activation::relu, y = max(that, 0), a NaN stays one, and where y is 0 no gradient goes back.
+// Since both are monotone, y is also the maximum of relu(x), for one relu instead of one for each
+// pixel. Backward, max: dy goes to the window's winner, the first of equal ones in row order; a NaN
+// wins. Keeps one byte per output, the winner's position i * kernel.w + j, and neither x nor y.
+// Backward, mean: dx[n, c, h, w] = the sum over the windows that hold it of dy / their divisor.
+// Keeps nothing.
+// Throws Error unless x has four dimensions, 1 <= kernel.h <= H + 2 padding.h, kernel.w likewise,
+// stride >= 1, 0 <= 2 padding <= kernel, and for max 2 padding < kernel and
+// kernel.h * kernel.w <= 256, with relu 255. Without ceil_mode, the pixel (padding.h, padding.w) of
+// every window of a max is then one of x.
 Tensor max_pool2d(const Tensor& x, Pool2dShape shape, Activation activation = Activation::none);
 Tensor avg_pool2d(const Tensor& x, Pool2dShape shape);
 

@@ -9,14 +9,24 @@ namespace {
 
 // Describes a convolution by its kernel, channels, stride and padding.
 std::string describe_filter(std::string_view kind, const Shape& w, int64_t in, int64_t out,
-                            int64_t stride, const Padding& padding) {
-  return fmt::format("{} {}x{} {} -> {}, stride {}, padding {}", kind, w[2], w[3], in, out, stride,
-                     padding.before);
+                            PerAxis stride, const Padding& padding, int64_t groups) {
+  return fmt::format("{} {}x{} {} -> {}, stride {}, padding {}{}", kind, w[2], w[3], in, out,
+                     stride, padding.before, groups > 1 ? fmt::format(", groups {}", groups) : "");
+}
+
+// The shape of a filter's weights from its one side to the other.
+Shape filter_shape(std::string_view kind, int64_t from, int64_t to, PerAxis kernel,
+                   int64_t groups) {
+  check(groups > 0 && from % groups == 0 && to % groups == 0,
+        "{} with channels {} and {} in {} groups: expected groups to divide both", kind, from, to,
+        groups);
+  return {from, to / groups, kernel.h, kernel.w};
 }
 
 std::string describe_pool(std::string_view kind, const Pool2dShape& shape) {
-  return fmt::format("{} {}x{}, stride {}{}", kind, shape.kernel, shape.kernel, shape.stride,
-                     shape.padding > 0 ? fmt::format(", padding {}", shape.padding) : "");
+  return fmt::format("{} {}x{}, stride {}{}{}", kind, shape.kernel.h, shape.kernel.w, shape.stride,
+                     shape.padding == 0 ? "" : fmt::format(", padding {}", shape.padding),
+                     shape.ceil_mode ? ", rounded up" : "");
 }
 
 std::string describe_activation(Activation activation) {
@@ -66,12 +76,14 @@ std::string Linear::describe() const {
                      describe_activation(activation_), describe_norm());
 }
 
-Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dShape shape, InitScheme scheme,
+Conv2d::Conv2d(int64_t in, int64_t out, PerAxis kernel, Conv2dShape shape, InitScheme scheme,
                Bias bias, WeightNorm norm)
-    : Weighted({out, in, kernel, kernel},
-               weight_init(scheme, in * kernel * kernel, out * kernel * kernel), norm),
+    : Weighted(
+          filter_shape("Conv2d", out, in, kernel, shape.groups),
+          weight_init(scheme, in / shape.groups * kernel.h * kernel.w, out * kernel.h * kernel.w),
+          norm),
       shape_(shape),
-      bias_{{out}, Init::lecun_uniform(in * kernel * kernel), {}} {
+      bias_{{out}, Init::lecun_uniform(in / shape.groups * kernel.h * kernel.w), {}} {
   if (bias == Bias::learned) declare("bias", bias_);
 }
 
@@ -80,22 +92,25 @@ Tensor Conv2d::forward(Tensor x, const Pass&) const {
 }
 
 Tensor Conv2d::joined(const std::vector<Tensor>& parts, const Pass& pass) const {
-  const Shape x = parts.at(0).shape().with(1, weight_.shape[1]);
+  const Shape x = parts.at(0).shape().with(1, weight_.shape[1] * shape_.groups);
   return run(x, pass, [&] { return conv2d(parts, weight(), bias_.tensor, shape_); });
 }
 
 std::string Conv2d::describe() const {
   const Shape& w = weight_.shape;
-  return describe_filter("conv", w, w[1], w[0], shape_.stride, shape_.padding) + describe_norm();
+  return describe_filter("conv", w, w[1] * shape_.groups, w[0], shape_.stride, shape_.padding,
+                         shape_.groups) +
+         describe_norm();
 }
 
-ConvTranspose2d::ConvTranspose2d(int64_t in, int64_t out, int64_t kernel,
+ConvTranspose2d::ConvTranspose2d(int64_t in, int64_t out, PerAxis kernel,
                                  ConvTranspose2dShape shape, InitScheme scheme, Bias bias)
     : shape_(shape),
-      weight_{{in, out, kernel, kernel},
-              weight_init(scheme, out * kernel * kernel, in * kernel * kernel),
-              {}},
-      bias_{{out}, Init::lecun_uniform(out * kernel * kernel), {}} {
+      weight_{
+          filter_shape("ConvTranspose2d", in, out, kernel, shape.groups),
+          weight_init(scheme, out / shape.groups * kernel.h * kernel.w, in * kernel.h * kernel.w),
+          {}},
+      bias_{{out}, Init::lecun_uniform(out / shape.groups * kernel.h * kernel.w), {}} {
   declare("weight", weight_);
   if (bias == Bias::learned) declare("bias", bias_);
 }
@@ -106,7 +121,8 @@ Tensor ConvTranspose2d::forward(Tensor x, const Pass&) const {
 
 std::string ConvTranspose2d::describe() const {
   const Shape& w = weight_.shape;
-  return describe_filter("transposed conv", w, w[0], w[1], shape_.stride, shape_.padding);
+  return describe_filter("transposed conv", w, w[0], w[1] * shape_.groups, shape_.stride,
+                         shape_.padding, shape_.groups);
 }
 
 Embedding::Embedding(int64_t rows, int64_t features)
@@ -189,6 +205,10 @@ std::string MaxPool2d::describe() const {
 }
 
 std::string AvgPool2d::describe() const { return describe_pool("average-pool", shape_); }
+
+std::string AdaptiveAvgPool2d::describe() const {
+  return fmt::format("adaptive average-pool to {}x{}", size_.h, size_.w);
+}
 
 std::string UpsampleNearest::describe() const {
   return fmt::format("nearest upsample x{}", factor_);

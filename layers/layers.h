@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/adaptive_pool.h"
 #include "kernels/conv2d.h"
 #include "kernels/conv_transpose2d.h"
 #include "kernels/embedding.h"
@@ -61,10 +62,11 @@ class Linear : public detail::Weighted {
   Parameter bias_;
 };
 
-// weight [out, in, kernel, kernel], bias [out] if there is one
+// weight [out, in / groups, kernel.h, kernel.w], bias [out] if there is one. Throws Error unless
+// groups divide in and out.
 class Conv2d : public detail::Weighted {
  public:
-  Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dShape shape = {},
+  Conv2d(int64_t in, int64_t out, detail::PerAxis kernel, Conv2dShape shape = {},
          InitScheme scheme = InitScheme::kaiming, Bias bias = Bias::learned,
          WeightNorm norm = WeightNorm::none);
   Tensor forward(Tensor x, const Pass&) const override;
@@ -77,10 +79,11 @@ class Conv2d : public detail::Weighted {
   Parameter bias_;
 };
 
-// weight [in, out, kernel, kernel], bias [out] if there is one
+// weight [in, out / groups, kernel.h, kernel.w], bias [out] if there is one. Throws Error unless
+// groups divide in and out.
 class ConvTranspose2d : public Layer {
  public:
-  ConvTranspose2d(int64_t in, int64_t out, int64_t kernel, ConvTranspose2dShape shape = {},
+  ConvTranspose2d(int64_t in, int64_t out, detail::PerAxis kernel, ConvTranspose2dShape shape = {},
                   InitScheme scheme = InitScheme::kaiming, Bias bias = Bias::learned);
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
@@ -214,6 +217,19 @@ class AvgPool2d : public Layer {
 
  private:
   Pool2dShape shape_;
+};
+
+// adaptive_avg_pool2d as a layer.
+class AdaptiveAvgPool2d : public Layer {
+ public:
+  explicit AdaptiveAvgPool2d(detail::PerAxis size) : size_(size) {}
+  Tensor forward(Tensor x, const Pass&) const override {
+    return adaptive_avg_pool2d(x, size_.h, size_.w);
+  }
+  std::string describe() const override;
+
+ private:
+  detail::PerAxis size_;
 };
 
 // The mean of each channel, [N, C, H, W] to [N, C, 1, 1].

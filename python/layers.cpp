@@ -1,7 +1,10 @@
 #include "python/layers.h"
 
 #include <fmt/ranges.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 
 #include "layers/blocks.h"
 #include "layers/layers.h"
@@ -60,6 +63,44 @@ Layer sequential(const nb::object& layers) {
 
 Bias bias_of(bool bias) { return bias ? Bias::learned : Bias::none; }
 
+// A number, or one for rows and one for columns.
+using Size = std::variant<int64_t, std::pair<int64_t, int64_t>>;
+PerAxis per_axis(const Size& size) {
+  if (const auto* both = std::get_if<int64_t>(&size)) return *both;
+  const auto [h, w] = std::get<1>(size);
+  return {h, w};
+}
+
+// Padding in pixels, or "valid" for none, or "same" for a result as large as the image: what an
+// odd number of pixels has more is after it, as in PyTorch.
+using GivenPadding = std::variant<int64_t, std::pair<int64_t, int64_t>, std::string>;
+Padding padding_of(const GivenPadding& given, PerAxis kernel, PerAxis stride, PerAxis dilation) {
+  const auto* const mode = std::get_if<std::string>(&given);
+  if (!mode) {
+    if (const auto* both = std::get_if<int64_t>(&given)) return *both;
+    const auto [h, w] = std::get<1>(given);
+    return PerAxis(h, w);
+  }
+  check(*mode == "valid" || *mode == "same", "padding is {}: expected a number, valid or same",
+        *mode);
+  if (*mode == "valid") return 0;
+  check(stride == 1, "padding same with stride {}: expected stride 1", stride);
+  const PerAxis all(dilation.h * (kernel.h - 1), dilation.w * (kernel.w - 1));
+  const PerAxis before(all.h / 2, all.w / 2);
+  return {before, {all.h - before.h, all.w - before.w}};
+}
+
+// A pool's stride is that of the kernel where none is given, or 0.
+Pool2dShape pool_shape(const Size& kernel, const std::optional<Size>& stride, const Size& padding,
+                       bool ceil_mode, bool count_include_pad) {
+  const bool has_stride = stride && per_axis(*stride) != 0;
+  return {.kernel = per_axis(kernel),
+          .stride = per_axis(has_stride ? *stride : kernel),
+          .padding = per_axis(padding),
+          .ceil_mode = ceil_mode,
+          .count_include_pad = count_include_pad};
+}
+
 }  // namespace
 
 std::string Layer::describe() const {
@@ -97,27 +138,36 @@ void add_layers(nb::module_& m) {
       "relu or tanh; it needs no memory of its own.");
   m.def(
       "Conv2d",
-      [](int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
-         bool bias) {
-        return layer<Conv2d>(in, out, kernel, Conv2dShape{stride, padding, dilation},
-                             InitScheme::kaiming, bias_of(bias));
+      [](int64_t in, int64_t out, const Size& kernel_size, const Size& stride,
+         const GivenPadding& padding, const Size& dilation, int64_t groups, bool bias) {
+        const PerAxis kernel = per_axis(kernel_size), step = per_axis(stride),
+                      apart = per_axis(dilation);
+        return layer<Conv2d>(
+            in, out, kernel,
+            Conv2dShape{step, padding_of(padding, kernel, step, apart), apart, groups},
+            InitScheme::kaiming, bias_of(bias));
       },
-      "in_channels"_a, "out_channels"_a, "kernel_size"_a, nb::kw_only(), "stride"_a = 1,
-      "padding"_a = 0, "dilation"_a = 1, "bias"_a = true,
-      "Convolution: x [N, in, H, W], y [N, out, GH, GW], weight [out, in, kernel, kernel], bias "
-      "[out]; GH = (H + 2 padding - dilation (kernel - 1) - 1) / stride + 1. Sizes in pixels.");
+      "in_channels"_a, "out_channels"_a, "kernel_size"_a, "stride"_a = 1, "padding"_a = 0,
+      "dilation"_a = 1, "groups"_a = 1, "bias"_a = true,
+      "Convolution: x [N, in, H, W], y [N, out, GH, GW], weight [out, in / groups, kernel, "
+      "kernel], bias [out]; GH = (H + 2 padding - dilation (kernel - 1) - 1) / stride + 1. Sizes "
+      "in pixels: a number, or one for rows and one for columns. padding may be \"same\" or "
+      "\"valid\", too.");
   m.def(
       "ConvTranspose2d",
-      [](int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding,
-         int64_t output_padding, bool bias) {
-        return layer<ConvTranspose2d>(in, out, kernel,
-                                      ConvTranspose2dShape{stride, padding, output_padding},
-                                      InitScheme::kaiming, bias_of(bias));
+      [](int64_t in, int64_t out, const Size& kernel, const Size& stride, const Size& padding,
+         const Size& output_padding, int64_t groups, bool bias, const Size& dilation) {
+        return layer<ConvTranspose2d>(
+            in, out, per_axis(kernel),
+            ConvTranspose2dShape{per_axis(stride), per_axis(padding), per_axis(output_padding),
+                                 groups, per_axis(dilation)},
+            InitScheme::kaiming, bias_of(bias));
       },
-      "in_channels"_a, "out_channels"_a, "kernel_size"_a, nb::kw_only(), "stride"_a = 1,
-      "padding"_a = 0, "output_padding"_a = 0, "bias"_a = true,
-      "Transposed convolution: x [N, in, H, W], weight [in, out, kernel, kernel], bias [out]; the "
-      "height becomes (H - 1) stride - 2 padding + kernel + output_padding.");
+      "in_channels"_a, "out_channels"_a, "kernel_size"_a, "stride"_a = 1, "padding"_a = 0,
+      "output_padding"_a = 0, "groups"_a = 1, "bias"_a = true, "dilation"_a = 1,
+      "Transposed convolution: x [N, in, H, W], weight [in, out / groups, kernel, kernel], bias "
+      "[out]; the height becomes (H - 1) stride - 2 padding + dilation (kernel - 1) + 1 + "
+      "output_padding. Sizes are a number, or one for rows and one for columns.");
   m.def(
       "BasicBlock",
       [](int64_t in, int64_t out, int64_t stride, const std::string& norm) {
@@ -162,19 +212,36 @@ void add_layers(nb::module_& m) {
       "the sample and the epoch, not on the micro-batch. Sequential gives it no number.");
   m.def(
       "MaxPool2d",
-      [](int64_t kernel, int64_t stride, int64_t padding, const std::string& activation) {
-        return layer<MaxPool2d>(Pool2dShape{kernel, stride ? stride : kernel, padding},
+      [](const Size& kernel, const std::optional<Size>& stride, const Size& padding,
+         const Size& dilation, bool return_indices, bool ceil_mode, const std::string& activation) {
+        check(per_axis(dilation) == 1, "MaxPool2d with dilation {}: expected 1",
+              per_axis(dilation));
+        check(!return_indices, "MaxPool2d returns no indices: expected return_indices=False");
+        return layer<MaxPool2d>(pool_shape(kernel, stride, padding, ceil_mode, true),
                                 activation_of(activation));
       },
-      "kernel_size"_a, nb::kw_only(), "stride"_a = 0, "padding"_a = 0, "activation"_a = "none",
-      "The largest of each kernel x kernel pixels: x [N, C, H, W]. stride 0 means kernel_size.");
+      "kernel_size"_a, "stride"_a = nb::none(), "padding"_a = 0, "dilation"_a = 1,
+      "return_indices"_a = false, "ceil_mode"_a = false, nb::kw_only(), "activation"_a = "none",
+      "The largest of each kernel x kernel pixels: x [N, C, H, W]. stride is that of the kernel "
+      "where none is given. Sizes are a number, or one for rows and one for columns.");
   m.def(
       "AvgPool2d",
-      [](int64_t kernel, int64_t stride) {
-        return layer<AvgPool2d>(Pool2dShape{kernel, stride ? stride : kernel});
+      [](const Size& kernel, const std::optional<Size>& stride, const Size& padding, bool ceil_mode,
+         bool count_include_pad, std::optional<int64_t> divisor_override) {
+        check(!divisor_override,
+              "AvgPool2d divides by what its window counts: expected "
+              "divisor_override=None");
+        return layer<AvgPool2d>(pool_shape(kernel, stride, padding, ceil_mode, count_include_pad));
       },
-      "kernel_size"_a, nb::kw_only(), "stride"_a = 0,
-      "The mean of each kernel x kernel pixels: x [N, C, H, W]. stride 0 means kernel_size.");
+      "kernel_size"_a, "stride"_a = nb::none(), "padding"_a = 0, "ceil_mode"_a = false,
+      "count_include_pad"_a = true, "divisor_override"_a = nb::none(),
+      "The mean of each kernel x kernel pixels: x [N, C, H, W]. stride is that of the kernel where "
+      "none is given. Sizes are a number, or one for rows and one for columns.");
+  m.def(
+      "AdaptiveAvgPool2d",
+      [](const Size& size) { return layer<AdaptiveAvgPool2d>(per_axis(size)); }, "output_size"_a,
+      "Means of windows that share an image among them: x [N, C, H, W], y [N, C, GH, GW] of the "
+      "given size, a number or one for rows and one for columns.");
   m.def(
       "GlobalAvgPool2d", [] { return layer<GlobalAvgPool2d>(); },
       "The mean of each channel: x [N, C, H, W], y [N, C, 1, 1].");

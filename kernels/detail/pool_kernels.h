@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/backend.h"
 #include "kernels/pool.h"
 
@@ -14,6 +16,26 @@ inline constexpr uint8_t no_winner = 255;
 template <class T>
 HOST_DEVICE bool wins(T v, T best) {
   return (v > best) | (v != v);
+}
+
+// A window along one dimension of an image of `size` pixels: those of its places [begin, end) that
+// are pixels, and how many places its mean divides by.
+struct PoolRange {
+  int64_t begin, end, count;
+
+  HOST_DEVICE PoolRange(int64_t window, int64_t size, int64_t kernel, int64_t stride,
+                        int64_t padding, bool include_padding) {
+    const int64_t first = window * stride - padding, behind = size + padding - first;
+    begin = first < 0 ? -first : 0;
+    end = kernel < size - first ? kernel : size - first;
+    count = !include_padding ? end - begin : kernel < behind ? kernel : behind;
+  }
+};
+
+// True if all places of all windows are pixels.
+inline bool has_whole_windows(const Shape& x, const Shape& y, const Pool2dShape& s) {
+  return s.padding == 0 && (y[2] - 1) * s.stride.h + s.kernel.h <= x[2] &&
+         (y[3] - 1) * s.stride.w + s.kernel.w <= x[3];
 }
 
 }  // namespace accrue

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/autograd.h"
+#include "kernels/adaptive_pool.h"
 #include "kernels/conv2d.h"
 #include "kernels/pointwise.h"
 #include "layers/layers.h"
@@ -15,25 +16,41 @@
 namespace accrue::test {
 namespace {
 
-// The reference of a pool: reduce(the values of x in the window) for every window.
+// Where windows begin along one dimension: with ceil_mode as long as there is a pixel that none
+// has, but only before the end of the image.
+std::vector<int64_t> window_begins(int64_t size, const Pool2dShape& s, int64_t PerAxis::*at) {
+  const int64_t kernel = s.kernel.*at, stride = s.stride.*at, padding = s.padding.*at;
+  std::vector<int64_t> begins;
+  int64_t h = -padding;
+  for (; h + kernel <= size + padding; h += stride) begins.push_back(h);
+  const bool leaves_some = h - stride + kernel < size + padding;
+  if (s.ceil_mode && leaves_some && h < size) begins.push_back(h);
+  return begins;
+}
+
+// A pool's reference: reduce(what a window has of x, places that it has in the padded image) for
+// every window.
 template <class Reduce>
 Values pool_reference(const Values& x, const Shape& shape, Pool2dShape s, Reduce reduce) {
   Values y;
-  const int64_t H = shape[2], W = shape[3], p = s.padding;
+  const int64_t H = shape[2], W = shape[3];
   for (int64_t plane = 0; plane < shape.numel(0, 2); ++plane)
-    for (int64_t h = -p; h + s.kernel <= H + p; h += s.stride)
-      for (int64_t w = -p; w + s.kernel <= W + p; w += s.stride) {
+    for (const int64_t h : window_begins(H, s, &PerAxis::h))
+      for (const int64_t w : window_begins(W, s, &PerAxis::w)) {
         Values window;
-        for (int64_t i = h; i < h + s.kernel; ++i)
-          for (int64_t j = w; j < w + s.kernel; ++j)
+        int64_t places = 0;
+        for (int64_t i = h; i < h + s.kernel.h; ++i)
+          for (int64_t j = w; j < w + s.kernel.w; ++j) {
             if (i >= 0 && i < H && j >= 0 && j < W)
               window.push_back(x[static_cast<size_t>((plane * H + i) * W + j)]);
-        y.push_back(reduce(window));
+            places += i < H + s.padding.h && j < W + s.padding.w;
+          }
+        y.push_back(reduce(window, places));
       }
   return y;
 }
 
-double maximum(const Values& v) { return *std::max_element(v.begin(), v.end()); }
+double maximum(const Values& v, int64_t) { return *std::max_element(v.begin(), v.end()); }
 
 double mean(const Values& v) {
   double sum = 0;
@@ -41,7 +58,7 @@ double mean(const Values& v) {
   return sum / double(v.size());
 }
 
-double rectified_maximum(const Values& v) { return std::max(maximum(v), 0.0); }
+double rectified_maximum(const Values& v, int64_t) { return std::max(maximum(v, 0), 0.0); }
 
 Op max_pool2d_op(std::string name, const Shape& x, Pool2dShape s,
                  Activation activation = Activation::none) {
@@ -57,8 +74,14 @@ Op avg_pool2d_op(std::string name, const Shape& x, Pool2dShape s) {
   return {.name = std::move(name),
           .inputs = {x},
           .run = [=](const auto& in) { return avg_pool2d(in[0], s); },
-          .reference = [=](const auto& in) { return pool_reference(in[0], x, s, mean); },
-          .depth = double(s.kernel * s.kernel) + 2};
+          .reference =
+              [=](const auto& in) {
+                return pool_reference(in[0], x, s, [&](const Values& v, int64_t places) {
+                  return mean(v) * double(v.size()) /
+                         double(s.count_include_pad ? places : v.size());
+                });
+              },
+          .depth = double(s.kernel.h * s.kernel.w) + 2};
 }
 
 Op global_avg_pool2d_op(std::string name, const Shape& x) {
@@ -76,7 +99,46 @@ Op global_avg_pool2d_op(std::string name, const Shape& x) {
           .depth = double(x.numel(2, 4)) + 2};
 }
 
+Op adaptive_avg_pool2d_op(const Shape& x, int64_t GH, int64_t GW) {
+  return {.name = fmt::format("to {} x {}", GH, GW),
+          .inputs = {x},
+          .run = [=](const auto& in) { return adaptive_avg_pool2d(in[0], GH, GW); },
+          .reference =
+              [=](const auto& in) {
+                Values y;
+                const int64_t H = x[2], W = x[3];
+                const auto begin = [](int64_t i, int64_t size, int64_t G) {
+                  return int64_t(std::floor(double(i * size) / double(G)));
+                };
+                const auto end = [](int64_t i, int64_t size, int64_t G) {
+                  return int64_t(std::ceil(double((i + 1) * size) / double(G)));
+                };
+                for (int64_t plane = 0; plane < x.numel(0, 2); ++plane)
+                  for (int64_t i = 0; i < GH; ++i)
+                    for (int64_t j = 0; j < GW; ++j) {
+                      Values window;
+                      for (int64_t h = begin(i, H, GH); h < end(i, H, GH); ++h)
+                        for (int64_t w = begin(j, W, GW); w < end(j, W, GW); ++w)
+                          window.push_back(in[0][size_t((plane * H + h) * W + w)]);
+                      y.push_back(mean(window));
+                    }
+                return y;
+              },
+          .depth = double(x.numel(2, 4)) + 2};
+}
+
 }  // namespace
+
+TEST_CASE("adaptive_avg_pool2d", "[ops]") {
+  check_op(adaptive_avg_pool2d_op({2, 3, 6, 4}, 1, 1));
+  check_op(adaptive_avg_pool2d_op({2, 2, 6, 8}, 3, 2));
+  check_op(adaptive_avg_pool2d_op({1, 2, 7, 5}, 3, 4));  // windows that overlap
+  check_op(adaptive_avg_pool2d_op({2, 1, 3, 2}, 5, 7));  // more windows than pixels
+  check_op(adaptive_avg_pool2d_op({2, 1, 1, 9}, 1, 4));
+  const Tensor x = ones({1, 2, 3, 3});
+  REQUIRE_ERROR(adaptive_avg_pool2d(x, 0, 2), "x [1, 2, 3, 3] to 0 x 2");
+  REQUIRE_ERROR(adaptive_avg_pool2d(ones({2, 3, 3}), 1, 1), "x [2, 3, 3] to 1 x 1");
+}
 
 TEST_CASE("pools", "[ops]") {
   check_op(max_pool2d_op("max 2x2", {2, 3, 6, 8}, {2}));
@@ -93,6 +155,26 @@ TEST_CASE("pools", "[ops]") {
   check_op(max_pool2d_op("max 2x2 stride 1 + relu", {2, 3, 6, 8}, {2, 1}, Activation::relu));
   check_op(avg_pool2d_op("avg 2x2", {2, 3, 4, 6}, {2}));
   check_op(avg_pool2d_op("avg 3x3 stride 2, overlapping", {2, 2, 8, 7}, {3, 2}));
+  check_op(max_pool2d_op("max 3x2 stride 2x1", {2, 2, 7, 6}, {{3, 2}, {2, 1}}));
+  check_op(max_pool2d_op("max 1x3 stride 1x2, padded", {2, 2, 1, 8}, {{1, 3}, {1, 2}, {0, 1}}));
+  for (const Activation activation : {Activation::none, Activation::relu}) {
+    check_op(max_pool2d_op("max 2x2, ceil", {2, 2, 5, 7}, {2, 2, 0, true}, activation));
+    check_op(max_pool2d_op("max 3x3 stride 2, ceil", {1, 2, 6, 8}, {3, 2, 0, true}, activation));
+    check_op(
+        max_pool2d_op("max 3x3 stride 2, padded, ceil", {1, 2, 6, 9}, {3, 2, 1, true}, activation));
+    check_op(max_pool2d_op("max 3x2 stride 4x3, ceil", {1, 2, 9, 8}, {{3, 2}, {4, 3}, 0, true},
+                           activation));
+  }
+  for (const bool count : {false, true}) {
+    check_op(avg_pool2d_op("avg 3x3 stride 2, padded", {2, 2, 8, 7}, {3, 2, 1, false, count}));
+    check_op(avg_pool2d_op("avg 2x2, padded by half", {1, 2, 5, 4}, {2, 2, 1, false, count}));
+    check_op(avg_pool2d_op("avg 3x2 stride 2x1, padding 1x0", {1, 2, 6, 5},
+                           {{3, 2}, {2, 1}, {1, 0}, false, count}));
+    check_op(avg_pool2d_op("avg 3x3 stride 2, ceil", {1, 2, 6, 8}, {3, 2, 0, true, count}));
+    check_op(avg_pool2d_op("avg 3x3 stride 2, padded, ceil", {2, 1, 6, 8}, {3, 2, 1, true, count}));
+    check_op(avg_pool2d_op("avg 2x2 stride 3, ceil", {1, 2, 7, 9}, {2, 3, 1, true, count}));
+  }
+  check_op(avg_pool2d_op("avg 1x4 of a sequence", {2, 3, 1, 9}, {{1, 4}, {1, 2}}));
   check_op(global_avg_pool2d_op("global average, square", {2, 3, 4, 4}));
   check_op(global_avg_pool2d_op("global average, wide", {2, 3, 4, 7}));
   check_op(global_avg_pool2d_op("global average, tall", {2, 3, 7, 5}));
@@ -143,7 +225,9 @@ TEST_CASE("the padding of max_pool2d never wins", "[ops]") {
   REQUIRE(to_doubles(grad(x)) == Values{1, 0, 1});
   REQUIRE_ERROR(max_pool2d(x, {2, 2, 1}), "padding 1 of kernel 2: expected less than half of it");
   REQUIRE_ERROR(max_pool2d(x, {3, 2, -1}), "padding -1");
-  REQUIRE_ERROR(avg_pool2d(x, {3, 2, 1}), "[avg_pool2d] padding 1: expected none");
+  REQUIRE_ERROR(avg_pool2d(x, {{1, 3}, 2, 1}), "[avg_pool2d] padding 1 of kernel 1x3: expected at");
+  REQUIRE_ERROR(max_pool2d(x, {{1, 3}, {2, 0}}), "kernel 1x3, stride 2x0");
+  REQUIRE_ERROR(max_pool2d(x, {{1, 300}}), "kernel 1x300: a byte tells at most 256 winners apart");
 }
 
 TEST_CASE("max_pool2d keeps one byte per output", "[ops]") {

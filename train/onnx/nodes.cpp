@@ -2,6 +2,7 @@
 #include <numbers>
 
 #include "kernels/concat.h"
+#include "kernels/detail/adaptive_windows.h"
 #include "kernels/detail/conv_products.h"
 #include "kernels/detail/copy_columns.h"
 #include "kernels/detail/copy_shifted.h"
@@ -223,10 +224,38 @@ Name normalized(OnnxTrace& to, const View& x, const Normalizer& by, const View& 
   return to.graph.add("LayerNormalization", inputs, attributes);
 }
 
-OnnxGraph::Attributes attributes_of(const Pool2dShape& s) {
-  return {{"kernel_shape", Integers{s.kernel, s.kernel}},
-          {"strides", Integers{s.stride, s.stride}},
-          {"pads", Integers{s.padding, s.padding, s.padding, s.padding}}};
+// Windows that ceil_mode adds reach beyond the padding, which is then larger behind the image.
+OnnxGraph::Attributes attributes_of(const Pool2dShape& s, const View& y, const View& x) {
+  const auto behind = [&](int dim, int64_t PerAxis::*at) {
+    const int64_t reached = (y.shape[dim] - 1) * (s.stride.*at) + s.kernel.*at - s.padding.*at;
+    return s.ceil_mode ? std::max(reached - x.shape[dim], s.padding.*at) : s.padding.*at;
+  };
+  return {
+      {"kernel_shape", Integers{s.kernel.h, s.kernel.w}},
+      {"strides", Integers{s.stride.h, s.stride.w}},
+      {"pads", Integers{s.padding.h, s.padding.w, behind(2, &PerAxis::h), behind(3, &PerAxis::w)}}};
+}
+
+void average(OnnxTrace& to, const View& y, const View& x, const Pool2dShape& s) {
+  auto attributes = attributes_of(s, y, x);
+  const auto& pads = std::get<Integers>(attributes.back().second);
+  check(!s.count_include_pad || (pads[2] == s.padding.h && pads[3] == s.padding.w),
+        "an average pool of {} with ceil_mode that counts its padding has no counterpart in ONNX: "
+        "expected count_include_pad=False, or windows that end within the padding",
+        x.shape);
+  if (s.padding != 0 && s.count_include_pad)
+    attributes.emplace_back("count_include_pad", int64_t{1});
+  to.define(y, to.graph.add("AveragePool", {to.in(x)}, attributes));
+}
+
+// A mean over windows of one size; ONNX has no others.
+void average_adaptively(OnnxTrace& to, const View& y, const View& x) {
+  const PerAxis step(x.shape[2] / y.shape[2], x.shape[3] / y.shape[3]);
+  check(step.h * y.shape[2] == x.shape[2] && step.w * y.shape[3] == x.shape[3],
+        "an adaptive average pool of {} to {} has no counterpart in ONNX: expected a height and "
+        "width that those of the result divide",
+        x.shape, y.shape);
+  average(to, y, x, {.kernel = step});
 }
 
 // A negative pad crops.
@@ -320,10 +349,12 @@ bool add_norm(OnnxTrace& to, const KernelCall& call) {
 bool add_of_images(OnnxTrace& to, const KernelCall& call) {
   return call.is<cpu::max_pool2d>([&](const View& y, const View&, const View& x,
                                       const Pool2dShape& shape, Activation activation) {
-    const Name pooled = to.graph.add("MaxPool", {to.in(x)}, attributes_of(shape));
+    const Name pooled = to.graph.add("MaxPool", {to.in(x)}, attributes_of(shape, y, x));
     to.define(y, to.activated(pooled, activation));
   }) || call.is<cpu::avg_pool2d>([&](const View& y, const View& x, const Pool2dShape& shape) {
-    to.define(y, to.graph.add("AveragePool", {to.in(x)}, attributes_of(shape)));
+    average(to, y, x, shape);
+  }) || call.is<cpu::adaptive_avg_pool2d>([&](const View& y, const View& x) {
+    average_adaptively(to, y, x);
   }) || call.is<cpu::global_avg_pool2d>([&](const View& y, const View& x) {
     to.define(y, to.graph.add("GlobalAveragePool", {to.in(x)}));
   }) || call.is<cpu::copy_shifted>([&](const GradTarget& y, const View& x, const Shift& by) {
