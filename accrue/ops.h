@@ -24,6 +24,7 @@
 #include "kernels/pointwise.h"
 #include "kernels/pool.h"
 #include "kernels/reduce.h"
+#include "kernels/resize.h"
 #include "kernels/scale_add.h"
 #include "kernels/self_attention.h"
 #include "kernels/softmax.h"
