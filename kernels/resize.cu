@@ -29,8 +29,8 @@ struct TapPointers {
 // a warp read neighbours in x's rows. The tables stay in the cache.
 template <bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
-    resize_kernel(T* y, const T* x, int64_t pixels, int64_t H, int64_t W, int64_t H0, int64_t W0,
-                  TapPointers<Wide<T>> rows, TapPointers<Wide<T>> columns) {
+    tap_kernel(T* y, const T* x, int64_t pixels, int64_t H, int64_t W, int64_t H0, int64_t W0,
+               TapPointers<Wide<T>> rows, TapPointers<Wide<T>> columns) {
   for (int64_t pixel = first_item(); pixel < pixels; pixel += item_stride()) {
     const int64_t w = pixel % W, h = pixel / W % H;
     const T* const in = x + pixel / W / H * H0 * W0;
@@ -60,7 +60,7 @@ void resize(GradTarget y, View x, TapTable rows, TapTable columns) {
   const Shape &to = y.grad.shape, &from = x.shape;
   dispatch_floating(x.dtype, [&]<class T>() {
     with_beta(y.beta, [&](auto accumulate) {
-      enqueue(grid_over(y.grad.numel()), resize_kernel<accumulate.value, T>, y.grad.as<T>(),
+      enqueue(grid_over(y.grad.numel()), tap_kernel<accumulate.value, T>, y.grad.as<T>(),
               x.as<const T>(), y.grad.numel(), to[2], to[3], from[2], from[3],
               TapPointers<Wide<T>>(rows), TapPointers<Wide<T>>(columns));
     });
