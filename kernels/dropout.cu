@@ -32,6 +32,27 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
+// A thread has whole vectors of a sample, a grid apart, and draws the one word that decides for
+// each: less than what the memory costs.
+template <int width, bool accumulate, class T>
+__global__ void __launch_bounds__(block_threads)
+    drop_samples_kernel(T* y, const T* x, const int32_t* samples, int64_t vectors, int64_t E,
+                        Mask mask) {
+  using Part = Vector<T, width>;
+  const auto masked = mask.of_elements<Wide<T>>();
+  for (int64_t v = first_item(); v < vectors; v += item_stride()) {
+    uint32_t word[words_of_call];
+    mask.draw<1>(word, samples[v / (E / width)], 0);
+    const Part in = reinterpret_cast<const Part*>(x)[v];
+    Part& target = reinterpret_cast<Part*>(y)[v];
+    Part out;
+    if constexpr (accumulate) out = target;
+    for (int w = 0; w < width; ++w)
+      store(out.values[w], masked(widen(in.values[w]), word[0]), std::bool_constant<accumulate>{});
+    target = out;
+  }
+}
+
 }  // namespace
 
 void dropout(GradTarget y, View x, View samples, Mask mask) {
@@ -51,6 +72,19 @@ void dropout(GradTarget y, View x, View samples, Mask mask) {
       };
       if (whole_vectors) run(std::integral_constant<int, words_of_call>{});
       else run(std::integral_constant<int, 1>{});
+    });
+  });
+}
+
+void drop_samples(GradTarget y, View x, View samples, Mask mask) {
+  const int64_t N = x.shape[0], E = x.shape.numel(1, x.shape.rank());
+  dispatch_floating(x.dtype, [&]<class T>() {
+    with_beta(y.beta, [&](auto accumulate) {
+      with_width<T>(E, {y.grad.data, x.data}, [&](auto width) {
+        const int64_t vectors = N * (E / width);
+        enqueue(grid_over(vectors), drop_samples_kernel<width.value, accumulate.value, T>,
+                y.grad.as<T>(), x.as<const T>(), samples.as<const int32_t>(), vectors, E, mask);
+      });
     });
   });
 }

@@ -64,6 +64,66 @@ TEST_CASE("dropout", "[ops]") {
        .depth = 4});
 }
 
+// Two rows of each sample.
+TEST_CASE("dropout of samples of several rows", "[ops]") {
+  static const std::vector<int32_t> rows{11, 0, 59999};
+  constexpr double p = 0.3;
+  const auto key = [](const Tensor& like) {
+    return DropoutKey{.seed = 7, .layer = 2, .epoch = 3, .samples = indices(rows, like)};
+  };
+  const Values whole = mask(p, key(ones({1})), 10);
+  check_op({.name = "dropout of rows",
+            .inputs = {{6, 5}},
+            .run = [=](const auto& in) { return dropout(in[0], p, key(in[0])); },
+            .reference =
+                [=](const auto& in) {
+                  Values y;
+                  for (size_t i = 0; i < 30; ++i)
+                    y.push_back(whole[i] == 0 ? 0 : in[0][i] / (1 - p));
+                  return y;
+                },
+            .depth = 4});
+}
+
+TEST_CASE("stochastic_depth", "[ops]") {
+  static const std::vector<int32_t> samples{11, 0, 59999, 3};
+  constexpr double p = 0.4;
+  for (const Shape& shape : {Shape{4, 2, 5}, Shape{4, 70}, Shape{8, 3}, Shape{4}, Shape{4, 8}}) {
+    const size_t E = static_cast<size_t>(shape.numel()) / samples.size();
+    check_op({.name = fmt::format("stochastic_depth of {}", shape),
+              .inputs = {shape},
+              .run =
+                  [](const auto& in) {
+                    return stochastic_depth(
+                        in[0], p,
+                        {.seed = 6, .layer = 2, .epoch = 3, .samples = indices(samples, in[0])});
+                  },
+              .reference =
+                  [=](const auto& in) {
+                    Values y;
+                    for (size_t i = 0; i < samples.size() * E; ++i) {
+                      const uint64_t sample = static_cast<uint64_t>(samples[i / E]);
+                      const auto words =
+                          philox(6 ^ 0x74756f706f7264, sample << 32, 2 + (uint64_t{3} << 32));
+                      y.push_back(words[0] >= p * 0x1p32 ? in[0][i] / (1 - p) : 0);
+                    }
+                    return y;
+                  },
+              .depth = 4});
+  }
+  const Tensor x = ones({2, 3});
+  REQUIRE(stochastic_depth(x, 0, {.samples = indices({0, 1}, x)}).view().data == x.view().data);
+}
+
+TEST_CASE("stochastic_depth keeps 1 - p of the samples", "[ops]") {
+  constexpr int64_t N = 4096;
+  for (const double p : {0.1, 0.5, 0.9}) {
+    const Values y =
+        to_doubles(stochastic_depth(ones({N}), p, {.seed = 3, .samples = samples(counted(N))}));
+    require_binomial(N - std::ranges::count(y, 0.0), N, 1 - p);
+  }
+}
+
 TEST_CASE("a dropout mask is the same for every piece of a row", "[ops]") {
   constexpr int64_t E = 200;
   const DropoutKey key{.seed = 1, .samples = samples({5})};
@@ -156,6 +216,9 @@ TEST_CASE("dropout refuses what does not fit", "[ops]") {
   REQUIRE_ERROR(dropout(ones({2, 3}), -0.1, {.samples = rows}), "p is -0.1");
   REQUIRE_ERROR(dropout(ones({2, 3}), std::nan(""), {.samples = rows}), "p is nan");
   REQUIRE_ERROR(dropout(ones({3, 2}), 0.5, {.samples = rows}), "x [3, 2] and samples i32 [2]");
+  REQUIRE_ERROR(stochastic_depth(ones({2, 3}), 1, {.samples = rows}), "[stochastic_depth] p is 1");
+  REQUIRE_ERROR(stochastic_depth(ones({3, 2}), 0.5, {.samples = rows}),
+                "[stochastic_depth] x [3, 2] and samples i32 [2]");
   REQUIRE_ERROR(dropout(ones({2, 3}), 0.5, {}), "expected x [N, ...] and i32 samples [N]");
   REQUIRE_ERROR(dropout(ones({2, 3}), 0.5, {.epoch = -1, .samples = rows}), "epoch is -1");
 }
