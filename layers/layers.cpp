@@ -1,5 +1,10 @@
 #include "layers/layers.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+
 #include "core/inside.h"
 #include "kernels/dropout.h"
 #include "kernels/spectral_norm.h"
@@ -67,8 +72,13 @@ Linear::Linear(int64_t in, int64_t out, Activation activation, InitScheme scheme
 }
 
 Tensor Linear::forward(Tensor x, const Pass&) const {
-  const Shape rows{x.size(0), x.shape().numel(1, x.shape().rank())};
-  return linear(x.reshape(rows), weight(), bias_.tensor, activation_);
+  const Shape shape = x.shape();
+  const int64_t in = weight_.shape[1];
+  const bool is_of_last = shape.rank() > 2 && shape[-1] == in;
+  const Shape rows = is_of_last ? Shape{shape.numel(0, shape.rank() - 1), in}
+                                : Shape{shape[0], shape.numel(1, shape.rank())};
+  const Tensor y = linear(std::move(x).reshape(rows), weight(), bias_.tensor, activation_);
+  return is_of_last ? y.reshape(shape.with(shape.rank() - 1, y.size(1))) : y;
 }
 
 std::string Linear::describe() const {
@@ -131,24 +141,55 @@ Embedding::Embedding(int64_t rows, int64_t features)
 }
 
 Tensor Embedding::forward(Tensor index, const Pass&) const {
-  return embedding(weight_.tensor, index);
+  const Tensor y = embedding(weight_.tensor, index.reshape({index.numel()}));
+  if (index.shape().rank() == 1) return y;
+  std::vector<int64_t> sizes(index.shape().sizes().begin(), index.shape().sizes().end());
+  sizes.push_back(y.size(1));
+  return y.reshape(Shape(sizes));
 }
 
 std::string Embedding::describe() const {
   return fmt::format("embedding {} x {}", weight_.shape[0], weight_.shape[1]);
 }
 
-Norm::Norm(int64_t channels)
-    : weight_{{channels}, Init::constant(1), {}}, bias_{{channels}, Init::constant(0), {}} {
-  declare("weight", weight_);
-  declare("bias", bias_);
+Norm::Norm(const Shape& shape, double eps, Affine affine)
+    : eps_(eps),
+      weight_{shape, Init::constant(1), {}},
+      bias_{shape, Init::constant(0), {}},
+      affine_(affine) {
+  check(eps >= 0 && eps < std::numeric_limits<double>::infinity(),
+        "eps of a norm is {}: expected a number from 0", eps);
+  if (affine != Affine::none) declare("weight", weight_);
+  if (affine == Affine::scale_and_shift) declare("bias", bias_);
+}
+
+std::string Norm::describe_more() const {
+  return (eps_ == 1e-5 ? "" : fmt::format(", eps {}", eps_)) +
+         (affine_ == Affine::none    ? ", no weights"
+          : affine_ == Affine::scale ? ", no bias"
+                                     : "");
+}
+
+LayerNorm::LayerNorm(const Shape& shape, double eps, Affine affine) : Norm(shape, eps, affine) {
+  check(shape.rank() > 0 && shape.numel() > 0,
+        "a layer norm over {}: expected the sizes of one or more dimensions", shape);
 }
 
 Tensor LayerNorm::forward(Tensor x, const Pass&) const {
-  return layer_norm(x, weight_.tensor, bias_.tensor, eps_);
+  const Shape &own = weight_.shape, shape = x.shape();
+  if (own.rank() == 1) return layer_norm(x, weight_.tensor, bias_.tensor, eps_);
+  const int kept = shape.rank() - own.rank();
+  check(kept >= 0 && std::ranges::equal(shape.sizes().last(own.sizes().size()), own.sizes()),
+        "[layer_norm] x {}: expected {} as its last dimensions", shape, own);
+  const auto as_one = [&](const Tensor& v) { return v.defined() ? v.reshape({own.numel()}) : v; };
+  return layer_norm(x.reshape({shape.numel(0, kept), own.numel()}), as_one(weight_.tensor),
+                    as_one(bias_.tensor), eps_)
+      .reshape(shape);
 }
 
-std::string LayerNorm::describe() const { return fmt::format("layer norm {}", weight_.shape[0]); }
+std::string LayerNorm::describe() const {
+  return fmt::format("layer norm {}{}", fmt::join(weight_.shape.sizes(), " x "), describe_more());
+}
 
 RmsNorm::RmsNorm(int64_t features, double eps)
     : eps_(eps), weight_{{features}, Init::constant(1), {}} {
@@ -160,7 +201,7 @@ Tensor RmsNorm::forward(Tensor x, const Pass&) const { return rms_norm(x, weight
 std::string RmsNorm::describe() const { return fmt::format("RMS norm {}", weight_.shape[0]); }
 
 Tensor GroupNorm::forward(Tensor x, const Pass&) const {
-  return group_norm(x, groups_, weight_.tensor, bias_.tensor, activation_);
+  return group_norm(x, groups_, weight_.tensor, bias_.tensor, activation_, eps_);
 }
 
 Tensor GroupNorm::normalize(const Tensor& x, const GroupMoments& moments, const Pass& pass) const {
@@ -169,36 +210,52 @@ Tensor GroupNorm::normalize(const Tensor& x, const GroupMoments& moments, const 
 }
 
 std::string GroupNorm::describe() const {
-  return fmt::format("group norm, {} groups of {} channels{}", groups_, weight_.shape[0] / groups_,
-                     describe_activation(activation_));
+  return fmt::format("group norm, {} groups of {} channels{}{}", groups_,
+                     weight_.shape[0] / groups_, describe_more(), describe_activation(activation_));
 }
 
-BatchNorm::BatchNorm(int64_t channels)
-    : Norm(channels),
+BatchNorm::BatchNorm(int64_t channels, double eps, double momentum, Affine affine)
+    : Norm({channels}, eps, affine),
+      momentum_(momentum),
       running_mean_{{channels}, Init::constant(0), {}},
       running_var_{{channels}, Init::constant(1), {}} {
+  check(momentum >= 0 && momentum <= 1, "momentum of a batch norm is {}: expected it in [0, 1]",
+        momentum);
   declare("running_mean", running_mean_);
   declare("running_var", running_var_);
 }
 
 Tensor BatchNorm::forward(Tensor x, const Pass& pass) const {
   const bool is_fixed = weight_.fixed && bias_.fixed;
-  const RunningStatistics running{.mean = running_mean_.tensor, .var = running_var_.tensor};
+  const Tensor &gamma = weight_.tensor, &beta = bias_.tensor;
+  const RunningStatistics running{running_mean_.tensor, running_var_.tensor, momentum_};
   if (is_fixed || !pass.training())
-    return batch_norm(x, weight_.tensor, bias_.tensor, running, NormMode::eval);
-  return pass.batch ? batch_norm(x, weight_.tensor, bias_.tensor, running, *pass.batch, this)
-                    : batch_norm(x, weight_.tensor, bias_.tensor, running, NormMode::train);
+    return batch_norm(x, gamma, beta, running, NormMode::eval, eps_);
+  return pass.batch ? batch_norm(x, gamma, beta, running, *pass.batch, this, eps_)
+                    : batch_norm(x, gamma, beta, running, NormMode::train, eps_);
 }
 
-std::string BatchNorm::describe() const { return fmt::format("batch norm {}", weight_.shape[0]); }
+std::string BatchNorm::describe() const {
+  return fmt::format("batch norm {}{}{}", running_mean_.shape[0], describe_more(),
+                     momentum_ == 0.1 ? "" : fmt::format(", momentum {}", momentum_));
+}
 
 Tensor Dropout::forward(Tensor x, const Pass& pass) const {
   if (p_ == 0 || !pass.drops_out()) return x;
-  const int64_t first = pass.begin * x.shape().numel(2, x.shape().rank());
+  // Of [N T, ...] a row is what an element of the first dimension is to [N, T, ...].
+  const bool has_rows = pass.samples.defined() && x.size(0) != pass.samples.size(0);
+  const int64_t first = pass.begin * x.shape().numel(has_rows ? 1 : 2, x.shape().rank());
   return dropout(std::move(x), p_, {pass.seed, layer_, pass.epoch, pass.samples, first});
 }
 
 std::string Dropout::describe() const { return fmt::format("dropout {}", p_); }
+
+Tensor StochasticDepth::forward(Tensor x, const Pass& pass) const {
+  if (p_ == 0 || !pass.drops_out()) return x;
+  return stochastic_depth(std::move(x), p_, {pass.seed, layer_, pass.epoch, pass.samples});
+}
+
+std::string StochasticDepth::describe() const { return fmt::format("stochastic depth {}", p_); }
 
 std::string MaxPool2d::describe() const {
   return describe_pool("max-pool", shape_) + describe_activation(activation_);
@@ -212,6 +269,31 @@ std::string AdaptiveAvgPool2d::describe() const {
 
 std::string UpsampleNearest::describe() const {
   return fmt::format("nearest upsample x{}", factor_);
+}
+
+Upsample::Upsample(UpsampleShape shape) : shape_(shape) {
+  const bool has_size = shape.H >= 1 && shape.W >= 1,
+             has_factors = shape.rows > 0 && shape.columns > 0;
+  check(
+      has_size != has_factors && (has_size || (shape.H == 0 && shape.W == 0)) &&
+          (has_factors || (shape.rows == 0 && shape.columns == 0)),
+      "upsample to {} x {}, by {} x {}: expected a size of at least 1 x 1 or factors above 0, and "
+      "not both",
+      shape.H, shape.W, shape.rows, shape.columns);
+}
+
+Tensor Upsample::forward(Tensor x, const Pass&) const {
+  const auto& [H, W, rows, columns, mode, coordinates] = shape_;
+  return H > 0 ? resize(x, H, W, mode, coordinates)
+               : resize_by(x, rows, columns, mode, coordinates);
+}
+
+std::string Upsample::describe() const {
+  const auto& [H, W, rows, columns, mode, coordinates] = shape_;
+  return fmt::format(
+      "{} upsample {}{}", name(mode),
+      H > 0 ? fmt::format("to {} x {}", H, W) : fmt::format("by {} x {}", rows, columns),
+      coordinates == Coordinates::align_corners ? ", corners aligned" : "");
 }
 
 Tensor Flatten::forward(Tensor x, const Pass&) const {

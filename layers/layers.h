@@ -9,6 +9,7 @@
 #include "kernels/pixel_shuffle.h"
 #include "kernels/pointwise.h"
 #include "kernels/pool.h"
+#include "kernels/resize.h"
 #include "kernels/upsample.h"
 #include "layers/module.h"
 
@@ -21,8 +22,12 @@ namespace accrue {
 // it again.
 enum class Bias { none, learned };
 
-// How a layer derives its weight from its parameter. `none` uses the parameter itself. `spectral`
-// divides it by its largest singular value (kernels/spectral_norm.h).
+// Says what a norm learns for each channel: nothing, a factor (weight, initially 1), or also a term
+// (bias, initially 0).
+enum class Affine { none, scale, scale_and_shift };
+
+// How a layer derives the weight that it multiplies by from its parameter: none takes the parameter
+// as it is, spectral divides it by its largest singular value (kernels/spectral_norm.h).
 enum class WeightNorm { none, spectral };
 
 namespace detail {
@@ -47,8 +52,9 @@ class Weighted : public Layer {
 
 }  // namespace detail
 
-// y = act(x W^T + b) (kernels/linear.h), with weight [out, in] and bias [out]. x [N, ...] is read
-// as rows of `in` elements.
+// y = act(x W^T + b), kernels/linear.h, of the last dimension: x [N, ..., in], y [N, ..., out].
+// weight [out, in], bias [out]. Where the last dimension is not `in`, x [N, ...] is taken as N rows
+// of that many elements, y [N, out].
 class Linear : public detail::Weighted {
  public:
   Linear(int64_t in, int64_t out, Activation activation = Activation::none,
@@ -93,7 +99,7 @@ class ConvTranspose2d : public Layer {
   Parameter weight_, bias_;
 };
 
-// weight [rows, features]; its input is i32 [N].
+// weight [rows, features]; its input is i32 of any shape [...], y [..., features].
 class Embedding : public Layer {
  public:
   Embedding(int64_t rows, int64_t features);
@@ -106,24 +112,30 @@ class Embedding : public Layer {
 
 namespace detail {
 
-// A norm with a learned scale (weight, initially 1) and shift (bias, initially 0) per channel.
+// A norm with what `affine` says, of this shape.
 class Norm : public Layer {
  protected:
-  explicit Norm(int64_t channels);
+  Norm(const Shape& shape, double eps, Affine affine);
+  std::string describe_more() const;  // ", eps 0.001, no weights", or nothing where all is as usual
+  double eps_;
   Parameter weight_, bias_;
+
+ private:
+  Affine affine_;
 };
 
 }  // namespace detail
 
-// layer_norm with weight and bias [features].
+// layer_norm with weight and bias [features], or of `shape`: then over so many of the last
+// dimensions, as one.
 class LayerNorm : public detail::Norm {
  public:
-  explicit LayerNorm(int64_t features, double eps = 1e-5) : detail::Norm(features), eps_(eps) {}
+  explicit LayerNorm(int64_t features, double eps = 1e-5, Affine affine = Affine::scale_and_shift)
+      : LayerNorm(Shape{features}, eps, affine) {}
+  explicit LayerNorm(const Shape& shape, double eps = 1e-5,
+                     Affine affine = Affine::scale_and_shift);
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
-
- private:
-  double eps_;
 };
 
 // weight [features], initially 1
@@ -141,11 +153,14 @@ class RmsNorm : public Layer {
 // group_norm with weight and bias [channels].
 class GroupNorm : public detail::Norm {
  public:
-  GroupNorm(int64_t groups, int64_t channels, Activation activation = Activation::none)
-      : detail::Norm(channels), groups_(groups), activation_(activation) {}
+  GroupNorm(int64_t groups, int64_t channels, Activation activation = Activation::none,
+            double eps = 1e-5, Affine affine = Affine::scale_and_shift)
+      : detail::Norm({channels}, eps, affine), groups_(groups), activation_(activation) {}
   Tensor forward(Tensor x, const Pass&) const override;
-  // forward() in two parts: the moments of x, and the result for these or other moments.
-  detail::GroupMoments moments(const Tensor& x) const { return detail::group_moments(x, groups_); }
+  // forward() in two parts: the moments of x, and the answer by moments of x or of other images.
+  detail::GroupMoments moments(const Tensor& x) const {
+    return detail::group_moments(x, groups_, eps_);
+  }
   Tensor normalize(const Tensor& x, const detail::GroupMoments& moments, const Pass& pass) const;
   std::string describe() const override;
   int places() const override { return activation_ == Activation::none ? 1 : 2; }
@@ -155,36 +170,56 @@ class GroupNorm : public detail::Norm {
   Activation activation_;
 };
 
-// instance_norm without scale and shift, the default of PyTorch's InstanceNorm2d.
-class InstanceNorm : public Layer {
+// By default it has no scale and shift, like PyTorch's.
+class InstanceNorm : public detail::Norm {
  public:
-  Tensor forward(Tensor x, const Pass&) const override { return instance_norm(x); }
-  std::string describe() const override { return "instance norm"; }
+  explicit InstanceNorm(int64_t channels = 1, double eps = 1e-5, Affine affine = Affine::none)
+      : detail::Norm({channels}, eps, affine) {}
+  Tensor forward(Tensor x, const Pass&) const override {
+    return instance_norm(x, weight_.tensor, bias_.tensor, eps_);
+  }
+  std::string describe() const override { return "instance norm" + describe_more(); }
 };
 
-// batch_norm with weight and bias [channels]. The statistics come from the micro-batch, so training
-// depends on the split, unless the pass names the whole batch (Pass::batch). A fixed BatchNorm
-// (place()) always behaves as in evaluation: it uses the running statistics and does not change
-// them.
+// The statistics are those of the micro-batch, so training depends on the split, unless the pass
+// says of which batch that is a part. A fixed BatchNorm (place()) uses the running ones and leaves
+// them as they are, as in evaluation. Throws Error unless momentum is in [0, 1].
 class BatchNorm : public detail::Norm {
  public:
-  explicit BatchNorm(int64_t channels);
+  explicit BatchNorm(int64_t channels, double eps = 1e-5, double momentum = 0.1,
+                     Affine affine = Affine::scale_and_shift);
   Tensor forward(Tensor x, const Pass& pass) const override;
   std::string describe() const override;
 
  private:
+  double momentum_;
   Buffer running_mean_, running_var_;
 };
 
-// Dropout keyed by the pass (kernels/dropout.h), or the identity in evaluation. `layer` tells the
-// dropouts of one model apart. A Dropout takes no place in the numbering, so the same weights load
-// with and without it.
+// kernels/dropout.h, keyed by the pass; the identity in evaluation. x [N, ...], or [N T, ...] for N
+// samples of T rows. `layer` tells the dropouts of
+// one model apart. It takes no place in the numbering, so the same weights load with and without
+// it.
 class Dropout : public Layer {
  public:
   explicit Dropout(double p, uint32_t layer = 0) : p_(p), layer_(layer) {}
   Tensor forward(Tensor x, const Pass& pass) const override;
   std::string describe() const override;
   int places() const override { return 0; }
+  bool is_random() const override { return p_ > 0; }
+
+ private:
+  double p_;
+  uint32_t layer_;
+};
+
+// stochastic_depth (kernels/dropout.h), keyed by the pass as Dropout is; the identity in
+// evaluation.
+class StochasticDepth : public Layer {
+ public:
+  explicit StochasticDepth(double p, uint32_t layer = 0) : p_(p), layer_(layer) {}
+  Tensor forward(Tensor x, const Pass& pass) const override;
+  std::string describe() const override;
   bool is_random() const override { return p_ > 0; }
 
  private:
@@ -248,6 +283,26 @@ class UpsampleNearest : public Layer {
 
  private:
   int64_t factor_;
+};
+
+// To which size, or by which factors, Upsample resizes.
+struct UpsampleShape {
+  int64_t H = 0, W = 0;
+  double rows = 0, columns = 0;
+  ResizeMode mode = ResizeMode::nearest;
+  Coordinates coordinates = Coordinates::half_pixel;
+};
+
+// resize or resize_by as a layer. Throws Error unless the shape has a size or factors, and not
+// both.
+class Upsample : public Layer {
+ public:
+  explicit Upsample(UpsampleShape shape);
+  Tensor forward(Tensor x, const Pass&) const override;
+  std::string describe() const override;
+
+ private:
+  UpsampleShape shape_;
 };
 
 // pixel_shuffle as a layer.

@@ -463,7 +463,8 @@ void backward_from(const Tensor& y, const Values& dy) {
   const Edge edge = y;
   record("sum", loss, {edge}, [&](Tensor&) {
     claim_grad(edge);
-    edge.variable()->grad.copy_from(tensor_with(dy, y.shape(), y.dtype()));
+    const Tensor& grad = edge.variable()->grad;
+    grad.copy_from(tensor_with(dy, grad.shape(), y.dtype()));
   });
   backward(loss);
 }
