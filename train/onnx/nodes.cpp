@@ -8,6 +8,7 @@
 #include "kernels/detail/copy_shifted.h"
 #include "kernels/detail/matmul.h"
 #include "kernels/detail/norm_kernels.h"
+#include "kernels/detail/resize_kernels.h"
 #include "kernels/detail/scale.h"
 #include "kernels/linear.h"
 #include "kernels/pointwise.h"
@@ -36,6 +37,8 @@ void max_pool2d(View y, View winner, View x, Pool2dShape shape, Activation activ
 void avg_pool2d(View y, View x, Pool2dShape shape);
 void global_avg_pool2d(View y, View x);
 void resize_nearest(View y, View x);
+void make_taps(TapTable table, TapsOf of);
+void resize(GradTarget y, View x, TapTable rows, TapTable columns);
 void pixel_shuffle(View y, View x, int64_t factor);
 
 }  // namespace accrue::cpu
@@ -279,6 +282,51 @@ void resize(OnnxTrace& to, const View& y, const View& x) {
                              {"coordinate_transformation_mode", "asymmetric"}}));
 }
 
+// The scale, in float32, by which ONNX makes `out` pixels of `in`: floor(in * scale).
+float onnx_scale(const TappedAxis& axis) {
+  const bool is_aligned = axis.coordinates == Coordinates::align_corners;
+  const auto in = static_cast<float>(axis.in), out = static_cast<float>(axis.out);
+  float scale = is_aligned ? out / in : static_cast<float>(1 / axis.step);
+  while (std::floor(in * scale) < out) scale = std::nextafter(scale, 2 * scale);
+  while (std::floor(in * scale) > out) scale = std::nextafter(scale, 0.0f);
+  return scale;
+}
+
+// Whether ONNX, in float32, picks the pixels that the axis does.
+bool picks_alike(const TappedAxis& axis) {
+  const float scale = onnx_scale(axis);
+  for (int64_t o = 0; o < axis.out; ++o) {
+    const auto p = static_cast<float>(o);
+    const float picked = axis.mode == ResizeMode::nearest ? std::floor(p / scale)
+                                                          : std::round((p + 0.5f) / scale - 0.5f);
+    if (static_cast<int64_t>(picked) != axis.tap(o, 0).index) return false;
+  }
+  return true;
+}
+
+void resize_by_taps(OnnxTrace& to, const View& y, const View& x, const TappedAxis& rows,
+                    const TappedAxis& columns) {
+  const ResizeMode mode = rows.mode;
+  const bool picks = mode == ResizeMode::nearest || mode == ResizeMode::nearest_exact;
+  check(!picks || (picks_alike(rows) && picks_alike(columns)),
+        "resizing {} to {} by {} pixels has no counterpart in ONNX, which rounds otherwise",
+        x.shape, y.shape, name(mode));
+  const char* const places = rows.coordinates == Coordinates::align_corners ? "align_corners"
+                             : mode == ResizeMode::nearest                  ? "asymmetric"
+                                                                            : "half_pixel";
+  OnnxGraph::Attributes attributes{{"coordinate_transformation_mode", places}};
+  if (picks) {
+    attributes.emplace_back("mode", "nearest");
+    attributes.emplace_back("nearest_mode",
+                            mode == ResizeMode::nearest ? "floor" : "round_prefer_ceil");
+  } else {
+    attributes.emplace_back("mode", mode == ResizeMode::bilinear ? "linear" : "cubic");
+  }
+  if (mode == ResizeMode::bicubic) attributes.emplace_back("cubic_coeff_a", -0.75);
+  const Name scales = to.graph.numbers({1, 1, onnx_scale(rows), onnx_scale(columns)}, {4});
+  to.define(y, to.graph.add("Resize", {to.in(x), "", scales}, attributes));
+}
+
 }  // namespace
 
 OnnxTrace::Name OnnxTrace::activated(const Name& x, Activation activation) {
@@ -360,6 +408,11 @@ bool add_of_images(OnnxTrace& to, const KernelCall& call) {
   }) || call.is<cpu::copy_shifted>([&](const GradTarget& y, const View& x, const Shift& by) {
     shift(to, y, x, by);
   }) || call.is<cpu::resize_nearest>([&](const View& y, const View& x) { resize(to, y, x); }) ||
+         call.is<cpu::make_taps>([](const auto&...) {}) ||
+         call.is<cpu::resize>([&](const GradTarget& y, const View& x, const TapTable& rows,
+                                  const TapTable& columns) {
+           resize_by_taps(to, y.grad, x, rows.axis, columns.axis);
+         }) ||
          call.is<cpu::pixel_shuffle>([&](const View& y, const View& x, int64_t factor) {
            to.define(y, to.graph.add("DepthToSpace", {to.in(x)},
                                      {{"blocksize", factor}, {"mode", "CRD"}}));
