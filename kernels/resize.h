@@ -4,11 +4,12 @@
 
 namespace accrue {
 
-// Which pixels of x a pixel of y is made of, along each dimension, where p is its place in x:
-//   nearest        one, floor(p), with p = h * in / out
-//   nearest_exact  one, floor(p), with p = (h + 1/2) * in / out
-//   bilinear       two, floor(p) and the next: 1 - t and t for t = p - floor(p); p at least 0
-//   bicubic        four, from floor(p) - 1 on: cubic convolution with a = -3/4 (Keys 1981)
+// A pixel of y lies at some place p of x along each dimension. These are its taps, the pixels of x
+// that it is made of.
+//   nearest        floor(p), for p = h * in / out.
+//   nearest_exact  floor(p), for p = (h + 1/2) * in / out.
+//   bilinear       floor(p) and the next, 1 - t and t for t = p - floor(p), with p at least 0.
+//   bicubic        Four from floor(p) - 1 on: cubic convolution with a = -3/4 (Keys 1981).
 // Pixels beyond an edge are those at the edge. The first two compute p in float32, as PyTorch does,
 // so that each picks the pixel that PyTorch picks; the others in float64.
 enum class ResizeMode : char { nearest, nearest_exact, bilinear, bicubic };
@@ -18,12 +19,12 @@ enum class ResizeMode : char { nearest, nearest_exact, bilinear, bicubic };
 //   align_corners  h * (in - 1) / (out - 1)        the centres of their corner pixels do; 0 for one
 enum class Coordinates : char { half_pixel, align_corners };
 
-// y[n, c, h, w] = sum over the taps (i, a) of row h of a * sum over the taps (j, b) of column w of
-// b * x[n, c, i, j], x [N, C, H0, W0], y [N, C, H, W]: torch.nn.functional.interpolate with a size,
-// without antialias. Sizes that are x's give x itself.
-// Backward: dx[n, c, i, j] = sum of a * b * dy[n, c, h, w] over the pixels (h, w) that read (i, j),
-// in their order; 0 where none does. Keeps nothing. The taps of each axis are a table, which the
-// kernels of the device make, and the backward gathers by the transposed one.
+// y[n, c, h, w] = sum_{i, j} a(h, i) * b(w, j) * x[n, c, i, j], x [N, C, H0, W0], y [N, C, H, W].
+// Row h has taps i that count a(h, i), and column w has taps j that count b(w, j). This is
+// torch.nn.functional.interpolate with a size, without antialias. Sizes that are x's give x itself.
+// Backward: dx[n, c, i, j] = sum_{h, w} a(h, i) * b(w, j) * dy[n, c, h, w], in their order; 0 where
+// no pixel reads (i, j). Keeps nothing. The taps of each axis are a table, which the device makes,
+// and the backward gathers by the transposed one.
 // Throws Error unless x has four dimensions and at least one pixel, H, W >= 1, and the coordinates
 // are half_pixel for the nearest ones.
 Tensor resize(const Tensor& x, int64_t H, int64_t W, ResizeMode mode,
@@ -31,9 +32,9 @@ Tensor resize(const Tensor& x, int64_t H, int64_t W, ResizeMode mode,
 
 // resize to [N, C, floor(H0 * rows), floor(W0 * columns)] where in / out above is 1 / rows and
 // 1 / columns: interpolate with a scale_factor. That differs from resize() where these products are
-// no integers. As there, nearest and bilinear take the quotient of sizes that are equal, and
-// nearest the one of a size that is doubled. Throws Error as resize() does, and unless both factors
-// are above 0 and finite.
+// no integers. For bilinear, equal sizes make the factor 1. (PyTorch's CPU does so for nearest,
+// too, and takes 2 where a size is doubled, but in small images alone.) Throws Error as resize()
+// does, and unless both factors are above 0 and finite.
 Tensor resize_by(const Tensor& x, double rows, double columns, ResizeMode mode,
                  Coordinates coordinates = Coordinates::half_pixel);
 

@@ -86,23 +86,23 @@ TEST_CASE("dropout of samples of several rows", "[ops]") {
 }
 
 TEST_CASE("stochastic_depth", "[ops]") {
-  static const std::vector<int32_t> samples{11, 0, 59999, 3};
+  static const std::vector<int32_t> rows{11, 0, 59999, 3};
   constexpr double p = 0.4;
   for (const Shape& shape : {Shape{4, 2, 5}, Shape{4, 70}, Shape{8, 3}, Shape{4}, Shape{4, 8}}) {
-    const size_t E = static_cast<size_t>(shape.numel()) / samples.size();
+    const size_t E = static_cast<size_t>(shape.numel()) / rows.size();
     check_op({.name = fmt::format("stochastic_depth of {}", shape),
               .inputs = {shape},
               .run =
                   [](const auto& in) {
                     return stochastic_depth(
                         in[0], p,
-                        {.seed = 6, .layer = 2, .epoch = 3, .samples = indices(samples, in[0])});
+                        {.seed = 6, .layer = 2, .epoch = 3, .samples = indices(rows, in[0])});
                   },
               .reference =
                   [=](const auto& in) {
                     Values y;
-                    for (size_t i = 0; i < samples.size() * E; ++i) {
-                      const uint64_t sample = static_cast<uint64_t>(samples[i / E]);
+                    for (size_t i = 0; i < rows.size() * E; ++i) {
+                      const uint64_t sample = static_cast<uint64_t>(rows[i / E]);
                       const auto words =
                           philox(6 ^ 0x74756f706f7264, sample << 32, 2 + (uint64_t{3} << 32));
                       y.push_back(words[0] >= p * 0x1p32 ? in[0][i] / (1 - p) : 0);
@@ -111,6 +111,11 @@ TEST_CASE("stochastic_depth", "[ops]") {
                   },
               .depth = 4});
   }
+  // Pieces of a sample are dropped alike.
+  DropoutKey key{.seed = 6, .samples = samples(counted(8))};
+  const Values whole = to_doubles(stochastic_depth(ones({8, 3}), p, key));
+  key.first = 6;
+  REQUIRE(to_doubles(stochastic_depth(ones({8, 3}), p, key)) == whole);
   const Tensor x = ones({2, 3});
   REQUIRE(stochastic_depth(x, 0, {.samples = indices({0, 1}, x)}).view().data == x.view().data);
 }

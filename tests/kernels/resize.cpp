@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/autograd.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/op_table.h"
@@ -102,8 +103,8 @@ TEST_CASE("resize of lines longer than the CPU blends at once", "[ops]") {
   const auto mode = GENERATE(nearest, bilinear, bicubic);
   check_op(resize_op({1, 1, 1, 1100}, 2, 30, {mode}, 8));
   check_op(resize_op({1, 1, 1, 30}, 1, 1100, {mode}, 80));
-  // Each pixel of x is read by more of y's. In 16 bits the roundings of so many elements of dy
-  // would hide what is wrong.
+  // Each pixel of x is read by more of y's. In 16 bits the roundings of 2100 elements would
+  // hide what is wrong.
   Op op = resize_op({1, 1, 1, 2}, 1, 2100, {mode}, 2100);
   op.in_16_bits = false;
   check_op(op);
@@ -163,6 +164,16 @@ TEST_CASE("resize gives PyTorch's numbers", "[ops]") {
       INFO(name(mode) << " at " << i << ": " << y[i] << ", expected " << expected[i]);
       REQUIRE(std::abs(y[i] - expected[i]) <= 1e-11);
     }
+  }
+}
+
+// The op table has no such target.
+TEST_CASE("resize adds to gradients in 16 bits", "[ops]") {
+  const auto dtype = GENERATE(DType::f16, DType::bf16);
+  const Tensor x = require_grad(tensor_with(Values(12, 1), {1, 1, 3, 4}, dtype));
+  for (double sum : {1, 2, 3}) {
+    backward_of_sum(resize(x, 6, 8, ResizeMode::bilinear));
+    for (const double g : to_doubles(grad(x))) REQUIRE(g == 4 * sum);
   }
 }
 
