@@ -64,11 +64,13 @@ void Weighted::on_begin_window() const {
   if (norm_ == WeightNorm::spectral) power_iteration(u_.tensor, v_.tensor, weight_.tensor);
 }
 
-Linear::Linear(int64_t in, int64_t out, Activation activation, InitScheme scheme, WeightNorm norm)
+Linear::Linear(int64_t in, int64_t out, Activation activation, InitScheme scheme, WeightNorm norm,
+               Bias bias)
     : Weighted({out, in}, weight_init(scheme, in, out), norm),
       activation_(activation),
-      bias_{{out}, Init::lecun_uniform(in), {}} {
-  declare("bias", bias_);
+      bias_{{out}, Init::lecun_uniform(in), {}},
+      has_bias_(bias == Bias::learned) {
+  if (has_bias_) declare("bias", bias_);
 }
 
 Tensor Linear::forward(Tensor x, const Pass&) const {
@@ -82,8 +84,9 @@ Tensor Linear::forward(Tensor x, const Pass&) const {
 }
 
 std::string Linear::describe() const {
-  return fmt::format("linear {} -> {}{}{}", weight_.shape[1], weight_.shape[0],
-                     describe_activation(activation_), describe_norm());
+  return fmt::format("linear {} -> {}{}{}{}", weight_.shape[1], weight_.shape[0],
+                     has_bias_ ? "" : ", no bias", describe_activation(activation_),
+                     describe_norm());
 }
 
 Conv2d::Conv2d(int64_t in, int64_t out, PerAxis kernel, Conv2dShape shape, InitScheme scheme,
@@ -242,7 +245,7 @@ std::string BatchNorm::describe() const {
 
 Tensor Dropout::forward(Tensor x, const Pass& pass) const {
   if (p_ == 0 || !pass.drops_out()) return x;
-  // Of [N T, ...] a row is what an element of the first dimension is to [N, T, ...].
+  // An element that pass.begin counts is x[n, t] of [N, T, ...], and a row of [N T, ...].
   const bool has_rows = pass.samples.defined() && x.size(0) != pass.samples.size(0);
   const int64_t first = pass.begin * x.shape().numel(has_rows ? 1 : 2, x.shape().rank());
   return dropout(std::move(x), p_, {pass.seed, layer_, pass.epoch, pass.samples, first});

@@ -53,12 +53,13 @@ class Weighted : public Layer {
 }  // namespace detail
 
 // y = act(x W^T + b), kernels/linear.h, of the last dimension: x [N, ..., in], y [N, ..., out].
-// weight [out, in], bias [out]. Where the last dimension is not `in`, x [N, ...] is taken as N rows
-// of that many elements, y [N, out].
+// weight [out, in], bias [out] if there is one. Where the last dimension is not `in`, x [N, ...] is
+// taken as N rows of that many elements, y [N, out].
 class Linear : public detail::Weighted {
  public:
   Linear(int64_t in, int64_t out, Activation activation = Activation::none,
-         InitScheme scheme = InitScheme::kaiming, WeightNorm norm = WeightNorm::none);
+         InitScheme scheme = InitScheme::kaiming, WeightNorm norm = WeightNorm::none,
+         Bias bias = Bias::learned);
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
   int places() const override { return activation_ == Activation::none ? 1 : 2; }
@@ -66,6 +67,7 @@ class Linear : public detail::Weighted {
  private:
   Activation activation_;
   Parameter bias_;
+  bool has_bias_;
 };
 
 // weight [out, in / groups, kernel.h, kernel.w], bias [out] if there is one. Throws Error unless

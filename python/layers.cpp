@@ -5,6 +5,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
 
 #include "layers/blocks.h"
 #include "layers/layers.h"
@@ -39,8 +40,11 @@ Layer layer(Args... args) {
   return {[=](uint32_t&) { return std::make_unique<L>(args...); }};
 }
 
-// Takes an iterable of layers, or a dict of layers by name.
-Layer sequential(const nb::object& layers) {
+// Layers, or one list of them, or a dict of them by their names.
+Layer sequential(const nb::args& given) {
+  Layer* single = nullptr;
+  const bool is_list = given.size() == 1 && !nb::try_cast(given[0], single, false);
+  const nb::object layers = is_list ? nb::object(given[0]) : nb::object(given);
   std::vector<std::pair<std::string, Layer>> all;
   const bool have_names = nb::isinstance<nb::dict>(layers);
   for (nb::handle each : have_names ? layers.attr("items")() : layers) {
@@ -62,6 +66,74 @@ Layer sequential(const nb::object& layers) {
 }
 
 Bias bias_of(bool bias) { return bias ? Bias::learned : Bias::none; }
+Affine affine_of(bool affine) { return affine ? Affine::scale_and_shift : Affine::none; }
+
+// PyTorch's BatchNorm1d and BatchNorm2d, whose channels are the second dimension alike.
+Layer batch_norm_layer(int64_t features, double eps, std::optional<double> momentum, bool affine,
+                       bool track_running_stats) {
+  check(
+      momentum.has_value(),
+      "momentum=None, a mean over all micro-batches, is not there: expected a number from 0 to 1");
+  check(track_running_stats,
+        "track_running_stats=False is not there for a batch norm: evaluation needs the statistics");
+  return layer<BatchNorm>(features, eps, *momentum, affine_of(affine));
+}
+
+Layer instance_norm_layer(std::optional<int64_t> features, double eps, double, bool affine,
+                          bool track_running_stats) {
+  check(!track_running_stats, "track_running_stats=True is not there for an instance norm");
+  check(features || !affine, "an instance norm with affine=True needs num_features");
+  return layer<InstanceNorm>(features.value_or(1), eps, affine_of(affine));
+}
+
+using Sizes = std::variant<int64_t, std::vector<int64_t>>;
+using Factors = std::variant<double, std::vector<double>>;
+
+Shape shape_of(const Sizes& sizes) {
+  if (const auto* one = std::get_if<int64_t>(&sizes)) return {*one};
+  return Shape(std::get<std::vector<int64_t>>(sizes));
+}
+
+// One number for both height and width, or one for each.
+template <class T>
+std::pair<T, T> pair_of(std::string_view what, const std::variant<T, std::vector<T>>& given) {
+  if (const auto* one = std::get_if<T>(&given)) return {*one, *one};
+  const auto& both = std::get<std::vector<T>>(given);
+  check(both.size() == 2, "{} has {} numbers: expected one, or height and width", what,
+        both.size());
+  return {both[0], both[1]};
+}
+
+Layer upsample_layer(const std::optional<Sizes>& size, const std::optional<Factors>& scale_factor,
+                     const std::string& mode, std::optional<bool> align_corners,
+                     std::optional<bool> recompute_scale_factor) {
+  using enum ResizeMode;
+  std::vector<std::string_view> names;
+  std::optional<ResizeMode> found;
+  for (const ResizeMode each : {nearest, nearest_exact, bilinear, bicubic}) {
+    names.push_back(name(each));
+    if (mode == name(each)) found = each;
+  }
+  check(found.has_value(), "mode is {}: expected {}", mode, fmt::join(names, ", "));
+  check(!recompute_scale_factor.value_or(false),
+        "recompute_scale_factor=True is not there: expected a size instead");
+  check(size.has_value() != scale_factor.has_value(),
+        "an upsample needs a size or a scale_factor, and not both");
+  const bool is_nearest = *found == nearest || *found == nearest_exact;
+  check(!is_nearest || !align_corners, "align_corners has no meaning for mode {}", mode);
+  UpsampleShape shape{.mode = *found};
+  if (align_corners.value_or(false)) shape.coordinates = Coordinates::align_corners;
+  if (size) std::tie(shape.H, shape.W) = pair_of("size", *size);
+  else std::tie(shape.rows, shape.columns) = pair_of("scale_factor", *scale_factor);
+  return layer<Upsample>(shape);
+}
+
+// A layer that draws from a stream of its own in each network.
+template <class L>
+Layer random_layer(double p) {
+  check(p >= 0 && p < 1, "p is {}: expected a number from 0 to less than 1", p);
+  return {[p](uint32_t& dropouts) { return std::make_unique<L>(p, dropouts++); }};
+}
 
 // A number, or one for rows and one for columns.
 using Size = std::variant<int64_t, std::pair<int64_t, int64_t>>;
@@ -123,19 +195,32 @@ void add_layers(nb::module_& m) {
                     "Parameters have the names and shapes of PyTorch's layers.")
       .def("__repr__", &Layer::describe);
   m.def("Sequential", &sequential, "layers"_a,
-        "Layers one after the other: a list, numbered as PyTorch's nn.Sequential numbers them, or "
-        "a dict of names and layers. It is a layer itself.\n\n"
-        "    accrue.Sequential([accrue.Flatten(), accrue.Linear(784, 64, activation=\"relu\"),\n"
-        "                       accrue.Linear(64, 10)])",
-        nb::sig("def Sequential(layers: typing.Iterable[Layer] | dict[str, Layer]) -> Layer"));
+        "Layers one after the other, or one list of them, numbered as PyTorch's nn.Sequential "
+        "numbers them; or a dict of names and layers. It is a layer itself.\n\n"
+        "    accrue.Sequential(accrue.Flatten(), accrue.Linear(784, 64, activation=\"relu\"),\n"
+        "                      accrue.Linear(64, 10))",
+        nb::sig("def Sequential(*layers: Layer | typing.Iterable[Layer] | dict[str, Layer]) -> "
+                "Layer"));
   m.def(
       "Linear",
-      [](int64_t in, int64_t out, const std::string& activation) {
-        return layer<Linear>(in, out, activation_of(activation));
+      [](int64_t in, int64_t out, bool bias, const std::string& activation) {
+        return layer<Linear>(in, out, activation_of(activation), InitScheme::kaiming,
+                             WeightNorm::none, bias_of(bias));
       },
-      "in_features"_a, "out_features"_a, nb::kw_only(), "activation"_a = "none",
-      "y = act(x W^T + b): x [N, in], y [N, out], weight [out, in], bias [out]. activation: none, "
-      "relu or tanh; it needs no memory of its own.");
+      "in_features"_a, "out_features"_a, "bias"_a = true, nb::kw_only(), "activation"_a = "none",
+      "y = act(x W^T + b): x [N, ..., in], y [N, ..., out], weight [out, in], bias [out]. Where "
+      "the "
+      "last dimension is not `in`, x [N, ...] is flattened. activation: none, relu or tanh, which "
+      "costs no memory of its own.");
+  m.def(
+      "Embedding",
+      [](int64_t rows, int64_t features, std::optional<int64_t> padding_idx) {
+        check(!padding_idx, "padding_idx={} is not there: expected None", *padding_idx);
+        return layer<Embedding>(rows, features);
+      },
+      "num_embeddings"_a, "embedding_dim"_a, "padding_idx"_a = nb::none(),
+      "Rows of a table by their numbers: x int32 [...], y [..., embedding_dim], weight "
+      "[num_embeddings, embedding_dim].");
   m.def(
       "Conv2d",
       [](int64_t in, int64_t out, const Size& kernel_size, const Size& stride,
@@ -178,38 +263,54 @@ void add_layers(nb::module_& m) {
       "stride]. norm: none, group, batch or instance.");
   m.def(
       "GroupNorm",
-      [](int64_t groups, int64_t channels, const std::string& activation) {
-        return layer<GroupNorm>(groups, channels, activation_of(activation));
+      [](int64_t groups, int64_t channels, double eps, bool affine, const std::string& activation) {
+        return layer<GroupNorm>(groups, channels, activation_of(activation), eps,
+                                affine_of(affine));
       },
-      "num_groups"_a, "num_channels"_a, nb::kw_only(), "activation"_a = "none",
+      "num_groups"_a, "num_channels"_a, "eps"_a = 1e-5, "affine"_a = true, nb::kw_only(),
+      "activation"_a = "none",
       "Each group of channels of a sample has mean 0 and variance 1, then a learned scale and "
-      "shift: x [N, C, H, W], weight and bias [C].");
+      "shift: x [N, C, ...], weight and bias [C].");
   m.def(
-      "LayerNorm", [](int64_t features, double eps) { return layer<LayerNorm>(features, eps); },
-      "features"_a, nb::kw_only(), "eps"_a = 1e-5,
+      "LayerNorm",
+      [](const Sizes& shape, double eps, bool affine, bool bias) {
+        const Affine learned = affine && !bias ? Affine::scale : affine_of(affine);
+        return layer<LayerNorm>(shape_of(shape), eps, learned);
+      },
+      "normalized_shape"_a, "eps"_a = 1e-5, "elementwise_affine"_a = true, "bias"_a = true,
       "Each row has mean 0 and variance 1, then a learned scale and shift: x [..., C], weight and "
-      "bias [C].");
+      "bias [C]. A list of sizes stands for so many of the last dimensions.");
   m.def(
       "RMSNorm", [](int64_t features, double eps) { return layer<RmsNorm>(features, eps); },
       "features"_a, nb::kw_only(), "eps"_a = 1e-6,
       "Each row is divided by its root mean square, then has a learned scale: x [..., C], weight "
       "[C].");
+  for (const char* const name : {"BatchNorm1d", "BatchNorm2d"})
+    m.def(name, &batch_norm_layer, "num_features"_a, "eps"_a = 1e-5, "momentum"_a.none() = 0.1,
+          "affine"_a = true, "track_running_stats"_a = true,
+          "Statistics of the micro-batch, so training depends on the split, unless batch_norm= "
+          "says otherwise: x [N, C, ...], weight and bias [C].");
+  m.def("InstanceNorm2d", &instance_norm_layer, "num_features"_a = nb::none(), "eps"_a = 1e-5,
+        "momentum"_a = 0.1, "affine"_a = false, "track_running_stats"_a = false,
+        "Each channel of a sample has mean 0 and variance 1: x [N, C, H, W]. With affine=True then "
+        "a learned scale and shift, weight and bias [C].");
   m.def(
-      "BatchNorm2d", [](int64_t channels) { return layer<BatchNorm>(channels); }, "num_channels"_a,
-      "Normalizes by statistics of the micro-batch, so training depends on the split: x [N, C, H, "
-      "W], weight and bias [C].");
-  m.def(
-      "InstanceNorm2d", [] { return layer<InstanceNorm>(); },
-      "Each channel of a sample has mean 0 and variance 1: x [N, C, H, W]. Nothing is learned.");
-  m.def(
-      "Dropout",
-      [](double p) -> Layer {
-        check(p >= 0 && p < 1, "p is {}: expected a number from 0 to less than 1", p);
-        return {[p](uint32_t& dropouts) { return std::make_unique<Dropout>(p, dropouts++); }};
-      },
-      "p"_a,
+      "Dropout", [](double p, bool) { return random_layer<Dropout>(p); }, "p"_a = 0.5,
+      "inplace"_a = false,
       "Elements become 0 with probability p, the others are divided by 1 - p. The masks depend on "
-      "the sample and the epoch, not on the micro-batch. Sequential gives it no number.");
+      "the sample and the epoch, not on the micro-batch. It takes no place in the numbering, and "
+      "writes over x where it can.");
+  m.def(
+      "StochasticDepth",
+      [](double p, const std::string& mode) {
+        check(mode == "row",
+              "mode is {}: expected row, since what drops whole micro-batches depends on the split",
+              mode);
+        return random_layer<StochasticDepth>(p);
+      },
+      "p"_a, "mode"_a = "row",
+      "Samples become 0 with probability p, the others are divided by 1 - p, as in torchvision. "
+      "Which ones depends on the sample and the epoch, not on the micro-batch.");
   m.def(
       "MaxPool2d",
       [](const Size& kernel, const std::optional<Size>& stride, const Size& padding,
@@ -248,6 +349,11 @@ void add_layers(nb::module_& m) {
   m.def(
       "UpsampleNearest", [](int64_t factor) { return layer<UpsampleNearest>(factor); }, "factor"_a,
       "Each pixel becomes factor x factor pixels: x [N, C, H, W].");
+  m.def(
+      "Upsample", &upsample_layer, "size"_a = nb::none(), "scale_factor"_a = nb::none(),
+      "mode"_a = "nearest", "align_corners"_a = nb::none(), "recompute_scale_factor"_a = nb::none(),
+      "x [N, C, H, W] resized to `size`, or by `scale_factor`, each a number or that of the height "
+      "and that of the width. mode: nearest, nearest-exact, bilinear or bicubic.");
   m.def(
       "PixelShuffle", [](int64_t factor) { return layer<PixelShuffle>(factor); }, "factor"_a,
       "Channels become pixels: x [N, C factor^2, H, W], y [N, C, factor H, factor W].");

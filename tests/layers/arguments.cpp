@@ -1,4 +1,4 @@
-// The arguments of layers that PyTorch's layers have, too: what PyTorch makes of them.
+// Layers with arguments that PyTorch's layers have, too, compared with these.
 
 #include <cmath>
 
@@ -26,8 +26,8 @@ double digest(const Tensor& x) {
   return sum;
 }
 
-// The digests of a layer's answer in float64, of its gradient with respect to x, of those of its
-// parameters, and of its buffers.
+// The digests of a layer's answer in float64, of the gradients of x and its parameters, and of its
+// buffers.
 Values digests(Layer& layer, const Shape& shape, const Pass& pass = {}) {
   const Parameters parameters = place(layer, DType::f64, test_device(), 1);
   layer.visit_parameters([](const std::string&, Parameter& p) {
