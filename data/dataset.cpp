@@ -23,8 +23,8 @@ void Dataset::check_fields() const {
   check(!fields.empty(), "data set '{}' has no fields: expected the fields of a sample", name);
   for (const Field& field : fields)
     check(field.values.defined() && field.values.shape().rank() > 0 &&
-              field.values.dtype() == stored_dtype(field.encoding) &&
-              field.values.size(0) == size() && field.values.device() == device(),
+              stores(field.encoding, field.values.dtype()) && field.values.size(0) == size() &&
+              field.values.device() == device(),
           "data set '{}': {} are {} {}, expected {} of {} samples, on the device of {}", name,
           field.name, accrue::name(field.values.dtype()), field.values.shape(),
           accrue::name(stored_dtype(field.encoding)), size(), fields.front().name);

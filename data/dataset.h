@@ -18,7 +18,7 @@ enum class Split { train, test };
 
 namespace detail {
 
-// Writes the elements of a sample into a row, in the encoding's stored_dtype(). Several threads
+// Writes the elements of a sample, of the type of its field's values, into a row. Several threads
 // call it at once. Throws Error.
 using ReadRow = std::function<void(std::span<std::byte> row, int64_t sample)>;
 
@@ -27,8 +27,8 @@ using ReadRow = std::function<void(std::span<std::byte> row, int64_t sample)>;
 // A property that every sample has, such as its image or its class.
 struct Field {
   std::string name;  // "images"
-  // [N, ...], of the encoding's stored_dtype(), Category::data. Without elements if `read` reads
-  // them on demand.
+  // [N, ...], of a type that the encoding stores(), Category::data; without elements if these are
+  // read when they are needed.
   Tensor values;
   Encoding encoding;
   int64_t classes = 0;                     // of indices: each is in [0, classes)

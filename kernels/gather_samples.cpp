@@ -51,7 +51,7 @@ void gather_field(const FieldViews& field, const int32_t* picked) {
       case Encoding::number:
       case Encoding::index: break;
     }
-    gather_rows<T, float>(field, picked, 1, same);
+    dispatch_wide(field.all.dtype, [&]<class S>() { gather_rows<T, S>(field, picked, 1, same); });
   });
 }
 
@@ -102,7 +102,7 @@ void gather(std::span<const FieldViews> fields, View samples, View index, View p
   DType floating = DType::i32;
   for (const auto& [encoding, out, all, normalization] : fields) {
     if (encoding != Encoding::index && floating == DType::i32) floating = out.dtype;
-    check(out.shape == all.shape.with(0, n) && all.dtype == stored_dtype(encoding) &&
+    check(out.shape == all.shape.with(0, n) && stores(encoding, all.dtype) &&
               all.shape[0] == fields.front().all.shape[0] &&
               out.dtype == encoded_dtype(encoding, floating),
           "[gather_samples] {} {} of {} samples from {} {}", name(out.dtype), out.shape, n,

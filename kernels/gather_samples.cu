@@ -9,6 +9,7 @@ namespace {
 // Rows of a field, `size` elements each.
 struct Rows {
   Encoding encoding;
+  bool are_double;  // numbers
   void* out;
   const void* all;
   int64_t size;
@@ -76,7 +77,8 @@ __global__ void __launch_bounds__(block_threads, 5)
           gather_row<T, uint8_t>(rows, k, sample, exists, formula::MaskPixel{}, nan);
           break;
         case Encoding::number:
-          gather_row<T, float>(rows, k, sample, exists, formula::Same{}, nan);
+          if (rows.are_double) gather_row<T, double>(rows, k, sample, exists, formula::Same{}, nan);
+          else gather_row<T, float>(rows, k, sample, exists, formula::Same{}, nan);
           break;
         case Encoding::index:
           gather_row<int32_t, int32_t>(rows, k, sample, exists, formula::Same{}, int32_t{-1});
@@ -101,8 +103,9 @@ void gather_samples(std::span<const FieldViews> fields, View samples, View index
   Fields all{};
   for (const auto& [encoding, out, whole, normalization] : fields)
     all.rows[all.count++] = {
-        encoding, out.data, whole.data, out.numel() / n,
-        encoding == Encoding::pixel ? PixelPlanes(normalization) : PixelPlanes()};
+        encoding,        whole.dtype == DType::f64,
+        out.data,        whole.data,
+        out.numel() / n, encoding == Encoding::pixel ? PixelPlanes(normalization) : PixelPlanes()};
   dispatch_floating(floating_of(fields), [&]<class T>() {
     enqueue(grid_over(n * block_threads), gather_samples_kernel<T>, all,
             samples.data ? samples.as<int32_t>() : nullptr, index.as<const int32_t>(),

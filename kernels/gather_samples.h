@@ -12,13 +12,13 @@ namespace accrue {
 enum class Encoding {
   pixel,   // u8, to floating: (x / 255 - mean[c]) / std[c]
   mask,    // u8, to floating: x / 255
-  number,  // f32, to floating
+  number,  // f32 or f64, to floating
   index    // i32, as it is: a class, say
 };
 
 namespace detail {
 
-// The type of the elements in the data set.
+// The type of the elements in the data set, but that numbers may also be f64 (stores()).
 constexpr DType stored_dtype(Encoding encoding) {
   switch (encoding) {
     case Encoding::number: return DType::f32;
@@ -28,7 +28,11 @@ constexpr DType stored_dtype(Encoding encoding) {
   }
   return DType::u8;
 }
-// The type of the elements in a micro-batch for a model that computes in `floating`.
+// Whether a data set may have elements of this type.
+constexpr bool stores(Encoding encoding, DType dtype) {
+  return dtype == stored_dtype(encoding) || (encoding == Encoding::number && dtype == DType::f64);
+}
+// The type of the elements in a micro-batch of a model that computes in `floating`.
 constexpr DType encoded_dtype(Encoding encoding, DType floating) {
   return encoding == Encoding::index ? DType::i32 : floating;
 }
@@ -51,8 +55,8 @@ inline constexpr int64_t most_channels = 4;
 void check_normalization(const Normalization& normalization, const Shape& samples,
                          std::string_view what);
 
-// One field of the samples, such as their images: out is [n, ...], all is [N, ...] of the stored
-// type.
+// One field of the samples, such as their images: out [n, ...], all [N, ...] of a type that is
+// stored.
 struct FieldViews {
   Encoding encoding;
   View out, all;
