@@ -99,7 +99,7 @@ void dice_loss(View loss, View sums, View block_sums, View x, View masks, ClassW
     for (int64_t n = 0; n < N; ++n) {
       const double part = judged_part(all, n, K, P, counted);
       for (int64_t k = 0; k < K; ++k)
-        sum += part * double(weights[k]) * dice_sums(all, n * K + k).loss();
+        sum += part * double(weights.in<W>(k)) * dice_sums(all, n * K + k).loss();
     }
     *loss.as<W>() = static_cast<W>(mean_of_planes(sum, K, counted));
   });
@@ -113,7 +113,7 @@ void dice_loss_backward(GradTarget dx, View dloss, View sums, View x, View masks
     const double scale = mean_of_planes(double(*dloss.as<const W>()), K, counted);
     const auto slope = [&](int64_t n, int64_t k, double part, W t) {
       const DiceSums of_plane = dice_sums(sums.as<const double>(), n * K + k);
-      const double factor = scale * part * double(weights[k]);
+      const double factor = scale * part * double(weights.in<W>(k));
       return W(factor * of_plane.at_zero()) + t * W(factor * of_plane.by_target());
     };
     with_beta(dx.beta, [&](auto accumulate) {

@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(block_threads)
   __syncthreads();
   double sum = 0;
   for (int64_t plane = threadIdx.x; plane < planes; plane += block_threads)
-    sum += judged_part(sums, plane / K, K, P, counted) * double(weights[plane % K]) *
+    sum += judged_part(sums, plane / K, K, P, counted) * double(weights.in<W>(plane % K)) *
            dice_sums(sums, plane).loss();
   sum = block_sum<block_threads>(sum);
   if (threadIdx.x == 0) *loss = static_cast<W>(mean_of_planes(sum, K, counted));
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(block_threads)
   for (int64_t i = first_item(); i < N * K * P; i += item_stride()) {
     const int64_t plane = i / P;
     const DiceSums of_plane = dice_sums(sums, plane);
-    const double factor = scale * double(weights[plane % K]);
+    const double factor = scale * double(weights.in<W>(plane % K));
     const W p = formula::Sigmoid{}(widen(x[i]));
     const W dp =
         W(factor * of_plane.at_zero()) + widen(masks[i]) * W(factor * of_plane.by_target());
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(block_threads)
     const double of_sample = mean_of_planes(double(*dloss) * part, K, counted);
     const auto slope = [&](int64_t k) {
       const DiceSums of_plane = dice_sums(sums, n * K + k);
-      const double factor = of_sample * double(weights[k]);
+      const double factor = of_sample * double(weights.in<W>(k));
       return W(factor * of_plane.at_zero()) + W(k == label) * W(factor * of_plane.by_target());
     };
     W average = 0;

@@ -28,7 +28,7 @@ void pixel_cross_entropy(View loss, View block_sums, View x, View labels, ClassW
                        if (label[i] == not_judged) continue;
                        const RowSoftmax<W> pixel{softmax.maximum[i], softmax.rest[i]};
                        const PixelInput<W> of_label(x, at + label[i] * P + i, 1);
-                       sum += W(weights[label[i]]) * pixel.loss(*of_label.data());
+                       sum += weights.in<W>(label[i]) * pixel.loss(*of_label.data());
                      }
                      sums[b] += static_cast<double>(sum);
                    });
@@ -55,7 +55,7 @@ void pixel_cross_entropy_backward(GradTarget dx, const LossSeed& from, View x, V
           const RunSoftmax<W> softmax(x, at, label, C, P, size);
           W factor[pixel_run];
           for (int64_t i = 0; i < size; ++i)
-            factor[i] = label[i] == not_judged ? 0 : scale * W(weights[label[i]]);
+            factor[i] = label[i] == not_judged ? 0 : scale * weights.in<W>(label[i]);
           for (int64_t c = 0; c < C; ++c) {
             const PixelInput<W> from(x, at + c * P, size);
             const PixelOutput<W> to(dx.grad, dx.beta, at + c * P, size);

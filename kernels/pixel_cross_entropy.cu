@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(block_threads)
     const T* pixel = x + i / P * C * P + i % P;
     const bool in_range = 0 <= label && label < C;
     const auto softmax = pixel_softmax(pixel, label, C, P);
-    sum.add(in_range ? W(weights[label]) * softmax.loss(widen(pixel[label * P]))
+    sum.add(in_range ? weights.in<W>(label) * softmax.loss(widen(pixel[label * P]))
                      : std::numeric_limits<W>::quiet_NaN());
   }
   const W total = block_sum<block_threads>(sum.total());
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(block_threads)
     const auto softmax = pixel_softmax(x + at, label, C, P);
     const bool in_range = 0 <= label && label < C;
     const W factor = counted.leaves_out(label) ? 0
-                     : in_range                ? scale * W(weights[label])
+                     : in_range                ? scale * weights.in<W>(label)
                                                : std::numeric_limits<W>::quiet_NaN();
     for (int64_t c = 0; c < C; ++c)
       store(dx[at + c * P], factor * (softmax.probability(widen(x[at + c * P])) - W(c == label)),

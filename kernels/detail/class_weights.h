@@ -14,9 +14,13 @@ namespace accrue {
 // value.
 struct ClassWeights {
   static constexpr int64_t most = 64;
-  std::array<float, most> of;
+  std::array<double, most> of;
 
-  HOST_DEVICE float operator[](int64_t c) const { return c < most ? of[size_t(c)] : 1; }
+  // Class c's, in the type that losses are computed in.
+  template <class W>
+  HOST_DEVICE W in(int64_t c) const {
+    return c < most ? W(of[size_t(c)]) : W(1);
+  }
 };
 
 // Returns the given weights, or 1 for every class if none are given. Throws Error unless there is
@@ -32,7 +36,7 @@ inline ClassWeights class_weights_of(std::string_view op, std::span<const double
   for (size_t c = 0; c < given.size(); ++c) {
     check(given[c] >= 0 && given[c] <= 1e6,
           "[{}] the weight of class {} is {}: expected it in [0, 1e6]", op, c, given[c]);
-    weights.of[c] = static_cast<float>(given[c]);
+    weights.of[c] = given[c];
   }
   return weights;
 }
