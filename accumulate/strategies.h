@@ -33,8 +33,9 @@ struct StrategyFacts {
   bool sums_in_moments = false;
   // Ranks cannot exchange its sum.
   bool is_for_one_process = false;
-  // A window's last backward completes the sum parameter by parameter, so ranks may exchange it
-  // meanwhile.
+  // That sum is kept in 16 bits.
+  bool sums_in_16_bits = false;
+  // The last backward of a window completes the sum, which ranks may exchange meanwhile.
   bool has_final_gradients = false;
   // One backward may add the gradients of several micro-batches that are kept.
   bool takes_joint_gradients = false;

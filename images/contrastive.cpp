@@ -72,10 +72,12 @@ class Contrastive : public Objective {
     const Tensor both = unit_rows(answer.reshape({2 * n, D}));
     add_on_host(sums, [&] {
       std::vector<double> own(static_cast<size_t>(this->sums()));
-      const Tensor z = as_f32(both), labels = as_f32(samples["labels"]);
+      const Tensor z = both.to(Device::cpu), labels = as_f32(samples["labels"]);
       std::vector<double> row(static_cast<size_t>(D) + 1, 1.0);
       for (int64_t i = 0; i < n; ++i) {
-        std::copy_n(z.span<float>().data() + 2 * i * D, D, row.begin());
+        dispatch_wide(z.dtype(), [&]<class T>() {
+          std::copy_n(z.span<T>().data() + 2 * i * D, D, row.begin());
+        });
         add_to_probe(own, row, size_t(labels.span<int32_t>()[size_t(i)]));
       }
       return own;

@@ -162,7 +162,7 @@ void check_what_is_said(const Metadata& said, const Request& request, const Noti
         "{} does not say how its pixels were normalized: (x - {}) / {} is assumed; "
         "expected --mean and --std",
         request.init, fmt::join(pixels.mean, ","), fmt::join(pixels.std, ","));
-  if (holds_float64(request.init))
+  if (request.precision != Precision::fp64 && holds_float64(request.init))
     notices.warn("{} holds float64, which is rounded to float32", request.init);
 }
 

@@ -56,6 +56,7 @@ Device apply_machine_settings(const Request& request, const Notices& notices) {
         "--precision tf32 needs a GPU's tensor cores, but this run is on {}: "
         "expected fp32, bf16 or fp16, or --device cuda",
         name(device));
+  check_precision(request.precision, device);
   if (device == Device::cuda) cuda::allow_tf32(tf32);
   apply_threads(request);
   if (!request.memory_limit.empty()) {

@@ -96,6 +96,7 @@ PlannedTraining detail::plan_training(Request request, const RanksToPlan& asked,
                                       const Notices& notices) {
   apply_threads(request);
   const Device device = wanted_device(request);
+  check_precision(request.precision, device);
   cuda::allow_tf32(request.precision == Precision::tf32 && device == Device::cuda);
   const auto ranks = asked.count > 1 ? std::make_shared<PlannedRanks>(asked) : nullptr;
   request.ranks = ranks.get();

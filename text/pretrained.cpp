@@ -268,7 +268,12 @@ NamedTensors detail::read_pretrained_weights(const std::filesystem::path& direct
 namespace {
 
 const char* name_of_type(DType dtype) {
-  return dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
+  switch (dtype) {
+    case DType::bf16: return "bfloat16";
+    case DType::f16: return "float16";
+    case DType::f64: return "float64";
+    default: return "float32";
+  }
 }
 
 OrderedJson id_or_null(std::optional<int64_t> id) {

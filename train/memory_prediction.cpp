@@ -123,10 +123,12 @@ Usage detail::peak_of_windows(const TrainingOptions& options, const Dataset& dat
   if (scored && scores_on_its_way(options, data.size(), windows))
     sum_scores(training.model(), training.objective(), *scored, options.batches.micro,
                training.parameters().compute_dtype(), device, options.ranks, options.batches.piece);
-  if (!options.checkpoints.directory.empty() && !plans_for_cuda(device))
+  if (!options.checkpoints.directory.empty() && !plans_for_cuda(device)) {
+    const DType dtype = training.parameters().values().dtype();
     for (const auto& [name, elements] : training.game().state_dict().sharded)
-      Tensor::empty({std::min(elements, int64_t(piece_bytes / sizeof(float)))}, DType::f32, device,
-                    Category::workspace);  // for a piece of a checkpoint (train/whole_state.h)
+      Tensor::empty({std::min(elements, int64_t(piece_bytes / size_of(dtype)))}, dtype, device,
+                    Category::workspace);  // a checkpoint's (train/whole_state.h)
+  }
   return ledger(device).peak();
 }
 

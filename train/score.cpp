@@ -102,11 +102,12 @@ Tensor detail::all_answers(const Layer& model, const Objective& objective, const
   for_each_answer(
       model, objective, data, micro_batch, dtype, device,
       [&](const Tensor& answer, const Samples&, int64_t begin) {
-        const Tensor y = as_f32(answer.detach().to(Device::cpu));
+        const Tensor host = answer.detach().to(Device::cpu);
+        const Tensor y = host.dtype() == DType::f64 ? host : as_f32(host);
         if (!all.defined()) {
           std::vector<int64_t> sizes{data.size()};
           for (const int64_t size : y.shape().sizes().subspan(1)) sizes.push_back(size);
-          all = Tensor::empty(Shape(sizes), DType::f32, Device::cpu, Category::data);
+          all = Tensor::empty(Shape(sizes), y.dtype(), Device::cpu, Category::data);
         }
         all.slice(begin, begin + y.size(0)).copy_from(y);
       },

@@ -17,10 +17,11 @@ namespace accrue {
 // The optimizers.
 enum class OptimizerKind { adam, adamw, sgd, lion };
 
-// The type that a model computes in, for activations and the factors of products. Parameters,
-// gradients, moments and sums are always float32. tf32 is float32 in memory, but a GPU's tensor
-// cores round the factors of products to 10 fraction bits (cuda::allow_tf32()).
-enum class Precision { fp32, tf32, bf16, fp16 };
+// The type that a model computes in: that of activations, and of the factors of its products.
+// Parameters, gradients, moments and sums are float32, or float64 with fp64, which runs on the CPU
+// alone. tf32 is float32 in memory; products on a GPU's tensor cores round their factors to 10
+// fraction bits. It takes effect through cuda::allow_tf32().
+enum class Precision { fp32, tf32, bf16, fp16, fp64 };
 
 // A value of StepOptions::loss_scale.
 inline constexpr double dynamic_loss_scale = -std::numeric_limits<double>::infinity();

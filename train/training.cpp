@@ -121,6 +121,7 @@ Training::Training(const TrainingOptions& options, const Dataset& data, Device d
       objective_(options.objective_for(data)),
       data_(data) {
   if (options_.players.empty() && objective_->is_of_window()) check_window_loss(options_);
+  check_precision(options_.precision, device_);
   check_batch_norm(options_, device_);
   if (!options_.share_unit) options_.share_unit = options.batches.micro;
   const auto make = [&](int64_t micro) {

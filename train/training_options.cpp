@@ -15,7 +15,8 @@ const std::map<std::string, Precision>& detail::precision_names() {
   static const std::map<std::string, Precision> names{{"fp32", Precision::fp32},
                                                       {"tf32", Precision::tf32},
                                                       {"bf16", Precision::bf16},
-                                                      {"fp16", Precision::fp16}};
+                                                      {"fp16", Precision::fp16},
+                                                      {"fp64", Precision::fp64}};
   return names;
 }
 
@@ -198,6 +199,16 @@ void detail::check_options(const TrainingOptions& o) {
         "strategy {} adds up in the optimizer's state, so every rank needs all of it: expected no "
         "shards, or another strategy",
         strategy.name);
+  check(!strategy.sums_in_16_bits || o.precision != Precision::fp64,
+        "strategy {} rounds the sum of gradients to 16 bits, and precision fp64 rounds nothing "
+        "below float64: expected strategy {}, or another precision",
+        strategy.name, name_in(strategy_names(), reference_strategy()));
+}
+
+void detail::check_precision(Precision precision, Device device) {
+  check(precision != Precision::fp64 || !plans_for_cuda(device),
+        "precision fp64 runs on the cpu, but this run is on cuda: expected precision fp32, tf32, "
+        "bf16 or fp16, or device cpu");
 }
 
 }  // namespace accrue

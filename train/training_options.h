@@ -21,6 +21,7 @@ constexpr DType compute_dtype(Precision precision) {
   switch (precision) {
     case Precision::bf16: return DType::bf16;
     case Precision::fp16: return DType::f16;
+    case Precision::fp64: return DType::f64;
     case Precision::fp32:
     case Precision::tf32: break;
   }
@@ -158,8 +159,9 @@ inline Settings settings_of(TrainingOptions& o) {
       .add(o.precision, precision_names(),
            {.name = "precision",
             .decides = result,
-            .help =
-                "Type of activations and products; sums, parameters and gradients stay in float32",
+            .help = "Type of activations and products; sums, parameters and their gradients stay "
+                    "in float32. "
+                    "fp64: everything in float64, on the CPU, to check other results by",
             .acts_in = ActsIn::answers,
             .asked_by = AskedBy::most_runs})
       .add(o.seed, {.name = "seed",
@@ -319,9 +321,11 @@ inline Settings settings_of(const TrainingOptions& o) {
 
 namespace detail {
 
-// Throws Error unless 1 <= micro <= effective, for a strategy that is not possible with the split
-// or a sharded optimizer, without a model, and for players that do not fit together.
+// Throws Error unless 1 <= micro <= effective, for a strategy that does not go with the split, the
+// precision or a sharded optimizer, without a model, and for players that do not go together.
 void check_options(const TrainingOptions& options);
+// Throws Error for a precision that no model has on the device.
+void check_precision(Precision precision, Device device);
 
 }  // namespace detail
 

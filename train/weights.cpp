@@ -34,9 +34,11 @@ double detail::largest_difference(const NamedTensors& a, const NamedTensors& b) 
     const auto& [other_name, y] = b[i];
     check(name == other_name && x.shape() == y.shape(), "{} {} is compared with {} {}", name,
           x.shape(), other_name, y.shape());
-    const auto u = x.span<float>(), v = y.span<float>();
-    for (size_t j = 0; j < u.size(); ++j)
-      largest = std::max(largest, std::abs(double(u[j]) - double(v[j])));
+    dispatch_wide(x.dtype(), [&, &x = x, &y = y]<class T>() {
+      const auto u = x.span<T>(), v = y.span<T>();
+      for (size_t j = 0; j < u.size(); ++j)
+        largest = std::max(largest, std::abs(double(u[j]) - double(v[j])));
+    });
   }
   return largest;
 }
@@ -87,7 +89,7 @@ std::string common_prefix(const SafetensorsHeader& header) {
 }
 
 bool converts(DType from, DType to) {
-  return from == to || (to == DType::f32 && (is_16_bit_dtype(from) || from == DType::f64));
+  return from == to || (is_floating(from) && (to == DType::f32 || to == DType::f64));
 }
 
 using Tensors = std::map<std::string, Tensor>;
@@ -203,14 +205,27 @@ std::optional<OtherHead> read_weights(const std::string& path, Parameters& param
   read_safetensors_pieces(
       path, is_read_there, [&](const std::string& name, int64_t first, const Tensor& piece) {
         const Tensor& to = wanted.at(word + name);
-        const Tensor converted = to.dtype() == DType::f32 ? as_f32(piece) : piece;
-        to.reshape({to.numel()}).slice(first, first + piece.numel()).copy_from(converted);
+        copy_converted(to.reshape({to.numel()}).slice(first, first + piece.numel()), piece);
       });
   round_copies(parameters);
   return other;
 }
 
 }  // namespace
+
+void detail::copy_converted(Tensor to, const Tensor& from) {
+  if (to.dtype() == from.dtype()) return to.copy_from(from);
+  const Tensor host = to.device() == Device::cpu
+                          ? to
+                          : Tensor::empty(to.shape(), to.dtype(), Device::cpu, Category::data);
+  dispatch_floating(from.dtype(), [&]<class From>() {
+    dispatch_floating(to.dtype(), [&]<class To>() {
+      std::ranges::transform(from.span<From>(), host.span<To>().begin(),
+                             [](From x) { return To(widen(x)); });
+    });
+  });
+  if (to.device() != Device::cpu) to.copy_from(host);
+}
 
 bool detail::holds_float64(const std::string& path) {
   const SafetensorsHeader header = read_safetensors_header(path, is_weight);

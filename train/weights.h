@@ -42,11 +42,11 @@ bool is_of_adapter(const std::string& name);
 
 }  // namespace detail
 
-// Reads weights from a file that has exactly the model's names and shapes. If all the model's names
-// share a first word ("transformer"), the file's names may lack it. Values in float32, f16 and bf16
-// convert exactly; f64 is rounded. Needs 64 KiB beside the parameters. Throws Error and leaves the
-// parameters unchanged for a value that is not finite, and for a file that differs; then it names
-// every difference.
+// Reads them back from a file with exactly the model's names, or these without a first word that
+// all have ("transformer"), and shapes, in float32, or in f16 and bf16, which convert exactly, or
+// f64, which is rounded unless the model has float64. Needs 64 KiB beside the parameters. Throws
+// Error, with the parameters as they were, for a value that is not finite, and for a file that
+// differs, in which case it names every difference.
 void load_weights(const std::string& path, Parameters& parameters);
 
 namespace detail {
@@ -56,11 +56,15 @@ namespace detail {
 void check_weights_fit(const std::string& path, const NamedTensors& tensors,
                        const Parameters& parameters);
 
-// True if the file has weights in float64, which load_weights() rounds.
+// True if the file has weights in float64, which load_weights() rounds for a model in float32.
 bool holds_float64(const std::string& path);
 
-// A model's head is the layer of its last parameters, such as "fc". It answers with one number for
-// each row of its tensors, that is, for each class.
+// Copies the elements of a tensor on the cpu to another of its shape, converted to that one's type
+// and rounded once.
+void copy_converted(Tensor to, const Tensor& from);
+
+// A model's head is the layer of its last parameters, such as "fc", which answers with as many
+// numbers as its tensors have rows: one for each class.
 struct OtherHead {
   std::string name;
   int64_t classes_in_file, classes;

@@ -46,6 +46,7 @@ const StrategyFacts detail::bf16_sum_strategy{
     .help = "gradients are added up in bfloat16, in half the memory, with stochastic rounding",
     .storage = GradientStorage::on_demand,
     .is_for_one_process = true,
+    .sums_in_16_bits = true,
     .differs = "rounds the sum of gradients to bfloat16",
     .make = Accumulator::make<Bf16Sum>};
 

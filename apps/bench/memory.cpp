@@ -53,6 +53,7 @@ std::vector<Way> chosen_ways(const Request& options, const BenchMemoryOptions& b
     return (way.strategy()->sums_in_moments && !has_moments) ||
            // The loss scale of fp16 is dynamic.
            (way.strategy()->drops_gradients && options.precision == Precision::fp16) ||
+           (way.strategy()->sums_in_16_bits && options.precision == Precision::fp64) ||
            (!way.is_in_given_precision() && !fp32);
   });
   return ways;

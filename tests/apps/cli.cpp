@@ -264,8 +264,13 @@ TEST_CASE("other settings out of range are refused", "[output]") {
   refuse("train --precision fp8", "--precision");
   refuse("train --precision fp16 --strategy moments", "expected a constant loss scale");
   refuse("train --on-overflow drop-micro-batch", "expected strategy separate");
-  if (test_device() == Device::cpu)
+  if (test_device() == Device::cpu) {
     refuse("train --precision tf32", "expected fp32, bf16 or fp16, or --device cuda");
+    refuse("train --precision fp64 --strategy bf16-sum",
+           "strategy bf16-sum rounds the sum of gradients to 16 bits");
+  } else {
+    refuse("train --precision fp64", "precision fp64 runs on the cpu, but this run is on cuda");
+  }
   refuse("train --dropout 1.5", "--dropout");
   refuse("train --memory-limit lots", "'lots' is not a size");
   refuse("train --optimizer sgd --nesterov", "nesterov needs a momentum");

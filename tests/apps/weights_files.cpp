@@ -74,6 +74,31 @@ TEST_CASE("weights of other programs are read, or an error says how", "[cli][ful
            "python3 -c \"import torch");
 }
 
+TEST_CASE("weights in float64 are rounded unless the network has float64", "[cli][full]") {
+  if (test_device() != Device::cpu) return;  // on which alone it runs
+  const Folder folder;
+  const std::string w = folder / "w", again = folder / "again",
+                    model = "train --model mlp-small" + narrow();
+  const std::string warning = "holds float64, which is rounded to float32";
+  succeed(model + "--precision fp64 --steps 2 --save " + w);
+  for (const auto& entry : read_safetensors_header(w).entries) REQUIRE(entry.dtype == DType::f64);
+  REQUIRE_THAT(succeed(model + "--precision fp64 --steps 0 --init " + w + " --save " + again),
+               !ContainsSubstring(warning));
+  REQUIRE(largest_difference(w, again) == 0);
+  REQUIRE_THAT(succeed(model + "--steps 0 --init " + w + " --save " + (folder / "narrow")),
+               ContainsSubstring(warning));
+  const NamedTensors wide = read_safetensors(w), narrowed = read_safetensors(folder / "narrow");
+  for (size_t i = 0; i < wide.size(); ++i) {
+    REQUIRE(narrowed[i].second.dtype() == DType::f32);
+    std::vector<double> values = to_doubles(wide[i].second);
+    for (double& value : values) value = static_cast<float>(value);
+    REQUIRE(to_doubles(narrowed[i].second) == values);
+  }
+  REQUIRE_THAT(succeed("eval --split test --init " + w), ContainsSubstring(warning));
+  REQUIRE_THAT(succeed("eval --split test --precision fp64 --init " + w),
+               !ContainsSubstring(warning));
+}
+
 TEST_CASE("training goes on from weights of other classes, with a new head", "[cli][full]") {
   const Folder folder, few;
   const std::string w = folder / "w", again = folder / "again",
