@@ -8,8 +8,8 @@
 
 namespace accrue::python {
 
-Dataset question_of(nb::handle x, SampleShape shape, std::optional<int64_t> styles) {
-  if (!styles) return dataset_of(x, nb::none(), shape);
+Dataset question_of(nb::handle x, const Taken& taken, std::optional<int64_t> styles) {
+  if (!styles) return dataset_of(x, nb::none(), taken);
   check((nb::isinstance<nb::tuple>(x) || nb::isinstance<nb::list>(x)) && nb::len(x) == 2,
         "x has no glyphs to draw: expected (sources, styles)");
   Dataset data = glyphs_of(x[0], nb::none(), x[1]);
@@ -19,6 +19,7 @@ Dataset question_of(nb::handle x, SampleShape shape, std::optional<int64_t> styl
 
 nb::object answers_to(Dataset data, const Normalization& pixels, const accrue::Layer& model,
                       int64_t micro_batch, DType dtype, Device device) {
+  round_numbers(data, dtype);
   data.fields[0].normalization = pixels;
   const ObjectivePtr objective = data.has("sources") ? glyph_drawing() : classification("images");
   Tensor all;

@@ -10,8 +10,8 @@ namespace accrue::python {
 
 // Networks' answers to a caller's arrays.
 
-// The samples to answer: x is images, or for zi2zi, which has `styles` styles, (sources, styles).
-Dataset question_of(nb::handle x, SampleShape shape, std::optional<int64_t> styles);
+// A question to a network: images, or of zi2zi with so many styles (sources, styles).
+Dataset question_of(nb::handle x, const Taken& taken, std::optional<int64_t> styles);
 // A network that was trained on crops sees the images' middle, unless it answers with masks. Throws
 // Error for images with another number of channels than the network was trained on.
 void see_as_trained(Dataset& data, const Request& options);

@@ -98,15 +98,23 @@ bool is(const Array& array, nb::dlpack::dtype_code code) {
   return array.dtype().lanes == 1 && array.dtype().code == uint8_t(code);
 }
 
-// Refuses images whose channels come last, as in other libraries: they would be taken for a width.
-void check_channels_first(const Array& array, const char* what) {
+// Whether a network takes these images as they are, and not with their last dimension first.
+bool has_its_channels_first(const Array& array, const Taken& taken) {
+  if (!taken.images || array.ndim() != 4) return false;
+  const auto size = [&](size_t i) { return int64_t(array.shape(i)); };
+  return taken.images({size(0), size(1), size(2), size(3)}) &&
+         !taken.images({size(0), size(3), size(1), size(2)});
+}
+
+// Channels that come last, as other libraries have them, would be taken for a width.
+void check_channels_first(const Array& array, const char* what, const Taken& taken = {}) {
   const size_t rank = array.ndim();
   if (rank != 4 && !(rank == 3 && has(array, nb::dlpack::dtype_code::UInt, 8))) return;
   const auto may_be_channels = [&](size_t size) {
     return size == 3 || size == 4 || (size == 1 && rank == 4);
   };
   const size_t last = array.shape(rank - 1), before = array.shape(rank - 2);
-  if (!may_be_channels(last) || last == before) return;
+  if (!may_be_channels(last) || last == before || has_its_channels_first(array, taken)) return;
   if (rank == 3)
     check(may_be_channels(array.shape(0)),
           "{} is {}, which looks like one image with its channels last: expected [N, H, W] or "
@@ -133,11 +141,11 @@ Tensor converted(const Array& array, const Shape& shape) {
   return y;
 }
 
-// The array's numbers as f32.
+// As f64 or f32.
 Tensor numbers(const Array& array, const Shape& shape, const char* what) {
   using enum nb::dlpack::dtype_code;
   if (has(array, Float, 32)) return borrowed(array, shape, DType::f32);
-  if (has(array, Float, 64)) return converted<float, double>(array, shape);
+  if (has(array, Float, 64)) return borrowed(array, shape, DType::f64);
   if (has(array, Bfloat, 16)) return converted<float, BFloat16>(array, shape);
   check(has(array, Float, 16), "{} is {}: expected float32, 16 or 64, or bfloat16", what,
         described(array));
@@ -199,14 +207,14 @@ Field masks(const Array& array) {
           .encoding = Encoding::mask};
 }
 
-Field answers(const Array& array, SampleShape wanted) {
+Field answers(const Array& array, const Taken& taken) {
   using enum nb::dlpack::dtype_code;
   if (is_truth(array)) return masks(array);
   if (!is(array, Float) && !is(array, Bfloat)) return labels(array);
   const Shape shape = shape_of(array, "y");
-  check(wanted == SampleShape::own,
-        "y is {}, but only networks of layers (Sequential) learn numbers: expected integers [N], "
-        "classes from 0 on{}, or masks",
+  check(taken.shape == SampleShape::own,
+        "y is {}, numbers to answer with, which networks of layers learn (Sequential): expected "
+        "integers [N], classes from 0 on{}, or masks",
         described(array),
         shape.rank() == 2 ? ", as y.argmax(axis=1) makes of one 1 in each row" : "");
   check_channels_first(array, "y");
@@ -215,15 +223,16 @@ Field answers(const Array& array, SampleShape wanted) {
   return {.name = "targets", .values = values, .encoding = Encoding::number};
 }
 
-Field seen(const Array& array, SampleShape wanted, const char* what = "x") {
+Field seen(const Array& array, const Taken& taken, const char* what = "x") {
   using enum nb::dlpack::dtype_code;
   const Shape shape = shape_of(array, what);
   const int rank = shape.rank();
-  check_channels_first(array, what);
+  check_channels_first(array, what, taken);
   if (is(array, Float) || is(array, Bfloat)) {
     Tensor values = numbers(array, shape, what);
-    check(rank >= 2, "{} is {}: expected [N, ...], a sample in each row", what, described(array));
-    if (wanted == SampleShape::image) {
+    check(rank >= 2, "{} is {}: expected [N, ...], the samples one below the other", what,
+          described(array));
+    if (taken.shape == SampleShape::image) {
       check(rank <= 4, "{} is {}: expected [N, D], [N, H, W] or [N, C, H, W]", what,
             described(array));
       if (rank == 2) values = values.reshape({shape[0], 1, 1, shape[1]});
@@ -245,11 +254,11 @@ Field seen(const Array& array, SampleShape wanted, const char* what = "x") {
 
 }  // namespace
 
-Dataset dataset_of(nb::handle x, nb::handle y, SampleShape shape) {
+Dataset dataset_of(nb::handle x, nb::handle y, const Taken& taken) {
   Dataset data{.name = "arrays", .source = "the caller"};
-  data.fields.push_back(seen(as_array(x, "x"), shape));
+  data.fields.push_back(seen(as_array(x, "x"), taken));
   if (!y.is_none()) {
-    data.fields.push_back(answers(as_array(y, "y"), shape));
+    data.fields.push_back(answers(as_array(y, "y"), taken));
     const int64_t N = data.fields[0].values.size(0), answered = data.fields[1].values.size(0);
     check(N == answered, "x has {}, but y has {}: expected the same number", counted(N, "sample"),
           answered);
@@ -263,10 +272,10 @@ Dataset glyphs_of(nb::handle sources, nb::handle targets, nb::handle styles) {
     field.name = name;
     data.fields.push_back(std::move(field));
   };
-  add(seen(as_array(sources, "sources"), SampleShape::image, "sources"), "sources");
+  add(seen(as_array(sources, "sources"), {}, "sources"), "sources");
   const Shape shape = data.fields[0].values.shape();
   if (!targets.is_none()) {
-    add(seen(as_array(targets, "targets"), SampleShape::image, "targets"), "targets");
+    add(seen(as_array(targets, "targets"), {}, "targets"), "targets");
     const Shape& drawn = data.fields[1].values.shape();
     check(shape == drawn, "sources are {}, but targets are {}: expected the same shape", shape,
           drawn);
@@ -278,7 +287,7 @@ Dataset glyphs_of(nb::handle sources, nb::handle targets, nb::handle styles) {
   return data;
 }
 
-Dataset dataset_of(nb::handle arrays, const char* what, SampleShape shape) {
+Dataset dataset_of(nb::handle arrays, const char* what, const Taken& taken) {
   check(nb::isinstance<nb::tuple>(arrays) || nb::isinstance<nb::list>(arrays),
         "{} is neither a name nor (x, y) nor integers [L] or [N, T], tokens", what);
   if (nb::len(arrays) == 3) return glyphs_of(arrays[0], arrays[1], arrays[2]);
@@ -287,17 +296,17 @@ Dataset dataset_of(nb::handle arrays, const char* what, SampleShape shape) {
         nb::len(arrays));
   check(!arrays[1].is_none(),
         "y is None: expected {}=(x, y), arrays of samples and of their answers", what);
-  return dataset_of(arrays[0], arrays[1], shape);
+  return dataset_of(arrays[0], arrays[1], taken);
 }
 
-Datasets datasets_of(nb::handle data, nb::handle test, SampleShape shape) {
-  Datasets both{dataset_of(data, "data", shape), {}};
-  both.test = test.is_none() ? dataset_of(data, "data", shape) : dataset_of(test, "test", shape);
+Datasets datasets_of(nb::handle data, nb::handle test, const Taken& taken) {
+  Datasets both{dataset_of(data, "data", taken), {}};
+  both.test = test.is_none() ? dataset_of(data, "data", taken) : dataset_of(test, "test", taken);
   both.test.is_trained_on = test.is_none();
   const auto kinds = [](const Dataset& set) {
     std::vector<std::string> all;
     for (const Field& field : set.fields)
-      all.push_back(fmt::format("{} {}", name(field.values.dtype()), field.name));
+      all.push_back(fmt::format("{} {}", name(stored_dtype(field.encoding)), field.name));
     return fmt::format("{}", fmt::join(all, ", "));
   };
   check(kinds(both.train) == kinds(both.test),
@@ -308,6 +317,12 @@ Datasets datasets_of(nb::handle data, nb::handle test, SampleShape shape) {
     both.train.fields[i].classes = both.test.fields[i].classes = classes;
   }
   return both;
+}
+
+void round_numbers(Dataset& data, DType dtype) {
+  if (dtype == DType::f64) return;
+  for (Field& field : data.fields)
+    if (field.values.dtype() == DType::f64) field.values = as_f32(field.values);
 }
 
 nb::object array_of(const Tensor& tensor) {

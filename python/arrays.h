@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -55,30 +56,40 @@ auto with_integers(const Array& array, const Work& work) {
 // The shape of samples: [N, C, H, W] for built-in networks (image), or the array's own.
 enum class SampleShape { image, own };
 
-// A data set of x, and of y unless y is None. Elements that are float32, uint8 or int32 in C order
-// on the cpu are not copied: they must not change while the data set lives.
+// The samples that a network takes.
+struct Taken {
+  SampleShape shape = SampleShape::image;
+  // True if it takes images of this shape, [N, C, H, W]. Null if nobody knows.
+  std::function<bool(const Shape&)> images{};
+};
+
+// A data set of x, and of y unless that is None. Elements that are float32, float64, uint8 or int32
+// in C order on the cpu are not copied: they must stay as they are while the data set lives.
 //   x  float [N, ...], or uint8 [N, H, W] or [N, C, H, W], pixels from 0 to 255
 //   y  integers [N], the classes 0, 1, ..., float [N] or [N, ...], numbers to answer with, or
 //   masks:
 //      integers [N, H, W], each pixel's class, or bool [N, H, W] or [N, K, H, W], whether something
 //      is there
-// Only the caller's own networks (SampleShape::own) answer with numbers.
-// Throws Error for other arrays, and for images with the channels last, [N, H, W, C]. An array
-// counts as such if its last dimension is 1, 3 or 4 and differs from the one before it, and its
-// second is neither 1, 3 nor 4. A single image uint8 [H, W, C] is refused likewise.
-Dataset dataset_of(nb::handle x, nb::handle y, SampleShape shape);
+// Numbers to answer with are for networks of one's own (SampleShape::own).
+// Throws Error for others, among them images with the channels last, [N, H, W, C]: 1, 3 or 4 where
+// a width is expected and something else where channels are. Their height and width differ, and the
+// network does not take them as they are, or takes them also with the last dimension first.
+Dataset dataset_of(nb::handle x, nb::handle y, const Taken& taken);
 
 // A data set of glyphs: `sources` of one font and, unless None, `targets`, the same glyphs in other
 // fonts. Both are [N, S, S] or [N, C, S, S], of the types of x above. `styles` are integers [N]:
 // the number of each target's font.
 Dataset glyphs_of(nb::handle sources, nb::handle targets, nb::handle styles);
-// The data set of (x, y) or of (sources, targets, styles). Throws Error, which begins with `what`,
-// for anything else.
-Dataset dataset_of(nb::handle arrays, const char* what, SampleShape shape);
+// Either: (x, y), or (sources, targets, styles). An Error for neither begins with `what`.
+Dataset dataset_of(nb::handle arrays, const char* what, const Taken& taken);
 
-// The data sets of `data` and of `test`, both with the larger of their numbers of classes. If
-// `test` is None, `data` takes its place. Throws Error unless both have the same fields and dtypes.
-Datasets datasets_of(nb::handle data, nb::handle test, SampleShape shape);
+// The data sets of `data` and of `test`, which is `data` if it is None, with as many classes.
+// Throws Error unless both are of the same kinds.
+Datasets datasets_of(nb::handle data, nb::handle test, const Taken& taken);
+
+// Rounds numbers in float64 to float32, as a model wants them that computes in `dtype`, unless that
+// is float64.
+void round_numbers(Dataset& data, DType dtype);
 
 // The tensor's own elements as a NumPy array; bf16 is copied to float32. The tensor must be on the
 // cpu (on_cpu()).
@@ -87,7 +98,8 @@ nb::object array_of(const Tensor& tensor);
 // count.
 enum class Elements { own, copied };
 nb::dict arrays_of(const NamedTensors& tensors, Elements elements = Elements::own);
-// f32 tensors of the arrays that are weights by their name (is_weight(), train/weights.h).
+// Tensors of arrays by name, float64 or else as float32, but for those that are no weights
+// (is_weight(), train/weights.h).
 NamedTensors tensors_of(const nb::dict& arrays);
 
 }  // namespace accrue::python

@@ -111,7 +111,7 @@ void Call::add_data(nb::handle data, nb::handle test) {
     return add("data", data);
   }
   if (tokens) return add_tokens(*tokens, test);
-  given_.arrays = std::make_shared<Datasets>(datasets_of(data, test, sample_shape()));
+  given_.arrays = std::make_shared<Datasets>(datasets_of(data, test, taken()));
   add("data", nb::str(given_data));
 }
 
@@ -147,6 +147,9 @@ std::shared_ptr<Ranks> Call::run(const std::function<void(app::AskedOfNetworks&)
   std::shared_ptr<Ranks> ranks;
   spelling_.in([&] {
     give_all(command.settings, asked.options);
+    if (given_.arrays)
+      for (Dataset* each : {&given_.arrays->train, &given_.arrays->test})
+        round_numbers(*each, compute_dtype(asked.options.precision));
     for (const std::string& needed : command.needed)
       check(asked.options.given.contains(needed.substr(2)), "{} is required", needed);
     const nb::gil_scoped_release release;

@@ -60,9 +60,7 @@ class Call {
   // `data` is a name or a directory, tokens, or arrays (x, y). `test` is None, tokens or arrays.
   void add_data(nb::handle data, nb::handle test);
   void add(const std::string& setting, nb::handle value);
-  SampleShape sample_shape() const {
-    return given_.network ? SampleShape::own : SampleShape::image;
-  }
+  Taken taken() const { return given_.taken(); }
   bool has(const std::string& setting) const;
   bool has_arrays() const { return given_.arrays || tokens_.train; }
 

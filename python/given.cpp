@@ -4,6 +4,7 @@
 #include <array>
 
 #include "images/domain.h"
+#include "train/score.h"
 
 namespace accrue::python {
 
@@ -32,6 +33,20 @@ Settings Given::settings(TrainingOptions&) {
                        .takes = "NAME,NAME,...",
                        .acts_in = ActsIn::samples});
   return s;
+}
+
+Taken Given::taken() const {
+  if (!network) return {};
+  return {SampleShape::own, [make = network->make](const Shape& images) {
+            const auto model = make();
+            try {
+              place(*model, DType::f32, Device::meta, 0, GradientStorage::on_demand);
+              predict(*model, Tensor::empty(images.with(0, 1), DType::f32, Device::meta));
+            } catch (const Error&) {
+              return false;
+            }
+            return true;
+          }};
 }
 
 bool Given::ignores(const std::string& setting) const {
@@ -99,14 +114,16 @@ namespace {
 // True if each row of [N, K] has one 1 and otherwise 0, as some write classes.
 bool are_one_hot(const Tensor& targets) {
   if (targets.shape().rank() != 2 || targets.size(1) < 2 || targets.size(0) == 0) return false;
-  const auto all = targets.span<float>();
-  const auto K = static_cast<size_t>(targets.size(1));
-  for (size_t begin = 0; begin < all.size(); begin += K) {
-    const auto row = all.subspan(begin, K);
-    const auto ones = std::ranges::count(row, 1.0F), zeros = std::ranges::count(row, 0.0F);
-    if (ones != 1 || ones + zeros != std::ssize(row)) return false;
-  }
-  return true;
+  return dispatch_wide(targets.dtype(), [&]<class T>() {
+    const auto all = targets.span<T>();
+    const auto K = static_cast<size_t>(targets.size(1));
+    for (size_t begin = 0; begin < all.size(); begin += K) {
+      const auto row = all.subspan(begin, K);
+      const auto ones = std::ranges::count(row, T(1)), zeros = std::ranges::count(row, T(0));
+      if (ones != 1 || ones + zeros != std::ssize(row)) return false;
+    }
+    return true;
+  });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/inside.h"
+#include "python/arrays.h"
 #include "train/domain.h"
 
 namespace accrue::python {
@@ -29,7 +30,9 @@ class Given : public Domain {
   std::unique_ptr<Domain> fresh() const override { return std::make_unique<Given>(); }
   void assign(const Domain& other) override { *this = dynamic_cast<const Given&>(other); }
   Settings settings(TrainingOptions& training) override;
-  // True for settings of a built-in network, such as width, which layers state themselves.
+  // The samples of the network, or of one that is built in.
+  Taken taken() const;
+  // True for a choice of a network, which the layers that were given say themselves.
   bool ignores(const std::string& setting) const;
   std::vector<DomainModel> models() const override;
   ModelFactory factory(const std::string& model, const NetworkOptions& options,

@@ -7,6 +7,7 @@
 #include "core/memory_scope.h"
 #include "python/arrays.h"
 #include "text/text_pairs.h"
+#include "train/weights.h"
 
 namespace accrue::python {
 namespace {
@@ -139,6 +140,17 @@ std::optional<Tokens> tokens_of(nb::handle data, std::optional<int64_t> vocabula
   return Tokens{reader.finish(), row};
 }
 
+namespace {
+
+// Copies `part` to rows `begin`, ... of `all`, which has N, in float64 or else float32.
+void put(Tensor& all, int64_t N, int64_t begin, const Tensor& part) {
+  if (!all.defined())
+    all = Tensor::empty(part.shape().with(0, N), wide(part.dtype()), Device::cpu, Category::data);
+  copy_converted(all.slice(begin, begin + part.size(0)), part);
+}
+
+}  // namespace
+
 Tensor logits_of(const Tokens& rows, const LanguageModel& model, int64_t micro_batch, Device device,
                  const StopRequest& stop) {
   const Corpus& corpus = *rows.corpus;
@@ -151,7 +163,7 @@ Tensor logits_of(const Tokens& rows, const LanguageModel& model, int64_t micro_b
         "x has rows of {} tokens, but the model has {} positions: expected fewer", T,
         model.context());
   const NoGrad no_grad;
-  const Tensor all = Tensor::empty({N, T, V}, DType::f32, Device::cpu, Category::data);
+  Tensor all;
   for (int64_t begin = 0; begin < N; begin += micro_batch) {
     throw_if_stopped(stop);
     const int64_t n = std::min(micro_batch, N - begin);
@@ -159,7 +171,7 @@ Tensor logits_of(const Tokens& rows, const LanguageModel& model, int64_t micro_b
     corpus.read(tokens, begin * T);
     const Tensor logits =
         model.forward(Tensor::from(tokens, {n, T}, device), Pass::eval()).to(Device::cpu);
-    all.slice(begin, begin + n).copy_from(as_f32(logits).reshape({n, T, V}));
+    put(all, N, begin, logits.reshape({n, T, V}));
   }
   return all;
 }
@@ -173,8 +185,7 @@ Tensor embeddings_of(const Tokens& documents, const LanguageModel& model, int64_
   const auto length_of = [&](int64_t n) { return int64_t(ends[size_t(n)]) - begin_of(n); };
   const int64_t N = std::ssize(ends);
   const NoGrad no_grad;
-  const Tensor all =
-      Tensor::empty({N, model.head().size(1)}, DType::f32, Device::cpu, Category::data);
+  Tensor all;
   for (int64_t begin = 0; begin < N; begin += micro_batch) {
     throw_if_stopped(stop);
     const int64_t n = std::min(micro_batch, N - begin);
@@ -191,9 +202,9 @@ Tensor embeddings_of(const Tokens& documents, const LanguageModel& model, int64_
     const Tensor rows = Tensor::from(tokens, {n, T}, device);
     const Tensor z =
         embed(model, {rows, positions_of(rows)}, Tensor::from(lengths, {n}, device), Pass::eval());
-    all.slice(begin, begin + n).copy_from(as_f32(z).to(Device::cpu));
+    put(all, N, begin, z.to(Device::cpu));
   }
-  return all;
+  return all.defined() ? all : Tensor::empty({0, model.head().size(1)}, DType::f32, Device::cpu);
 }
 
 }  // namespace accrue::python

@@ -70,7 +70,7 @@ class PythonTrainer {
     Call call(door, options);
     call.add_model(model);
     call.add_data(data, test);
-    shape_ = call.sample_shape();
+    taken_ = call.taken();
     const Words words(quiet_, call.spelling());
     ranks_ = call.run([&](app::AskedOfNetworks& asked) {
       job_ = std::make_unique<Job>(ResolvedRequest{asked.options}, app::spoken(),
@@ -147,7 +147,7 @@ class PythonTrainer {
     check_weights_fit("what is assigned to weights", given, training.parameters());
     const std::map<std::string, Tensor> by_name(given.begin(), given.end());
     for (auto& [name, tensor] : named_tensors(training.parameters()))
-      Tensor(tensor).copy_from(by_name.at(name));
+      copy_converted(tensor, by_name.at(name));
     training.window().restored();
   }
   void save_weights(nb::handle path) {
@@ -161,7 +161,8 @@ class PythonTrainer {
     const Use use(*this);
     if (data.is_none()) return score_on(run_->data().test);
     if (const auto tokens = tokens_of(data)) return score_on(rows_in(*tokens));
-    Dataset set = dataset_of(data, "data", shape_);
+    Dataset set = dataset_of(data, "data", taken_as_trained());
+    round_numbers(set, trainer().training().parameters().compute_dtype());
     check_inputs(set);
     set.fields[0].normalization = run_->request().domains.pixels();
     if (const auto ignored = run_->request().domains.get<Images>().ignore_mask;
@@ -182,7 +183,8 @@ class PythonTrainer {
           training.objective().is_of_window() ? TextAnswers::embeddings : TextAnswers::logits,
           training.batches().micro, run_->device());
     const Request& o = run_->request();
-    Dataset question = question_of(x, shape_, o.sample_in(run_->data().train).classes_seen());
+    Dataset question =
+        question_of(x, taken_as_trained(), o.sample_in(run_->data().train).classes_seen());
     check_inputs(question);
     crop(question);
     return answers_to(std::move(question), run_->request().domains.pixels(), training.model(),
@@ -231,6 +233,12 @@ class PythonTrainer {
   };
 
   Trainer& trainer() const { return run_->trainer(); }
+  // Images of as many channels as those that it has learned.
+  Taken taken_as_trained() const {
+    const Shape& learned = run_->data().train.fields[0].values.shape();
+    if (learned.rank() != 4) return {taken_.shape};
+    return {taken_.shape, [C = learned[1]](const Shape& images) { return images[1] == C; }};
+  }
   void check_inputs(const Dataset& data) const {
     using enum Inputs;
     const Encoding seen = run_->data().train.fields[0].encoding;
@@ -266,7 +274,7 @@ class PythonTrainer {
   }
 
   const bool quiet_;
-  SampleShape shape_ = SampleShape::image;
+  Taken taken_;
   std::shared_ptr<Ranks> ranks_;
   std::unique_ptr<Job> job_;
   std::unique_ptr<TrainingRun> run_;

@@ -114,7 +114,7 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
                      o.micro_batch, device);
       return;
     }
-    Dataset data = question_of(x, call.sample_shape(), o.sample.classes_seen());
+    Dataset data = question_of(x, call.taken(), o.sample.classes_seen());
     for (const char* name : {"mean", "std"})
       if (o.given.contains(name)) data.check_pixels(fmt::format("--{}", name));
     check_inputs(data, o.inputs_of_weights, o.weights, o);
@@ -174,11 +174,13 @@ void add_training(nb::module_& m) {
       "masks: integers [N, H, W], each pixel's class, or bool [N, H, W] or [N, K, H, W].\n"
       "For language models tokens, integers: [L], a document; [N, T], rows; or a list of documents "
       "[L].\n"
-      "In (tokens, learned), learned is bool of the same shape: which to learn, not only read.\n"
-      "For zi2zi (sources, targets, styles): glyphs [N, S, S], like x, and integers [N].\n"
-      "Arrays are NumPy's or have DLPack. float32, uint8 and int32, and tokens of 16 bits, in C "
-      "order\n"
-      "are not copied and must not change meanwhile.\n";
+      "(tokens, learned) says, bool of the same shape, which are to be learned, not only read.\n"
+      "Of zi2zi (sources, targets, styles): glyphs [N, S, S], as x, and integers [N].\n"
+      "NumPy's arrays and anything with DLPack; float32, uint8 and int32, of tokens also 16 bits, "
+      "in C\n"
+      "order are not copied and must not change meanwhile. float64 is rounded to float32, but not "
+      "with\n"
+      "precision=\"fp64\", of which weights and answers are float64, too.\n";
   const std::string vocabulary =
       "vocabulary: the number of tokens; by default the data's largest token is the last.\n";
   Asked asked;

@@ -121,7 +121,7 @@ class Info(_Table, dict):
 
 
 class Weights(_Table, dict):
-    """float32 arrays by PyTorch's names, and their file's `metadata`."""
+    """float32 arrays, float64 of a run with precision="fp64", by PyTorch's names, and the `metadata` of their file."""
 
     def __init__(self, arrays: typing.Mapping[str, typing.Any] = (),
                  metadata: typing.Mapping[str, str] = ()):

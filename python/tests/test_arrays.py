@@ -87,6 +87,90 @@ class Axes(Case):
             network = accrue.Sequential([accrue.Flatten(), accrue.Linear(x[0].size, 3)])
             accrue.Trainer(network, (x, Y[:8]), **FEW)
 
+    def test_of_a_network_that_takes_them_so_are_as_they_are(self):
+        network = accrue.Sequential([accrue.Conv2d(2, 3, 3, padding=1), accrue.ReLU(),
+                                     accrue.GlobalAvgPool2d(), accrue.Flatten()])
+        x = random.standard_normal((8, 2, 8, 4)).astype(np.float32)
+        trainer = accrue.Trainer(network, (x, Y[:8]), test=(x, Y[:8]), **FEW)
+        weights = trainer.run().weights
+        for answers in (trainer.predict(x), accrue.predict(weights, x, network)):
+            self.assertEqual(answers.shape, (8, 3))
+        trainer.evaluate((x, Y[:8]))
+        accrue.plan(network, (x, Y[:8]), memory="1GiB", effective_batch=8)
+        wrong = np.ascontiguousarray(x.transpose(0, 2, 3, 1))[:, :, :, [0, 1, 1]]
+        self.refuses(lambda: accrue.train(network, (wrong, Y[:8]), **FEW),
+                     "x.transpose(0, 3, 1, 2)")
+        self.refuses(lambda: trainer.predict(wrong), "x.transpose(0, 3, 1, 2)")
+
+
+class Float64(Case):
+    """precision="fp64" takes, learns and answers float64 without rounding."""
+
+    def setUp(self):
+        self.x, self.y = random.standard_normal((8, 5)), random.standard_normal((8, 2))
+        self.network = accrue.Sequential([accrue.Linear(5, 2)])
+        self.options = {"threads": 1, "precision": "fp64", "no_shuffle": True,
+                        "effective_batch": 8, "optimizer": "sgd", "lr": 0.5, "steps": 1}
+
+    def test_gradients_are_those_of_numpy(self):
+        w, b = random.standard_normal((2, 5)), random.standard_normal(2)
+        init = {"0.weight": w, "0.bias": b}
+        wrong = 2 * (self.x @ w.T + b - self.y) / self.y.size
+        for micro_batch in (8, 3, 1):
+            trainer = accrue.Trainer(self.network, (self.x, self.y), init=init,
+                                     micro_batch=micro_batch, **self.options)
+            weights = trainer.run().weights
+            for name, truth in (("0.weight", w - wrong.T @ self.x / 2),
+                                ("0.bias", b - wrong.sum(0) / 2)):
+                self.assertEqual(weights[name].dtype, np.float64)
+                self.assertLessEqual(np.abs(weights[name] - truth).max(), 1e-15)
+            truth = self.x @ weights["0.weight"].T + weights["0.bias"]
+            for answers in (trainer.predict(self.x),
+                            accrue.predict(weights, self.x, self.network, precision="fp64")):
+                self.assertEqual(answers.dtype, np.float64)
+                self.assertLessEqual(np.abs(answers - truth).max(), 2e-15)
+            loss = ((truth - self.y)**2).mean()
+            for score in (trainer.evaluate((self.x, self.y)),
+                          accrue.evaluate(weights, self.network, (self.x, self.y),
+                                          precision="fp64")):
+                self.assertAlmostEqual(score["loss"], loss, delta=1e-15)
+
+    def test_weights_are_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "w.safetensors"
+            trainer = accrue.Trainer(self.network, (self.x, self.y), micro_batch=4, **self.options)
+            trainer.run()
+            trainer.save_weights(path)
+            trained = trainer.weights
+            for kept in (Weights.load(path), trained.copy()):
+                kept.save(path)
+                again = accrue.Trainer(self.network, (self.x, self.y), init=path, micro_batch=4,
+                                       **self.options).weights
+                for name, x in trained.items():
+                    np.testing.assert_array_equal(again[name], x)
+            thirds = {name: np.full_like(x, 1 / 3) for name, x in trained.items()}
+            trainer.weights = thirds
+            self.assertEqual(trainer.weights["0.bias"][0], 1 / 3)
+            trainer.weights = {name: x.astype(np.float32) for name, x in thirds.items()}
+            self.assertEqual(trainer.weights["0.bias"][0], np.float32(1 / 3))
+            narrow = accrue.Trainer(self.network, (self.x, self.y), micro_batch=4,
+                                    **{**self.options, "precision": "fp32"})
+            narrow.weights = thirds
+            self.assertEqual(narrow.weights["0.bias"].dtype, np.float32)
+            self.assertEqual(narrow.weights["0.bias"][0], np.float32(1 / 3))
+
+    def test_memory_is_predicted(self):
+        for precision in ("fp64", "fp32"):
+            for x, y in ((self.x, self.y), (self.x.astype(np.float32), self.y)):
+                options = {**self.options, "precision": precision}
+                memory = accrue.train(self.network, (x, y), micro_batch=3, **options).memory
+                self.assertEqual(memory["this run"], memory["predicted"])
+
+    def test_what_cannot_be_is_refused(self):
+        self.refuses(lambda: accrue.train(self.network, (self.x, self.y), strategy="bf16-sum",
+                                          micro_batch=8, **self.options),
+                     "strategy bf16-sum rounds the sum of gradients to 16 bits")
+
 
 class Inputs(Case):
     def test_are_those_that_the_weights_have_seen(self):
@@ -180,7 +264,8 @@ class Inputs(Case):
                 (([[1, None]] * 32, Y), ("x is an array of object: expected numbers",)),
                 ((X, Y[:, None]), ("y is int64 [32, 1]", "y.reshape(-1)")),
                 ((X, np.eye(3, dtype=np.int32)[Y]), ("y is int32 [32, 3]", "y.argmax(axis=1)")),
-                ((X.reshape(2, 2, 2, 2, 2, 16), Y), ("x is float32 [2, 2, 2, 2, 2, 16]",))):
+                ((X.reshape(32, *[1] * 7, 16), Y), ("x is float32 [32, 1, 1, 1, 1, 1, 1, 1, 16]",
+                                                    "expected 1 to 8 dimensions"))):
             for run in (lambda: accrue.train(layers(), data, **FEW),
                         lambda: trainer.evaluate(data)):
                 self.refuses(run, *words)

@@ -214,7 +214,7 @@ class Options(unittest.TestCase):
             self.assertIn("micro_batch" if function != "plan" else "memory", signature.parameters)
         parameters = inspect.signature(accrue.train).parameters
         self.assertEqual(parameters["precision"].annotation,
-                         "typing.Literal['bf16', 'fp16', 'fp32', 'tf32'] | None")
+                         "typing.Literal['bf16', 'fp16', 'fp32', 'fp64', 'tf32'] | None")
         self.assertEqual(parameters["freeze"].annotation, "str | typing.Sequence[str] | None")
         self.assertEqual(list(parameters)[:2], ["model", "data"])
         self.assertIn("effective_batch", accrue.Trainer.__init__.__doc__)
