@@ -20,9 +20,9 @@ void copy_rows(std::byte* rows, const Tensor& all, const int32_t* picked, int64_
                 source + static_cast<size_t>(picked[k]) * size, size);
 }
 
-// Indices are used as they are. Fields that become floating are copied as stored, and the device
-// encodes them.
-bool is_encoded(const Field& field) { return field.encoding != Encoding::index; }
+// Indices and weights come as they are; what else is floating comes as the data set has it, and is
+// encoded there.
+bool is_encoded(const Field& field) { return !comes_as_stored(field.encoding); }
 
 }  // namespace
 

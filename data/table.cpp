@@ -93,6 +93,37 @@ Tensor Table::indices(const std::string& column_name, int64_t classes) const {
   return result;
 }
 
+Tensor Table::one_hot(std::span<const std::string> names) const {
+  std::vector<size_t> wanted;
+  for (const std::string& name : names) wanted.push_back(column(name));
+  const Tensor result = Tensor::empty({rows()}, DType::i32, Device::cpu, Category::data);
+  const auto to = result.span<int32_t>();
+  for (size_t row = 0; row < to.size(); ++row) {
+    int32_t ones = 0, zeros = 0;
+    for (size_t k = 0; k < wanted.size(); ++k) {
+      const float value = values_[row * columns_.size() + wanted[k]];
+      if (value == 1) to[row] = int32_t(k), ++ones;
+      else zeros += value == 0;
+    }
+    check(ones == 1 && ones + zeros == std::ssize(wanted),
+          "row {} has {} times 1 and {} times 0 in {}: expected one 1 and else 0", row, ones, zeros,
+          fmt::join(names, ", "));
+  }
+  return result;
+}
+
+Tensor Table::weights(const std::string& column_name) const {
+  const size_t wanted = column(column_name);
+  const Tensor result = Tensor::empty({rows()}, DType::f32, Device::cpu, Category::data);
+  const auto to = result.span<float>();
+  for (size_t row = 0; row < to.size(); ++row) {
+    to[row] = values_[row * columns_.size() + wanted];
+    check(to[row] >= 0, "row {} of column '{}' is {}: expected a weight that is not negative", row,
+          column_name, to[row]);
+  }
+  return result;
+}
+
 Table read_csv(const std::filesystem::path& path) {
   Lines lines(path);
   std::vector<std::string> columns;

@@ -22,6 +22,12 @@ class Table {
   // One column as i32 [rows], for Encoding::index. Throws Error if the column is missing or a value
   // is not a whole number in [0, classes).
   Tensor indices(const std::string& column, int64_t classes) const;
+  // Classes that are written as a column each, as i32 [rows]: the one of these columns that is 1.
+  // Throws Error unless the columns are there and each row has one 1 and else 0 in them.
+  Tensor one_hot(std::span<const std::string> columns) const;
+  // One column as f32 [rows], for Encoding::weight. Throws Error unless the column is there and has
+  // numbers that are not negative.
+  Tensor weights(const std::string& column) const;
 
  private:
   size_t column(const std::string& name) const;

@@ -161,6 +161,7 @@ void detail::augment_row(std::span<std::byte> row, Encoding encoding, const Shap
       return move_planes(elements_of<uint8_t>(row), shape, by, nearest_or(uint8_t{0}));
     case Encoding::index:
       return move_planes(elements_of<int32_t>(row), shape, by, nearest_or(outside));
+    case Encoding::weight:
     case Encoding::number: break;
   }
 }

@@ -38,6 +38,7 @@ void gather_field(const FieldViews& field, const int32_t* picked) {
   const auto same = [](int64_t) { return formula::Same{}; };
   if (field.encoding == Encoding::index)
     return gather_rows<int32_t, int32_t>(field, picked, 1, same);
+  if (field.encoding == Encoding::weight) return gather_rows<float, float>(field, picked, 1, same);
   dispatch_floating(field.out.dtype, [&]<class T>() {
     switch (field.encoding) {
       case Encoding::pixel: {
@@ -49,6 +50,7 @@ void gather_field(const FieldViews& field, const int32_t* picked) {
         return gather_rows<T, uint8_t>(field, picked, 1,
                                        [](int64_t) { return formula::MaskPixel{}; });
       case Encoding::number:
+      case Encoding::weight:
       case Encoding::index: break;
     }
     dispatch_wide(field.all.dtype, [&]<class S>() { gather_rows<T, S>(field, picked, 1, same); });
@@ -101,7 +103,7 @@ void gather(std::span<const FieldViews> fields, View samples, View index, View p
         "[gather_samples] {} fields: expected 1 to {}", fields.size(), most_fields);
   DType floating = DType::i32;
   for (const auto& [encoding, out, all, normalization] : fields) {
-    if (encoding != Encoding::index && floating == DType::i32) floating = out.dtype;
+    if (!comes_as_stored(encoding) && floating == DType::i32) floating = out.dtype;
     check(out.shape == all.shape.with(0, n) && stores(encoding, all.dtype) &&
               all.shape[0] == fields.front().all.shape[0] &&
               out.dtype == encoded_dtype(encoding, floating),

@@ -80,6 +80,7 @@ __global__ void __launch_bounds__(block_threads, 5)
           if (rows.are_double) gather_row<T, double>(rows, k, sample, exists, formula::Same{}, nan);
           else gather_row<T, float>(rows, k, sample, exists, formula::Same{}, nan);
           break;
+        case Encoding::weight:  // of as many bytes, and -1 is a NaN there
         case Encoding::index:
           gather_row<int32_t, int32_t>(rows, k, sample, exists, formula::Same{}, int32_t{-1});
           break;
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(block_threads, 5)
 // The floating type of the fields; any if there is none.
 DType floating_of(std::span<const FieldViews> fields) {
   for (const FieldViews& field : fields)
-    if (field.encoding != Encoding::index) return field.out.dtype;
+    if (!comes_as_stored(field.encoding)) return field.out.dtype;
   return DType::f32;
 }
 

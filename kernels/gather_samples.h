@@ -12,16 +12,18 @@ namespace accrue {
 enum class Encoding {
   pixel,   // u8, to floating: (x / 255 - mean[c]) / std[c]
   mask,    // u8, to floating: x / 255
-  number,  // f32 or f64, to floating
-  index    // i32, as it is: a class, say
+  number,  // f32, to floating
+  index,   // i32, as it is: a class, say
+  weight   // f32, as it is: how much a sample counts
 };
 
 namespace detail {
 
-// The type of the elements in the data set, but that numbers may also be f64 (stores()).
+// The type of the elements in the data set; numbers may also be f64 (stores()).
 constexpr DType stored_dtype(Encoding encoding) {
   switch (encoding) {
-    case Encoding::number: return DType::f32;
+    case Encoding::number:
+    case Encoding::weight: return DType::f32;
     case Encoding::index: return DType::i32;
     case Encoding::pixel:
     case Encoding::mask: break;
@@ -32,9 +34,13 @@ constexpr DType stored_dtype(Encoding encoding) {
 constexpr bool stores(Encoding encoding, DType dtype) {
   return dtype == stored_dtype(encoding) || (encoding == Encoding::number && dtype == DType::f64);
 }
+// True for elements that reach a micro-batch as they are stored, whatever its model computes in.
+constexpr bool comes_as_stored(Encoding encoding) {
+  return encoding == Encoding::index || encoding == Encoding::weight;
+}
 // The type of the elements in a micro-batch of a model that computes in `floating`.
 constexpr DType encoded_dtype(Encoding encoding, DType floating) {
-  return encoding == Encoding::index ? DType::i32 : floating;
+  return comes_as_stored(encoding) ? stored_dtype(encoding) : floating;
 }
 
 }  // namespace detail

@@ -2,6 +2,7 @@
 
 #include "data/table.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -48,6 +49,21 @@ TEST_CASE("columns of a CSV file become tensors", "[data]") {
   const Table plain = read_csv(folder.write("plain", "1,2\n3,4\n"));
   REQUIRE(plain.columns() == std::vector<std::string>{"0", "1"});
   REQUIRE(plain.rows() == 2);
+}
+
+TEST_CASE("columns of a CSV file become classes and weights", "[data]") {
+  const TemporaryDirectory folder;
+  const Table table =
+      read_csv(folder.write("one-hot", "cat,dog,fish,often\n0,1,0,2\n1,0,0,0.5\n0,0,1,0\n"));
+  const std::vector<std::string> kinds{"cat", "dog", "fish"}, two{"cat", "dog"},
+      others{"cat", "often"};
+  const Tensor classes = table.one_hot(kinds);
+  REQUIRE(std::ranges::equal(classes.span<int32_t>(), std::vector<int32_t>{1, 0, 2}));
+  REQUIRE(to_doubles(table.weights("often")) == std::vector<double>{2, 0.5, 0});
+  REQUIRE_ERROR(table.one_hot(two), "row 2 has 0 times 1 and 2 times 0 in cat, dog");
+  REQUIRE_ERROR(table.one_hot(others), "row 0 has 0 times 1 and 1 times 0 in cat, often");
+  const Table negative = read_csv(folder.write("negative", "a,w\n1,2\n1,-2\n"));
+  REQUIRE_ERROR(negative.weights("w"), "row 1 of column 'w' is -2: expected a weight");
 }
 
 TEST_CASE("a CSV file that is no table is refused by its line", "[data]") {
