@@ -9,3 +9,5 @@
 #include "kernels/linear_cross_entropy.h"
 #include "kernels/losses.h"
 #include "kernels/mask_score.h"
+#include "kernels/weighted_cross_entropy.h"
+#include "kernels/weighted_losses.h"
