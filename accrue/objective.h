@@ -8,3 +8,4 @@
 
 #include "train/objective.h"
 #include "train/score.h"
+#include "train/weighted_objectives.h"

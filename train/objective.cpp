@@ -8,6 +8,7 @@
 #include "accumulate/accumulate.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/losses.h"
+#include "train/weighted_objectives.h"
 
 namespace accrue {
 namespace {
@@ -135,7 +136,8 @@ ObjectivePtr detail::objective_of(const Dataset& data) {
   check(data.has("labels"),
         "data set '{}' has no labels: expected an objective that says what is to be learnt",
         data.name);
-  return classification();
+  if (!data.has("weights")) return classification();
+  return classification(data.field("labels"), {.weights = "weights"});
 }
 
 }  // namespace accrue

@@ -113,8 +113,8 @@ ObjectivePtr regression(std::string input = "features", std::string targets = "t
 
 namespace detail {
 
-// Classification, for a data set with labels. Throws Error for any other data set, which needs an
-// explicit objective.
+// Classification, for a data set with labels, in which samples count as a field `weights` says
+// where there is one. Throws Error for any other, whose objective must be said.
 ObjectivePtr objective_of(const Dataset& data);
 
 }  // namespace detail
