@@ -6,4 +6,5 @@
 //     window.backward(cross_entropy(model(x), labels), x.size(0));  // for each micro-batch
 //     const StepReport step = window.step();
 
+#include "accumulate/summed_losses.h"
 #include "accumulate/window.h"

@@ -26,6 +26,7 @@
 #include "train/plan.h"
 #include "train/score.h"
 #include "train/trainer.h"
+#include "train/weighted_objectives.h"
 
 namespace accrue::test {
 namespace objectives_test {
@@ -75,6 +76,16 @@ Dataset labelled(int64_t N) {
                          .values = indices({N}, 7, 0, classes),
                          .encoding = Encoding::index,
                          .classes = classes});
+}
+
+Dataset counted_differently(int64_t N) {
+  Dataset data = labelled(N);
+  const Tensor weights = Tensor::empty({N}, DType::f32, Device::cpu, Category::data);
+  RandomStream random(6);
+  for (float& weight : weights.span<float>()) weight = random.uniform(0, 2);
+  weights.span<float>()[1] = 0;
+  data.fields.push_back({"weights", weights, Encoding::weight});
+  return data;
 }
 
 Dataset with_numbers(int64_t N) {
@@ -196,6 +207,10 @@ std::vector<Task> all_tasks() {
   for (Task& each : all)
     if (each.data.train.has("tokens")) each.has_batch_norm = false;
   all[6].has_pieces = all.back().has_pieces = true;
+  const Datasets counted = both(counted_differently);
+  all.push_back(task(
+      "classification with weights", counted, answering(classes),
+      classification(counted.train.field("labels"), {{{0.5, 2, 1}, 0.1}, "weights", "images"})));
   return all;
 }
 
@@ -406,7 +421,7 @@ TEST_CASE("whatever scores is predicted and planned without reading", "[plan][me
     compare(glyphs, options);
     ++combinations;
   }
-  REQUIRE(combinations == (reduced() ? 38 : 382));
+  REQUIRE(combinations == (reduced() ? 42 : 426));
 }
 
 namespace {
