@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "apps/domains.h"
+#include "accrue/domains.h"
 #include "images/digits.h"
 #include "images/shapes.h"
 #include "job/memory_advice.h"

@@ -7,10 +7,10 @@
 #include <CLI/CLI.hpp>
 #include <ranges>
 
+#include "accrue/domains.h"
 #include "apps/cli/declare.h"
 #include "apps/commands/commands_of_networks.h"
 #include "apps/commands/plan.h"
-#include "apps/domains.h"
 #include "images/contrastive.h"
 #include "images/digits.h"
 #include "images/domain.h"
