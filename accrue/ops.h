@@ -16,6 +16,7 @@
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
+#include "kernels/gather.h"
 #include "kernels/linear.h"
 #include "kernels/norm.h"
 #include "kernels/one_hot.h"
