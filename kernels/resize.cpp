@@ -60,12 +60,15 @@ void blend_rows(W* line, const View& x, int64_t at, const TapTable& rows, int64_
                 int64_t width, int64_t first, int64_t n) {
   const auto *begin = rows.begin.as<int32_t>(), *index = rows.index.as<int32_t>();
   const W* weight = rows.weight.as<const W>();
-  std::fill_n(line, n, W(0));
+  if (begin[row] == begin[row + 1]) std::fill_n(line, n, W(0));
   for (int64_t k = begin[row]; k < begin[row + 1]; ++k) {
     const WideInput<W> of_row(x, at + index[k] * width + first, n);
     const W* const in = of_row.data();
     const W a = weight[k];
-    for (int64_t j = 0; j < n; ++j) line[j] += a * in[j];
+    if (k == begin[row])
+      for (int64_t j = 0; j < n; ++j) line[j] = a * in[j];
+    else
+      for (int64_t j = 0; j < n; ++j) line[j] += a * in[j];
   }
 }
 
