@@ -96,15 +96,28 @@ int64_t detail::scaled(int64_t size, double width) {
   return 8 * std::max<int64_t>(1, std::llround(double(size) * width / 8));
 }
 
+namespace {
+
+// Takes x [N, ...] as rows, also where the last dimension is all of a row.
+class LinearOfRows : public Linear {
+ public:
+  using Linear::Linear;
+  Tensor forward(Tensor x, const Pass& pass) const override {
+    return Linear::forward(x.reshape({x.size(0), x.shape().numel(1, x.shape().rank())}), pass);
+  }
+};
+
+}  // namespace
+
 std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double dropout,
                                      InitScheme init) {
   check(sizes.size() >= 2, "a perceptron needs an input and an output size, got {} sizes",
         sizes.size());
   auto model = std::make_unique<Sequential>();
   for (size_t i = 0; i + 2 < sizes.size(); ++i)
-    model->add<Linear>(sizes[i], sizes[i + 1], Activation::relu, init);
+    model->add<LinearOfRows>(sizes[i], sizes[i + 1], Activation::relu, init);
   if (dropout > 0) model->add<Dropout>(dropout);
-  model->add<Linear>(sizes[sizes.size() - 2], sizes.back(), Activation::none, init);
+  model->add<LinearOfRows>(sizes[sizes.size() - 2], sizes.back(), Activation::none, init);
   return model;
 }
 

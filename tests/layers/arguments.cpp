@@ -5,6 +5,7 @@
 #include "core/inside.h"
 #include "kernels/dropout.h"
 #include "layers/layers.h"
+#include "layers/models.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/op_table.h"
@@ -171,6 +172,15 @@ TEST_CASE("Linear takes rows of its last dimension, or of all behind the first",
   }
   REQUIRE_ERROR(answer({2, 12}), "[linear]");
   REQUIRE_ERROR(answer({2, 4, 3}), "[linear]");
+}
+
+TEST_CASE("a perceptron takes images of one row as samples", "[layers]") {
+  const auto model = make_mlp(std::vector<int64_t>{4, 5, 3});
+  place(*model, DType::f32, test_device(), 1);
+  const Tensor x = tensor_with(waves(24, 1), {6, 4}, DType::f32);
+  const Tensor y = (*model)(x.reshape({6, 1, 1, 4}));
+  REQUIRE(y.shape() == Shape{6, 3});
+  REQUIRE(to_doubles(y) == to_doubles((*model)(x)));
 }
 
 TEST_CASE("Embedding takes indices of any shape", "[layers]") {
