@@ -31,7 +31,8 @@ class Arguments(unittest.TestCase):
                 (accrue.BatchNorm1d(4), "batch norm 4"),
                 (accrue.GroupNorm(2, 4, 1e-3, False),
                  "group norm, 2 groups of 2 channels, eps 0.001, no weights"),
-                (accrue.LayerNorm((2, 4), 1e-3, True, False), "layer norm 2 x 4, eps 0.001, no bias"),
+                (accrue.LayerNorm((2, 4), 1e-3, True, False),
+                 "layer norm 2 x 4, eps 0.001, no bias"),
                 (accrue.InstanceNorm2d(), "instance norm, no weights"),
                 (accrue.InstanceNorm2d(4, 1e-3, affine=True), "instance norm, eps 0.001"),
                 (accrue.Embedding(5, 3), "embedding 5 x 3"),
@@ -56,7 +57,8 @@ class Arguments(unittest.TestCase):
                 (lambda: accrue.Embedding(4, 3, 0), "padding_idx=0"),
                 (lambda: accrue.StochasticDepth(0.5, "batch"), "mode is batch: expected row"),
                 (lambda: accrue.StochasticDepth(1.0), "p is 1"),
-                (lambda: accrue.Upsample(4, mode="trilinear"), "mode is trilinear: expected nearest"),
+                (lambda: accrue.Upsample(4, mode="trilinear"),
+                 "mode is trilinear: expected nearest"),
                 (lambda: accrue.Upsample(4, align_corners=True), "align_corners has no meaning"),
                 (lambda: accrue.Upsample(4, 2), "and not both"),
                 (lambda: accrue.Upsample((4, 4, 4)), "size has 3 numbers"),
@@ -122,7 +124,7 @@ class Networks(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "weights.safetensors")
             weights.save(path)
-            np.testing.assert_array_equal(accrue.predict(path, PIXELS, network),
+            np.testing.assert_array_equal(accrue.predict(path, PIXELS, network, micro_batch=8),
                                           trainer.predict(PIXELS))
 
 
