@@ -45,9 +45,13 @@ Settings settings_of_folder(Images& o) {
 }
 
 Settings settings_of_masks(Images& o) {
-  const ActsWith with_unet{{"model", {"unet"}}};
-  std::vector<std::string> all;
-  for (const auto& [name, kind] : model_names()) all.push_back(name);
+  std::vector<std::string> all, classifiers;
+  for (const auto& [name, kind] : model_names()) {
+    all.push_back(name);
+    if (kind != ModelKind::unet) classifiers.push_back(name);
+  }
+  const ActsWith with_unet{{"model", {"unet"}}},
+      with_labels{{"model", classifiers}, {"objective", {"labels"}}};
   Settings s;
   s.group("Model and data")
       .add(
@@ -60,24 +64,16 @@ Settings settings_of_masks(Images& o) {
            .takes = "LOSS[+LOSS]",
            .acts_with = with_unet,
            .saved = Saved::with_scores,
-           .acts_in = ActsIn::scores})
-      .add(o.class_weights,
-           {.name = "class-weights",
-            .decides = Decides::result,
-            .help = "How much each class counts in the loss, by the classes' order",
-            .takes = "W,W,...",
-            .range = {0, 1e6},
-            .acts_with = with_unet,
-            .saved = Saved::with_scores,
-            .acts_in = ActsIn::scores})
-      .add(o.classes, {.name = "classes",
-                       .decides = Decides::no_result,
-                       .help = "Names of the classes of masks, or of labels that are numbers, by "
-                               "their order, for scores and files and to find them in weights",
-                       .takes = "NAME,NAME,...",
-                       .acts_with = {{"model", all}},
-                       .acts_in = ActsIn::samples})
-      // Decides::no_result, because the objective's name has the value.
+           .acts_in = ActsIn::scores});
+  add_settings(s, o.labels, with_unet || with_labels, with_labels);
+  s.add(o.classes, {.name = "classes",
+                    .decides = Decides::no_result,
+                    .help = "Names of the classes of masks, or of labels that are numbers, by "
+                            "their order, for scores and files and to find them in weights",
+                    .takes = "NAME,NAME,...",
+                    .acts_with = {{"model", all}},
+                    .acts_in = ActsIn::samples})
+      // The objective's name has it.
       .add(
           o.ignore_mask,
           {.name = "ignore-mask",
@@ -261,9 +257,9 @@ ObjectivePtr Images::objective(const Dataset& data) const {
     return contrastive({.temperature = temperature,
                         .answers = embedding_size,
                         .classes = data.field("labels").classes});
-  if (!data.has("masks")) return objective_of(data);
+  if (!data.has("masks")) return labels.objective(data);
   return segmentation(data.field("masks"),
-                      {.losses = mask_losses_of(mask_loss), .class_weights = class_weights});
+                      {.losses = mask_losses_of(mask_loss), .class_weights = labels.class_weights});
 }
 
 Metadata Images::seen(const DomainModel& model) const {
@@ -303,6 +299,7 @@ SampleSpec Images::asked(const SampleSpec& learned, const std::set<std::string>&
 Descriptions Images::descriptions() const {
   return {{"dice", "Mean Dice coefficient of the masks, from 0 to 1."},
           {"iou", "Mean intersection over union of the masks, from 0 to 1."},
+          {"balanced_accuracy", "The mean over the classes of the accuracy in each."},
           {"probe", "The part of the labels' variance that is a linear function of the answers."}};
 }
 
@@ -370,6 +367,7 @@ void Images::fit(Datasets& data, const DomainModel& model, const DataRequest& as
           "--model {} answers with a class, but the data set {} has masks: expected --model unet, "
           "or images with classes, such as --data digits",
           model.name, set);
+  labels.check_data(data.train, asked.use);
   if (has_masks && ignore_mask) {
     int64_t most = 0;
     for (Field* masks : masks_in(data)) {
@@ -408,6 +406,9 @@ void Images::augment(Dataset& data, const DataRequest& asked) const {
   if (wish.is_any()) data.check_pixels("--augment " + augmentation);
   wish.crops_anywhere = !request.crop.empty() && asked.use == DataUse::training;
   data.augmentation = changes_of(wish);
+  if (const std::string weights = labels.describe(data);
+      asked.use == DataUse::training && !weights.empty())
+    data.about += (data.about.empty() ? "" : "; ") + weights;
   if (to_learn == ImageObjective::simclr && data.has("images"))
     add_views(data, asked.use == DataUse::training ? Views::differ : Views::equal);
 }

@@ -5,6 +5,7 @@
 
 #include "images/augmentation.h"
 #include "images/image_folder.h"
+#include "images/label_options.h"
 #include "images/segmentation.h"
 #include "train/domain.h"
 
@@ -41,9 +42,9 @@ class Images : public Domain {
   double hold_out = usual_hold_out;
   bool skip_bad = false;
   CacheChoice cache = CacheChoice::automatic;
-  std::string mask_loss;  // "cross-entropy+dice"
-  std::vector<double> class_weights;
-  std::vector<std::string> classes;  // the names of the masks' or labels' classes
+  std::string mask_loss;             // "cross-entropy+dice"
+  LabelOptions labels;               // class weights also of masks
+  std::vector<std::string> classes;  // of masks or labels, their names
   std::optional<int64_t> ignore_mask;
   std::string augmentation;  // images/augmentation.h
   ImageObjective to_learn = ImageObjective::answers;
@@ -60,12 +61,13 @@ class Images : public Domain {
   std::vector<DomainModel> models() const override;
   ModelFactory factory(const std::string& model, const NetworkOptions& options,
                        const SampleSpec& sample) const override;
-  // contrastive(), segmentation() with the losses that the user gave, or classification().
+  // segmentation() with the losses that are asked for, or classification() of the labels.
   ObjectivePtr objective(const Dataset& data) const override;
   Metadata seen(const DomainModel& model) const override;
   void see(const SampleSpec& learned, const Metadata& said,
            const std::set<std::string>& given) override;
   SampleSpec asked(const SampleSpec& learned, const std::set<std::string>& given) const override;
+  Metadata taught_by(const Dataset& data) const override { return labels.taught_by(data); }
   std::optional<Normalization> pixels() const override { return request.pixels; }
   Descriptions descriptions() const override;
   Claim claim(const std::string& data) const override;

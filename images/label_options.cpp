@@ -1,0 +1,89 @@
+#include "images/label_options.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/inside.h"
+
+namespace accrue {
+
+bool LabelOptions::are_balanced() const {
+  const bool is_balanced = std::ranges::count(class_weights, balanced) > 0;
+  check(!is_balanced || class_weights.size() == 1,
+        "class weights that are balanced and given: expected one of both");
+  return is_balanced;
+}
+
+CrossEntropyOptions LabelOptions::on(const Field& labels) const {
+  return {are_balanced() ? balanced_class_weights(labels) : class_weights, label_smoothing};
+}
+
+void LabelOptions::check_data(const Dataset& data, DataUse use) const {
+  if (!are_balanced()) return;
+  check(data.has("labels"),
+        "balanced class weights are made of labels, but {} has none: expected a weight for each "
+        "class",
+        data.name);
+  check(use == DataUse::training,
+        "balanced class weights are made of the labels that are trained on: expected a weight for "
+        "each class, or none for those that the weights' file says");
+}
+
+ObjectivePtr LabelOptions::objective(const Dataset& data, std::string input) const {
+  const bool are_usual = class_weights.empty() && label_smoothing == 0;
+  if (are_usual && (input.empty() || !data.has("weights"))) return objective_of(data);
+  const Field& labels = data.field("labels");
+  return classification(labels, {.cross_entropy = on(labels),
+                                 .weights = data.has("weights") ? "weights" : "",
+                                 .input = std::move(input)});
+}
+
+Metadata LabelOptions::taught_by(const Dataset& data) const {
+  if (!are_balanced() || !data.has("labels")) return {};
+  return {{"class-weights",
+           fmt::format("{}", fmt::join(balanced_class_weights(data.field("labels")), ","))}};
+}
+
+std::string LabelOptions::describe(const Dataset& data) const {
+  constexpr size_t most = 10;
+  if (!are_balanced() || !data.has("labels")) return {};
+  const Field& labels = data.field("labels");
+  const std::vector<double> weights = balanced_class_weights(labels);
+  std::vector<std::string> parts;
+  for (size_t c = 0; c < std::min(most, weights.size()); ++c)
+    parts.push_back(
+        fmt::format("{} {:.4g}", labels.class_name(static_cast<int64_t>(c)), weights[c]));
+  if (weights.size() > most) parts.push_back(fmt::format("{} more", weights.size() - most));
+  return fmt::format("class weights {}, balanced by {} labels", fmt::join(parts, ", "),
+                     data.size());
+}
+
+void detail::add_settings(Settings& settings, LabelOptions& options, const ActsWith& of_both,
+                          const ActsWith& of_labels) {
+  settings
+      .add(options.class_weights,
+           {.name = "class-weights",
+            .decides = Decides::result,
+            .help = "How much each class counts in the loss, by the classes' order; of labels the "
+                    "loss is a mean over these weights, and the score has the accuracy of each "
+                    "class. balanced: labels count against how often the training data have them, "
+                    "1 on average",
+            .takes = "W,W,...|balanced",
+            .range = {0, 1e6},
+            .words = {{"balanced", LabelOptions::balanced}},
+            .acts_with = of_both,
+            .saved = Saved::with_scores,
+            .acts_in = ActsIn::scores})
+      .add(options.label_smoothing,
+           {.name = "label-smoothing",
+            .decides = Decides::result,
+            .help = "The part of each label that all classes share alike, as PyTorch's "
+                    "label_smoothing, also in the score's loss",
+            .range = {0, 1},
+            .acts_with = of_labels,
+            .saved = Saved::with_scores,
+            .acts_in = ActsIn::scores});
+}
+
+}  // namespace accrue

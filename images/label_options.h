@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/safetensors.h"
+#include "train/domain.h"
+#include "train/weighted_objectives.h"
+
+namespace accrue::detail {
+
+// Wishes for the cross-entropy of labels, and for the classes of masks.
+struct LabelOptions {
+  // One for each class, none, or `balanced` alone.
+  std::vector<double> class_weights{};
+  double label_smoothing = 0;
+
+  static constexpr double balanced = -1;
+  bool are_balanced() const;
+  // The options for these labels, which are counted where the weights are balanced.
+  CrossEntropyOptions on(const Field& labels) const;
+  // Throws Error for balanced weights of masks, and of data that are not trained on.
+  void check_data(const Dataset& data, DataUse use) const;
+  // For data with labels: classification() by these options, which counts samples by a field
+  // `weights` if the data has one.
+  ObjectivePtr objective(const Dataset& data, std::string input = {}) const;
+  // Balanced weights of classes as the weights' file says them: numbers.
+  Metadata taught_by(const Dataset& data) const;
+  // "class weights cat 0.5, dog 2, by 40 labels", where they are balanced; else empty.
+  std::string describe(const Dataset& data) const;
+};
+
+// The settings class-weights and label-smoothing under the table's heading, which act in these
+// cases: of the first with masks and labels, of the second with labels.
+void add_settings(Settings& settings, LabelOptions& options, const ActsWith& of_both,
+                  const ActsWith& of_labels);
+
+}  // namespace accrue::detail
