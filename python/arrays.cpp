@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "train/weights.h"
 
@@ -323,6 +324,34 @@ void round_numbers(Dataset& data, DType dtype) {
   if (dtype == DType::f64) return;
   for (Field& field : data.fields)
     if (field.values.dtype() == DType::f64) field.values = as_f32(field.values);
+}
+
+Field weights_of(nb::handle weights, int64_t N) {
+  const Array array = as_array(weights, "sample_weight");
+  const Shape shape = shape_of(array, "sample_weight");
+  check(shape == Shape{N}, "sample_weight is {}: expected [{}], one for each sample",
+        described(array), N);
+  Tensor values = is_integers(array)
+                      ? with_integers(array,
+                                      [&](auto elements) {
+                                        std::vector<float> floats(elements.begin(), elements.end());
+                                        return Tensor::from(floats, shape);
+                                      })
+                      : as_f32(numbers(array, shape, "sample_weight"));
+  double sum = 0;
+  for (const float weight : values.span<float>()) {
+    check(weight >= 0 && std::isfinite(weight),
+          "sample_weight has {}: expected finite numbers that are not negative", weight);
+    sum += double(weight);
+  }
+  check(sum > 0, "sample_weight is 0 for each sample: expected some above 0");
+  return {.name = "weights", .values = values, .encoding = Encoding::weight};
+}
+
+Field even_weights(int64_t N) {
+  return {.name = "weights",
+          .values = Tensor::full({N}, 1, DType::f32, Device::cpu),
+          .encoding = Encoding::weight};
 }
 
 nb::object array_of(const Tensor& tensor) {

@@ -86,6 +86,10 @@ Dataset dataset_of(nb::handle arrays, const char* what, const Taken& taken);
 // The data sets of `data` and of `test`, which is `data` if it is None, with as many classes.
 // Throws Error unless both are of the same kinds.
 Datasets datasets_of(nb::handle data, nb::handle test, const Taken& taken);
+// How much each of N samples counts: numbers [N], as the field `weights`.
+Field weights_of(nb::handle weights, int64_t N);
+// Likewise, 1 for each.
+Field even_weights(int64_t N);
 
 // Rounds numbers in float64 to float32, as a model wants them that computes in `dtype`, unless that
 // is float64.

@@ -48,6 +48,7 @@ Call::Call(const Door& door, const nb::kwargs& options) : door_(door) {
   for (const auto& [key, value] : options) {
     const std::string name = nb::cast<std::string>(key);
     if (name == "vocabulary" && door.has_vocabulary) set_vocabulary(value);
+    else if (name == "sample_weight" && door.has_vocabulary) sample_weights_ = nb::borrow(value);
     else if (name == "config") config_ = nb::borrow(value);
     else values_.push_back({name, "", nb::borrow(value)});
   }
@@ -103,6 +104,8 @@ void Call::add_data(nb::handle data, nb::handle test) {
   const bool is_named =
       data.is_none() || nb::isinstance<nb::str>(data) || nb::hasattr(data, "__fspath__");
   const auto tokens = is_named ? std::nullopt : tokens_of(data, vocabulary_);
+  check(sample_weights_.is_none() || !(is_named || tokens),
+        "sample_weight is for arrays alone: expected data=(x, y), or no sample_weight");
   check(
       tokens || !vocabulary_,
       "vocabulary is for tokens alone: expected integers [L] or [N, T] as data, or no vocabulary");
@@ -112,10 +115,22 @@ void Call::add_data(nb::handle data, nb::handle test) {
   }
   if (tokens) return add_tokens(*tokens, test);
   given_.arrays = std::make_shared<Datasets>(datasets_of(data, test, taken()));
+  add_sample_weights();
   add("data", nb::str(given_data));
 }
 
-// The caller's rows stay rows, unless an argument sets another context.
+// Samples that are only scored count alike.
+void Call::add_sample_weights() {
+  if (sample_weights_.is_none()) return;
+  auto& [train, scored] = *given_.arrays;
+  check(train.has("labels") || train.has("targets"),
+        "sample_weight is for classes or numbers y: expected integers [N] or float32");
+  const Field weights = weights_of(sample_weights_, train.size());
+  train.fields.push_back(weights);
+  scored.fields.push_back(scored.is_trained_on ? weights : even_weights(scored.size()));
+}
+
+// Rows of the caller's stay rows unless he asks for others.
 void Call::add_tokens(const Tokens& tokens, nb::handle test) {
   tokens_ = {tokens.corpus, tokens.corpus};
   if (!test.is_none()) {

@@ -46,8 +46,8 @@ struct Door {
 // A caller's request to a command: values for its settings, and the caller's own data and network.
 class Call {
  public:
-  // Each option is one of the door's settings; `config`, a file of more settings; or `vocabulary`,
-  // the number of different tokens. Throws Error.
+  // Each option is one of the door's settings, the file `config` of more, or of what it trains on
+  // the `vocabulary` of tokens and the `sample_weight` of arrays. Throws Error.
   Call(const Door& door, const nb::kwargs& options);
   ~Call();
   Call(const Call&) = delete;
@@ -82,6 +82,7 @@ class Call {
   };
 
   void set_vocabulary(nb::handle value);
+  void add_sample_weights();
   void add_tokens(const Tokens& tokens, nb::handle test);
   // Gives the setting its value, and counts it as given.
   void give(const Setting& setting, const std::string& text, Request& request);
@@ -93,7 +94,7 @@ class Call {
   const Door door_;
   const Usage held_before_ = ledger(Device::cpu).current();
   std::vector<Value> values_;
-  nb::object config_ = nb::none();
+  nb::object config_ = nb::none(), sample_weights_ = nb::none();
   Given given_;
   Corpora tokens_;
   std::optional<int64_t> vocabulary_;

@@ -8,30 +8,64 @@
 
 namespace accrue::python {
 
-// A checkpoint recognizes its network by these settings.
+namespace {
+
+// What y of numbers may be learned by.
+const std::map<std::string, NumberLoss>& number_losses() {
+  static const std::map<std::string, NumberLoss> losses{{"mse", NumberLoss::mse},
+                                                        {"l1", NumberLoss::l1},
+                                                        {"smooth-l1", NumberLoss::smooth_l1},
+                                                        {"bce", NumberLoss::bce}};
+  return losses;
+}
+
+}  // namespace
+
+// By which a checkpoint knows its network.
 Settings Given::settings(TrainingOptions&) {
+  const ActsWith with_labels{{"loss", {"", "cross-entropy"}}};
   Settings s;
-  if (network)
+  if (network) {
     s.group("Model and data")
         .add(network->description, {.name = "network",
                                     .decides = Decides::result,
                                     .help = "The layers of the network that was given",
                                     .acts_in = ActsIn::answers})
-        .add(loss,
-             {.name = "loss",
-              .decides = Decides::result,
-              .help = "For labels cross-entropy; for numbers mse, the mean squared error; for "
-                      "masks bce, cross-entropy, dice or a sum such as bce+dice; by default "
-                      "one that fits the data",
-              .takes = "LOSS[+LOSS]",
-              .saved = Saved::with_scores,
-              .acts_in = ActsIn::scores})
+        .add(loss, {.name = "loss",
+                    .decides = Decides::result,
+                    .help = "cross-entropy of labels; of numbers mse, the mean squared error, l1, "
+                            "smooth-l1, or bce where y [N, K] in [0, 1] says of each of K labels "
+                            "whether a sample has it; of masks bce, cross-entropy, dice or a sum "
+                            "such as bce+dice; without, what fits the data",
+                    .takes = "LOSS[+LOSS]",
+                    .saved = Saved::with_scores,
+                    .acts_in = ActsIn::scores})
         .add(classes, {.name = "classes",
                        .decides = Decides::no_result,
                        .help = "Names of the classes of masks, or of labels that are numbers, by "
                                "their order, for scores and to find them in weights",
                        .takes = "NAME,NAME,...",
-                       .acts_in = ActsIn::samples});
+                       .acts_in = ActsIn::samples})
+        .add(loss_beta, {.name = "loss-beta",
+                         .decides = Decides::result,
+                         .help = "smooth-l1: where the parabola around 0 ends",
+                         .range = zero_or_more,
+                         .acts_with = {{"loss", {"smooth-l1"}}},
+                         .saved = Saved::with_scores,
+                         .acts_in = ActsIn::scores,
+                         .costs = Costs::nothing})
+        .add(positive_weights,
+             {.name = "positive-weights",
+              .decides = Decides::result,
+              .help = "bce of numbers: how much it counts that a sample has each label, PyTorch's "
+                      "pos_weight",
+              .takes = "W,W,...",
+              .range = {0, 1e6},
+              .acts_with = {{"loss", {"bce"}}},
+              .saved = Saved::with_scores,
+              .acts_in = ActsIn::scores});
+    add_settings(s, labels, {}, with_labels);
+  }
   return s;
 }
 
@@ -64,7 +98,8 @@ std::vector<DomainModel> Given::models() const {
              .heeds = {"pack"}}};
   DomainModel model{.name = given_model, .data = given_data, .heeds = {"pack"}};
   for (const Field& field : arrays->train.fields)
-    model.sample.fields.push_back({.name = field.name, .encoding = field.encoding});
+    if (field.encoding != Encoding::weight)
+      model.sample.fields.push_back({.name = field.name, .encoding = field.encoding});
   model.sample = model.sample.in(arrays->train);
   return {model};
 }
@@ -74,13 +109,30 @@ ModelFactory Given::factory(const std::string&, const NetworkOptions&, const Sam
 }
 
 ObjectivePtr Given::objective(const Dataset& data) const {
-  if (data.has("masks")) return segmentation(data.field("masks"), {.losses = mask_losses_of(loss)});
+  check(!data.has("masks") || labels.label_smoothing == 0,
+        "--label-smoothing: {} has masks: expected labels, or no --label-smoothing", data.name);
+  if (data.has("masks"))
+    return segmentation(data.field("masks"),
+                        {.losses = mask_losses_of(loss), .class_weights = labels.class_weights});
   const bool are_numbers = data.has("targets");
-  const std::string fits = are_numbers ? "mse" : "cross-entropy";
-  check(loss.empty() || loss == fits, "--loss {}: {} has {}: expected {}, or y {}", loss, data.name,
-        are_numbers ? "numbers (float32) to answer with" : "classes (integers)", fits,
+  const auto of_numbers = number_losses().find(loss.empty() ? "mse" : loss);
+  const bool fits =
+      are_numbers ? of_numbers != number_losses().end() : loss.empty() || loss == "cross-entropy";
+  check(fits, "--loss {}: {} has {}: expected {}, or y {}", loss, data.name,
+        are_numbers ? "numbers (float32) to answer with" : "classes (integers)",
+        are_numbers ? "mse, l1, smooth-l1 or bce" : "cross-entropy",
         are_numbers ? "of integers, the classes" : "of float32, numbers");
-  return are_numbers ? regression("images") : objective_of(data);
+  if (!are_numbers) return labels.objective(data);
+  check(labels.class_weights.empty(),
+        "--class-weights: {} has numbers (float32) to answer with: expected classes (integers), or "
+        "with --loss bce --positive-weights",
+        data.name);
+  if (of_numbers->second == NumberLoss::mse && !data.has("weights")) return regression("images");
+  return regression(data.field("targets"), {.loss = of_numbers->second,
+                                            .beta = loss == "smooth-l1" ? loss_beta : 1,
+                                            .positive_weights = positive_weights,
+                                            .weights = data.has("weights") ? "weights" : "",
+                                            .input = "images"});
 }
 
 const Field* Given::told_apart(const DomainModel&, const Dataset& data) const {
@@ -141,6 +193,7 @@ void Given::fit(Datasets& data, const DomainModel& model, const DataRequest& req
           "integers [N], such as y.argmax(axis=1), to learn classes, or --loss mse to learn the "
           "numbers",
           (*each)["targets"].shape());
+  labels.check_data(data.train, request.use);
   name_classes(data, classes);
   crop(data, model, request);
 }

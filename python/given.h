@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/inside.h"
+#include "images/label_options.h"
 #include "python/arrays.h"
 #include "train/domain.h"
 
@@ -20,10 +21,14 @@ class Given : public Domain {
   };
 
   std::optional<Network> network;
-  std::string loss;                  // of the network; empty: one that fits the data
-  std::vector<std::string> classes;  // the names of its classes; empty: numbers
-  // The fields are images, and labels, masks or targets; or sources, targets and styles. load()
-  // returns their elements and keeps none, to free them once the data is converted.
+  std::string loss;                      // of the network; empty: what fits the data
+  std::vector<std::string> classes;      // the names of its classes; none: numbers
+  LabelOptions labels;                   // class weights also of masks
+  std::vector<double> positive_weights;  // of bce of numbers
+  double loss_beta = 1;                  // of smooth-l1
+  // The fields are images, and labels, masks or targets, and weights where the caller gives them;
+  // or sources, targets and styles. load()
+  // gives their elements away, so that what the data is made into does not lie beside them.
   std::shared_ptr<Datasets> arrays;
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Given>(*this); }
@@ -40,6 +45,7 @@ class Given : public Domain {
   // classification(), segmentation() or regression(), by the data's fields. Throws Error for a loss
   // that does not fit them.
   ObjectivePtr objective(const Dataset& data) const override;
+  Metadata taught_by(const Dataset& data) const override { return labels.taught_by(data); }
   // Labels or masks, whichever the data has.
   const Field* told_apart(const DomainModel& model, const Dataset& data) const override;
   Claim claim(const std::string& data) const override;

@@ -171,6 +171,7 @@ class PythonTrainer {
     for (Field& field : set.fields)
       if (run_->data().train.has(field.name))
         field.classes = std::max(field.classes, run_->data().train.field(field.name).classes);
+    if (run_->data().train.has("weights")) set.fields.push_back(even_weights(set.size()));
     crop(set);
     return score_on(set);
   }

@@ -182,7 +182,9 @@ void add_training(nb::module_& m) {
       "with\n"
       "precision=\"fp64\", of which weights and answers are float64, too.\n";
   const std::string vocabulary =
-      "vocabulary: the number of tokens; by default the data's largest token is the last.\n";
+      "vocabulary: of data that are tokens; without it it ends with the largest.\n"
+      "sample_weight: numbers [N], how much each sample of (x, y) counts: the loss is a mean over\n"
+      "them. Samples of test count alike.\n";
   Asked asked;
   const auto of = [&](const Door& door, const std::string& definition, const std::string& returned,
                       const std::string& text) {
@@ -197,7 +199,8 @@ void add_training(nb::module_& m) {
   const FunctionDoc of_trainer =
       of(trainer_door,
          "def __init__(self, model: str | Layer | None = None, data: typing.Any = None, *, test: "
-         "typing.Any = None, quiet: bool = True, vocabulary: int | None = None",
+         "typing.Any = None, quiet: bool = True, vocabulary: int | None = None, sample_weight: "
+         "typing.Any = None",
          "None", "A training that can be run, looked at and run again.\n\n" + data + trained);
   nb::class_<PythonTrainer>(m, "Trainer", "A training that can be run, looked at and run again.")
       .def(
@@ -252,7 +255,7 @@ void add_training(nb::module_& m) {
       train_door,
       "def train(model: str | Layer | None = None, data: typing.Any = None, *, test: typing.Any = "
       "None, on_step: typing.Callable[[Step], typing.Any] | None = None, quiet: bool = True, "
-      "vocabulary: int | None = None",
+      "vocabulary: int | None = None, sample_weight: typing.Any = None",
       "accrue._results.Result",
       "Trains a network.\n\n" + data + trained +
           "on_step: called with each window's Step, up to a few windows later. Its exception "
@@ -267,7 +270,7 @@ void add_training(nb::module_& m) {
       of(plan_door,
          "def plan(model: str | Layer | None = None, data: typing.Any = None, *, vocabulary: "
          "int | None "
-         "= None",
+         "= None, sample_weight: typing.Any = None",
          "accrue._results.Plan",
          "The largest micro-batch that fits in `memory` (\"4GiB\"), and the alternatives.\n\n" +
              data + vocabulary);

@@ -367,6 +367,66 @@ class Classes(Case):
         self.assertEqual(losses[0], losses[3])
 
 
+class Counts(Case):
+    COUNTS = np.where(np.arange(32) % 5 == 0, 0, random.uniform(0.1, 3, 32)).astype(np.float32)
+
+    def losses(self, micro=32, y=Y, network=None, **options):
+        return accrue.train(network or layers(), (X, y), micro_batch=micro, effective_batch=32,
+                            epochs=2, no_shuffle=True, seed=3, threads=1, **options).losses
+
+    def test_are_a_mean_over_their_sum_in_every_split(self):
+        of_each = []
+        for n in range(32):
+            alone = np.zeros(32)
+            alone[n] = 1
+            of_each.append(self.losses(sample_weight=alone)[0])
+        mean = np.average(of_each, weights=self.COUNTS)
+        self.assertAlmostEqual(self.losses(sample_weight=self.COUNTS)[0], mean, delta=1e-6)
+        self.assertAlmostEqual(self.losses()[0], np.mean(of_each), delta=1e-6)
+        whole = self.losses(sample_weight=self.COUNTS)
+        for micro in (7, 1):
+            self.assertLess(np.abs(self.losses(micro, sample_weight=self.COUNTS) - whole).max(), 2e-6)
+
+    def test_of_classes_are_a_list_or_balanced(self):
+        rare = np.minimum(np.arange(32), 2)[::-1].copy()
+        n = np.bincount(rare)
+        given = self.losses(y=rare, class_weights=list(32 / (3 * n)))
+        self.assertTrue((self.losses(y=rare, class_weights="balanced") == given).all())
+        self.assertFalse((self.losses(y=rare) == given).any())
+        score = accrue.train(layers(), (X, rare), class_weights="balanced", label_smoothing=0.1,
+                             **FEW).score
+        right = [score[f"accuracy.{k}"] for k in range(3)]
+        self.assertAlmostEqual(score["balanced_accuracy"], np.mean(right))
+
+    def test_of_trainers_score_other_samples_alike(self):
+        trainer = accrue.Trainer(layers(), (X, Y), sample_weight=self.COUNTS, test=(X[:9], Y[:9]), **FEW)
+        trainer.run()
+        plain = accrue.evaluate(trainer.weights, layers(), (X[:9], Y[:9]))
+        self.assertAlmostEqual(trainer.evaluate()["loss"], plain["loss"], delta=1e-6)
+        self.assertAlmostEqual(trainer.evaluate((X[:9], Y[:9]))["loss"], plain["loss"], delta=1e-6)
+
+    def test_of_labels_of_which_several_hold(self):
+        y = (random.uniform(0, 1, (32, 3)) < 0.3).astype(np.float32)
+        result = accrue.train(layers(), (X, y), loss="bce", positive_weights=[2, 1, 1], **FEW)
+        self.assertIn("f1", result.score)
+        for loss in ("l1", "smooth-l1"):
+            self.assertTrue(np.isfinite(self.losses(y=y, loss=loss)).all())
+
+    def test_that_do_not_fit_are_refused(self):
+        def refused(text, y=Y, **options):
+            self.refuses(lambda: self.losses(y=y, **options), text)
+        refused("sample_weight is float64 [3]: expected [32]", sample_weight=np.ones(3))
+        refused("sample_weight has -1", sample_weight=-np.ones(32))
+        refused("sample_weight is 0 for each sample", sample_weight=np.zeros(32))
+        refused("there are 2 class weights for 3 classes", class_weights=[1, 2])
+        numbers = X[:, :3]
+        refused("expected classes (integers), or with", y=numbers, class_weights=[1, 2, 3])
+        refused("expected mse, l1, smooth-l1 or bce", y=numbers, loss="dice")
+        refused("has no effect with", y=numbers, positive_weights=[1, 2, 3])
+        self.refuses(lambda: accrue.train("mlp-small", "digits", sample_weight=np.ones(3), **FEW),
+                     "sample_weight is for arrays alone")
+
+
 class Kept(Case):
     def test_weights_stay_what_they_are(self):
         weights = accrue.train(layers(), (X, Y), **FEW).weights
