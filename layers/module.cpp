@@ -79,20 +79,29 @@ MemoryScope Module::scope_of(const Pass& pass) const {
                      label_.empty() ? MemoryScope::label() : label_);
 }
 
+namespace {
+
+// What the names within a child begin with.
+std::string within(const std::string& prefix, const std::string& child) {
+  return child.empty() ? prefix : prefix + child + ".";
+}
+
+}  // namespace
+
 void Module::visit_parameters(const ParameterVisitor& visit, const std::string& prefix) {
   for (auto& [name, parameter] : parameters_) visit(prefix + name, *parameter);
-  for (auto& [name, child] : children_) child->visit_parameters(visit, prefix + name + ".");
+  for (auto& [name, child] : children_) child->visit_parameters(visit, within(prefix, name));
 }
 
 void Module::visit_buffers(const BufferVisitor& visit, const std::string& prefix) {
   for (auto& [name, buffer] : buffers_) visit(prefix + name, *buffer);
-  for (auto& [name, child] : children_) child->visit_buffers(visit, prefix + name + ".");
+  for (auto& [name, child] : children_) child->visit_buffers(visit, within(prefix, name));
 }
 
 void Module::visit_modules(const ModuleVisitor& visit, const std::string& prefix) {
   for (auto& [name, child] : children_) {
-    visit(prefix + name, *child);
-    child->visit_modules(visit, prefix + name + ".");
+    if (!name.empty()) visit(prefix + name, *child);
+    child->visit_modules(visit, within(prefix, name));
   }
 }
 
@@ -112,7 +121,7 @@ bool Module::is_random() const {
 void Module::label_memory(const std::string& place) {
   if (!place.empty()) label_ = children_.empty() ? place + " " + describe() : place;
   for (auto& [name, child] : children_)
-    child->label_memory(place.empty() ? name : place + "." + name);
+    child->label_memory(place.empty() || name.empty() ? place + name : place + "." + name);
 }
 
 namespace {

@@ -128,8 +128,9 @@ class Module {
   void label_memory(const std::string& place = "");
 
  protected:
-  // Constructors declare their members by PyTorch's names. Throws Error for a member that is
-  // declared already. place() throws Error for equal names.
+  // Constructors declare their members by the names that PyTorch gives them. Throws Error for a
+  // member that is declared already; place() does so for equal names. The members of a child
+  // without a name have no prefix.
   void declare(std::string name, Parameter& parameter) { declare_in(parameters_, name, parameter); }
   void declare(std::string name, Buffer& buffer) { declare_in(buffers_, name, buffer); }
   void declare(std::string name, Module& child) { declare_in(children_, name, child); }

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "layers/graph_ops.h"
+#include "layers/module.h"
+
+namespace accrue {
+
+// A network as a list of calls, each of an op by its name (layers/graph_op_list.cpp) or of a layer:
+//
+//     Graph net;
+//     const Graph::Value x = net.input("images");
+//     const Graph::Value h = net.call(std::make_unique<Conv2d>(8, 8, 3, Conv2dShape{1, 1}), x,
+//     "conv"); net.output(net.call("relu", {net.call("add", {x, h})}));
+//
+// What a call needs comes before it. forward() gives a tensor away at its last use, so that ops
+// write over it where they can. Parameters and buffers have the names that they are given, and are
+// declared in the order of their first use; those of a layer begin with its name. A layer that is
+// called twice shares its weights.
+//
+// For Recompute, a graph is cut where one differentiable tensor crosses from the calls before to
+// those behind; a block is a piece between two cuts that has weights of more than one dimension,
+// together with the pieces without such weights that follow it. What is no function of parameters
+// that are trained, such as a mask, is computed before all blocks and kept. A graph that cannot be
+// cut leaves it to its layers.
+class Graph : public Layer {
+ public:
+  // A value of this graph. One that is default-constructed stands for an operand that is left out.
+  struct Value {
+    static constexpr size_t none = size_t(-1);
+    size_t number = none;
+    bool defined() const { return number != none; }
+  };
+  // The attributes of a call by their names. The others have the values of the op's signature.
+  using Attributes = std::vector<std::pair<std::string, detail::OpValue>>;
+
+  Graph();
+  ~Graph() override;
+
+  Value input(std::string name = "x");
+  Value parameter(std::string name, const Shape& shape, Init init);
+  Value buffer(std::string name, const Shape& shape, Init init);
+  // Numbers in the type that the network computes in, or with DType::i32 integers. They are no
+  // weights and are in no file.
+  Value constant(std::string name, std::vector<double> values, const Shape& shape,
+                 DType dtype = DType::f32);
+
+  // The result of an op. Errors, plans and profiles name the call by its scope, "%7" if it has
+  // none. Throws Error for an op that is not in the list, and for operands and attributes that it
+  // does not take.
+  Value call(std::string_view op, const std::vector<Value>& operands,
+             const Attributes& attributes = {}, std::string scope = "");
+  // The results of an op that has several, such as split's.
+  std::vector<Value> call(std::string_view op, const std::vector<Value>& operands, size_t results,
+                          const Attributes& attributes = {}, std::string scope = "");
+  // Makes a layer this graph's. Without a name it gets a number at its first call, as in a
+  // Sequential.
+  const Layer& add(std::unique_ptr<Layer> layer, std::string name = "");
+  // The result of a layer that was added.
+  Value call(const Layer& layer, Value x);
+  // add() and call().
+  Value call(std::unique_ptr<Layer> layer, Value x, std::string name = "");
+  // Appends a result of the network.
+  void output(Value value);
+
+  size_t inputs() const { return inputs_.size(); }
+  size_t outputs() const { return outputs_.size(); }
+  // How much memory the results of a value's call take beside those of others, by which blocks are
+  // put together for Recompute::sqrt: 1 unless it is said.
+  void weigh(Value result, double weight);
+
+  // The network's answers to its inputs, in the order in which they were declared. Throws Error
+  // unless there is a tensor for each input, and what the ops throw.
+  std::vector<Tensor> run(std::vector<Tensor> inputs, const Pass& pass) const;
+  // The same for a graph of one input and one output. Throws Error for another.
+  Tensor forward(Tensor x, const Pass& pass) const override;
+  // The calls, a line each.
+  std::string describe() const override;
+
+ private:
+  class Held;
+  class Node;
+  // A value: an input, a parameter, buffer or constant that is held, or a result.
+  struct Known {
+    std::string name;
+    Held* held = nullptr;
+    std::optional<size_t> call{};  // that it is a result of
+  };
+  struct Call {
+    Node* op = nullptr;  // or
+    const Layer* layer = nullptr;
+    std::string name;                           // the scope
+    std::vector<size_t> operands{}, results{};  // numbers of values; Value::none is left out
+    bool has_weights = false;
+    double weight = 1;
+  };
+  // Calls in the order in which they run, and of each value the position of its last use, which for
+  // outputs is behind all calls.
+  struct Schedule {
+    std::vector<size_t> order, last_use;
+  };
+  // The values of a pass.
+  using Values = std::vector<Tensor>;
+  struct Running {
+    const Pass& pass;
+    int64_t samples;
+    DType dtype;
+  };
+
+  Value add_value(Known value);
+  Value hold(std::unique_ptr<Held> held);
+  void declare_held(size_t value);
+  const std::vector<size_t>& add_call(Call call, const std::vector<Value>& operands,
+                                      size_t results);
+  bool has_fixed_weights(const Call& call) const;
+  std::string text_of(const Call& call) const;
+
+  std::vector<size_t> live_calls() const;
+  Schedule schedule_of(std::vector<size_t> order) const;
+  std::vector<bool> differentiable(const Values& values) const;
+  bool is_differentiable(const Call& call, const std::vector<bool>& values) const;
+  std::vector<size_t> cuts(const Schedule& schedule, size_t first,
+                           const std::vector<bool>& differentiable) const;
+  Tensor take(const Schedule& schedule, size_t position, size_t slot, Values& values) const;
+  void run_calls(const Schedule& schedule, size_t begin, size_t end, Values& values,
+                 const Running& running) const;
+  void run_segment(const std::shared_ptr<const Schedule>& schedule, size_t begin, size_t end,
+                   Values& values, const Running& running) const;
+  void run_in_segments(const std::vector<size_t>& order, Values& values,
+                       const Running& running) const;
+  DType computes_in(const Values& inputs) const;
+
+  std::vector<Known> values_;
+  std::vector<Call> calls_;
+  std::vector<std::unique_ptr<Held>> held_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  struct Added {
+    std::unique_ptr<Layer> layer;
+    std::string name;
+    std::vector<const Parameter*> parameters;
+    bool is_declared = false;
+  };
+  std::vector<Added> layers_;
+  std::vector<size_t> inputs_, outputs_;
+  int next_number_ = 0;
+  size_t results_ = 0;
+};
+
+}  // namespace accrue

@@ -1,0 +1,307 @@
+// The list of ops that graphs can call: a row for each, with PyTorch's name and signature where
+// PyTorch has it.
+
+#include <numeric>
+
+#include "core/inside.h"
+#include "kernels/arithmetic.h"
+#include "kernels/causal_attention.h"
+#include "kernels/concat.h"
+#include "kernels/conv2d.h"
+#include "kernels/conv_transpose2d.h"
+#include "kernels/crop_or_pad.h"
+#include "kernels/dropout.h"
+#include "kernels/embedding.h"
+#include "kernels/linear.h"
+#include "kernels/norm.h"
+#include "kernels/one_hot.h"
+#include "kernels/pixel_shuffle.h"
+#include "kernels/pointwise.h"
+#include "kernels/pool.h"
+#include "kernels/scale_add.h"
+#include "kernels/self_attention.h"
+#include "kernels/swiglu.h"
+#include "kernels/upsample.h"
+#include "layers/graph_ops.h"
+
+namespace accrue {
+namespace {
+
+using Ops = std::vector<GraphOp>;
+
+Shape with_last(const Shape& shape, int64_t size) { return shape.with(shape.rank() - 1, size); }
+
+Shape as_rows(const Shape& shape) {
+  check(shape.rank() >= 1, "rows of a tensor {}: expected at least one dimension", shape);
+  return {shape.numel(0, shape.rank() - 1), shape[-1]};
+}
+
+void check_groups(const OpCall& call) {
+  check(call.integer("groups") == 1, "[{}] groups is {}: expected 1", call.op_name(),
+        call.integer("groups"));
+}
+
+// Products and convolutions
+
+Tensor linear_of_rows(OpCall& c) {
+  const Shape shape = c[0].shape();
+  Tensor y = linear(c.take(0).reshape(as_rows(shape)), c[1], c[2]);
+  const int64_t O = y.size(1);
+  return y.reshape(with_last(shape, O));
+}
+
+Tensor conv2d_of(OpCall& c) {
+  check_groups(c);
+  return conv2d(c[0], c[1], c[2], {c.both("stride"), c.both("padding"), c.both("dilation")});
+}
+
+Tensor conv_transpose2d_of(OpCall& c) {
+  check_groups(c);
+  check(c.both("dilation") == 1, "[conv_transpose2d] dilation is {}: expected 1",
+        c.both("dilation"));
+  return conv_transpose2d(c[0], c[1], c[2],
+                          {c.both("stride"), c.both("padding"), c.both("output_padding")});
+}
+
+Tensor embedding_of(OpCall& c) {
+  const Shape shape = c[0].shape();
+  const Tensor y = embedding(c[1], c[0].reshape({shape.numel()}));
+  std::vector<int64_t> sizes(shape.sizes().begin(), shape.sizes().end());
+  sizes.push_back(y.size(1));
+  return y.reshape(Shape(sizes));
+}
+
+void add_products(Ops& ops) {
+  ops.push_back(row_of("linear(input, weight: weight, bias: weight = None)", linear_of_rows));
+  ops.push_back(row_of("matmul(input, other)", [](OpCall& c) { return matmul(c[0], c[1]); }));
+  ops.push_back(
+      row_of("conv2d(input, weight: weight, bias: weight = None, stride: ints = 1, "
+             "padding: ints = 0, dilation: ints = 1, groups: int = 1)",
+             conv2d_of));
+  ops.push_back(
+      row_of("conv_transpose2d(input, weight: weight, bias: weight = None, "
+             "stride: ints = 1, padding: ints = 0, output_padding: ints = 0, "
+             "groups: int = 1, dilation: ints = 1)",
+             conv_transpose2d_of));
+  ops.push_back(row_of("embedding(input, weight: weight)", embedding_of));
+}
+
+// Norms
+
+Tensor layer_norm_of(OpCall& c) {
+  const Shape shape = c[0].shape();
+  check(c.integers("normalized_shape") == Integers{shape[-1]},
+        "[layer_norm] normalized_shape is not the last dimension of {}: expected ({},)", shape,
+        shape[-1]);
+  return layer_norm(c.take(0), c[1], c[2], c.number("eps"));
+}
+
+Tensor rms_norm_of(OpCall& c) {
+  const Shape shape = c[0].shape();
+  check(c.integers("normalized_shape") == Integers{shape[-1]},
+        "[rms_norm] normalized_shape is not the last dimension of {}: expected ({},)", shape,
+        shape[-1]);
+  return rms_norm(c.take(0), c[1], c.number("eps"));
+}
+
+Tensor group_norm_of(OpCall& c) {
+  return group_norm(c.take(0), c.integer("num_groups"), c[1], c[2], Activation::none,
+                    c.number("eps"));
+}
+
+// By the statistics of the micro-batch, or of the batch that it is a part of, in training; else by
+// the running ones, and where its weights are fixed.
+Tensor batch_norm_of(OpCall& c) {
+  const RunningStatistics running{.mean = c[1], .var = c[2], .momentum = c.number("momentum")};
+  const double eps = c.number("eps");
+  if (c.where.is_fixed || !c.flag("training") || !c.where.pass.training())
+    return batch_norm(c[0], c[3], c[4], running, NormMode::eval, eps);
+  if (JoinedBatch* const batch = c.where.pass.batch)
+    return batch_norm(c[0], c[3], c[4], running, *batch, c.where.node, eps);
+  return batch_norm(c[0], c[3], c[4], running, NormMode::train, eps);
+}
+
+void add_norms(Ops& ops) {
+  ops.push_back(
+      row_of("layer_norm(input, normalized_shape: ints, weight: weight = None, "
+             "bias: weight = None, eps: float = 1e-5)",
+             layer_norm_of));
+  ops.push_back(
+      row_of("rms_norm(input, normalized_shape: ints, weight: weight = None, "
+             "eps: float = 1e-6)",
+             rms_norm_of));
+  ops.push_back(
+      row_of("group_norm(input, num_groups: int, weight: weight = None, "
+             "bias: weight = None, eps: float = 1e-5)",
+             group_norm_of));
+  ops.push_back(
+      row_of("instance_norm(input, weight: weight = None, bias: weight = None, "
+             "eps: float = 1e-5)",
+             [](OpCall& c) { return instance_norm(c[0], c[1], c[2], c.number("eps")); }));
+  ops.push_back(
+      row_of("batch_norm(input, running_mean: weight, running_var: weight, "
+             "weight: weight = None, bias: weight = None, training: bool = True, "
+             "momentum: float = 0.1, eps: float = 1e-5)",
+             batch_norm_of));
+}
+
+// Element by element
+
+Tensor gelu_of(OpCall& c) {
+  const std::string& kind = c.text("approximate");
+  check(kind == "none" || kind == "tanh", "[gelu] approximate is '{}': expected none or tanh",
+        kind);
+  return kind == "tanh" ? gelu_tanh(c.take()) : gelu(c.take());
+}
+
+Tensor dropout_of(OpCall& c) {
+  const double p = c.number("p");
+  const Pass& pass = c.where.pass;
+  if (p == 0 || !pass.drops_out()) return c.take();
+  const Shape& shape = c[0].shape();
+  const int64_t first = pass.begin * shape.numel(2, shape.rank());
+  return dropout(c.take(), p, {pass.seed, c.where.number, pass.epoch, pass.samples, first});
+}
+
+void add_elementwise(Ops& ops) {
+  ops.push_back(row_of("relu(input)", [](OpCall& c) { return relu(c.take()); }));
+  ops.push_back(row_of("gelu(input, approximate: str = 'none')", gelu_of));
+  ops.push_back(row_of("sigmoid(input)", [](OpCall& c) { return sigmoid(c.take()); }));
+  ops.push_back(row_of("tanh(input)", [](OpCall& c) { return tanh(c.take()); }));
+  ops.push_back(row_of("silu(input)", [](OpCall& c) { return silu(c.take()); }));
+  ops.push_back(row_of("leaky_relu(input, negative_slope: float = 0.01)",
+                       [](OpCall& c) { return leaky_relu(c.take(), c.number("negative_slope")); }));
+  ops.push_back(row_of("add(input, other)", [](OpCall& c) { return add(c.take(0), c[1]); }));
+  ops.push_back(
+      row_of("sub(input, other)", [](OpCall& c) { return add(scale(c.take(1), -1), c[0]); }));
+  ops.push_back(row_of("mul(input, other)", [](OpCall& c) { return mul(c[0], c[1]); }));
+  ops.push_back(row_of("scale(input, factor: float)",
+                       [](OpCall& c) { return scale(c.take(), c.number("factor")); }));
+  ops.push_back(row_of("dropout(input, p: float = 0.5) -> random", dropout_of));
+  ops.push_back(row_of("swiglu(gate, up)", [](OpCall& c) { return swiglu(c[0], c[1]); }));
+  ops.push_back(row_of("scale_add(input, gamma: weight, other)",
+                       [](OpCall& c) { return scale_add(c[0], c[1], c[2]); }));
+}
+
+// Images
+
+Tensor interpolate_of(OpCall& c) {
+  check(c.text("mode") == "nearest", "[interpolate] mode is '{}': expected nearest",
+        c.text("mode"));
+  check(c.has("size") != c.has("scale_factor"),
+        "[interpolate] has {} size and {} scale_factor: expected one of the two",
+        c.has("size") ? "a" : "no", c.has("scale_factor") ? "a" : "no");
+  if (!c.has("size")) return upsample_nearest(c[0], c.integer("scale_factor"));
+  const Integers& size = c.integers("size");
+  return resize_nearest(c[0], size.front(), size.back());
+}
+
+Pool2dShape pool_of(const OpCall& c) {
+  const int64_t kernel = c.both("kernel_size");
+  return {kernel, c.has("stride") ? c.both("stride") : kernel, c.both("padding")};
+}
+
+Tensor adaptive_avg_pool2d_of(OpCall& c) {
+  check(c.both("output_size") == 1, "[adaptive_avg_pool2d] output_size is {}: expected 1",
+        c.both("output_size"));
+  return global_avg_pool2d(c[0]);
+}
+
+void add_of_images(Ops& ops) {
+  ops.push_back(
+      row_of("max_pool2d(input, kernel_size: ints, stride: ints = None, "
+             "padding: ints = 0)",
+             [](OpCall& c) { return max_pool2d(c[0], pool_of(c)); }));
+  ops.push_back(
+      row_of("avg_pool2d(input, kernel_size: ints, stride: ints = None, "
+             "padding: ints = 0)",
+             [](OpCall& c) { return avg_pool2d(c[0], pool_of(c)); }));
+  ops.push_back(row_of("adaptive_avg_pool2d(input, output_size: ints)", adaptive_avg_pool2d_of));
+  ops.push_back(
+      row_of("interpolate(input, size: ints = None, scale_factor: int = None, "
+             "mode: str = 'nearest')",
+             interpolate_of));
+  ops.push_back(row_of("pixel_shuffle(input, upscale_factor: int)",
+                       [](OpCall& c) { return pixel_shuffle(c[0], c.integer("upscale_factor")); }));
+  ops.push_back(row_of("crop(input, top: int, left: int, height: int, width: int)", [](OpCall& c) {
+    return crop(c[0], c.integer("top"), c.integer("left"), c.integer("height"), c.integer("width"));
+  }));
+}
+
+// Shapes
+
+Tensor flatten_of(OpCall& c) {
+  const Shape& shape = c[0].shape();
+  const int begin = c.dimension("start_dim"), end = c.dimension("end_dim") + 1;
+  check(begin < end, "[flatten] dimensions {} to {} of {}: expected some", begin, end - 1, shape);
+  std::vector<int64_t> sizes(shape.sizes().begin(), shape.sizes().end());
+  sizes.erase(sizes.begin() + begin, sizes.begin() + end);
+  sizes.insert(sizes.begin() + begin, shape.numel(begin, end));
+  return c[0].reshape(Shape(sizes));
+}
+
+Tensor unsqueeze_of(OpCall& c) {
+  const Shape& shape = c[0].shape();
+  const int64_t rank = shape.rank(), dim = c.integer("dim");
+  check(-rank - 1 <= dim && dim <= rank, "[unsqueeze] dim is {} for {}: expected {} to {}", dim,
+        shape, -rank - 1, rank);
+  std::vector<int64_t> sizes(shape.sizes().begin(), shape.sizes().end());
+  sizes.insert(sizes.begin() + (dim < 0 ? dim + rank + 1 : dim), 1);
+  return c[0].reshape(Shape(sizes));
+}
+
+Tensor squeeze_of(OpCall& c) {
+  const Shape& shape = c[0].shape();
+  const int dim = c.dimension("dim");
+  if (shape[dim] != 1) return c.take();
+  std::vector<int64_t> sizes(shape.sizes().begin(), shape.sizes().end());
+  sizes.erase(sizes.begin() + dim);
+  return c[0].reshape(Shape(sizes));
+}
+
+void add_of_shapes(Ops& ops) {
+  ops.push_back(row_of("reshape(input, shape: sizes)",
+                       [](OpCall& c) { return c[0].reshape(c.shape("shape", c[0].numel())); }));
+  ops.push_back(row_of("flatten(input, start_dim: int = 0, end_dim: int = -1)", flatten_of));
+  ops.push_back(row_of("unsqueeze(input, dim: int)", unsqueeze_of));
+  ops.push_back(row_of("squeeze(input, dim: int)", squeeze_of));
+  ops.push_back(row_of("cat(tensors: tensors, dim: int = 0)", [](OpCall& c) {
+    const int dim = c.dimension("dim");
+    return concat(c.take_all(), dim);
+  }));
+  ops.push_back(row_of("one_hot(input, num_classes: int) -> constant", [](OpCall& c) {
+    return one_hot(c[0], c.integer("num_classes"), c.where.dtype);
+  }));
+}
+
+// Attention
+
+Tensor causal_attention_of(OpCall& c) {
+  const int64_t heads = c.integer("heads");
+  const int64_t groups = c.has("groups") ? c.integer("groups") : heads;
+  check(heads >= 1 && groups >= 1, "[causal_attention] {} heads and {} groups: expected some",
+        heads, groups);
+  return causal_attention(c[0], c[1], c[2], {heads, groups, c[0].size(-1) / heads});
+}
+
+void add_attention(Ops& ops) {
+  ops.push_back(row_of("causal_attention(query, key, value, heads: int, groups: int = None)",
+                       causal_attention_of));
+  ops.push_back(row_of("self_attention(query, key, value)",
+                       [](OpCall& c) { return self_attention(c[0], c[1], c[2]); }));
+}
+
+}  // namespace
+
+const std::vector<GraphOp>& detail::graph_ops() {
+  static const Ops all = [] {
+    Ops ops;
+    for (const auto add :
+         {add_products, add_norms, add_elementwise, add_of_images, add_of_shapes, add_attention})
+      add(ops);
+    return ops;
+  }();
+  return all;
+}
+
+}  // namespace accrue
