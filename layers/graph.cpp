@@ -345,6 +345,10 @@ std::vector<size_t> Graph::cuts(const Schedule& schedule, size_t first,
 
 // Passes
 
+// Ops that drop out are numbered from here on, so that Dropout layers, which begin at 0, have other
+// masks.
+constexpr uint32_t first_of_ops = 1 << 20;
+
 // Operand `slot` of a call. Its tensor is given away if nobody reads it later.
 Tensor Graph::take(const Schedule& schedule, size_t position, size_t slot, Values& values) const {
   const Call& call = calls_[schedule.order[position]];
@@ -378,7 +382,7 @@ void Graph::run_calls(const Schedule& schedule, size_t begin, size_t end, Values
       operands.resize(std::max(operands.size(), call.op->op.operands().size()));
       results = (*call.op)(std::move(operands), {.pass = running.pass,
                                                  .node = call.op,
-                                                 .number = uint32_t(schedule.order[position]),
+                                                 .number = first_of_ops + uint32_t(schedule.order[position]),
                                                  .samples = running.samples,
                                                  .dtype = running.dtype,
                                                  .is_fixed = has_fixed_weights(call)});

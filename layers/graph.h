@@ -19,16 +19,15 @@ namespace accrue {
 //     const Graph::Value h = net.call(std::make_unique<Conv2d>(8, 8, 3, Conv2dShape{1, 1}), x,
 //     "conv"); net.output(net.call("relu", {net.call("add", {x, h})}));
 //
-// What a call needs comes before it. forward() gives a tensor away at its last use, so that ops
-// write over it where they can. Parameters and buffers have the names that they are given, and are
-// declared in the order of their first use; those of a layer begin with its name. A layer that is
-// called twice shares its weights.
+// A call comes after the calls whose results it takes. forward() gives a tensor away at its last
+// use, so that ops write over it where they can. Parameters and buffers have the names that they
+// are given, within a layer behind the layer's name, and are declared in the order of their first
+// use. A layer that is called twice shares its weights.
 //
-// For Recompute, a graph is cut where one differentiable tensor crosses from the calls before to
-// those behind; a block is a piece between two cuts that has weights of more than one dimension,
-// together with the pieces without such weights that follow it. What is no function of parameters
-// that are trained, such as a mask, is computed before all blocks and kept. A graph that cannot be
-// cut leaves it to its layers.
+// For Recompute, a graph is cut where one differentiable tensor crosses. A block is a piece between
+// two cuts that has weights of more than one dimension, together with the pieces without such
+// weights that follow it. Results that need no gradient, such as a mask, are computed before all
+// blocks and kept. A graph that cannot be cut leaves Recompute to its layers.
 class Graph : public Layer {
  public:
   // A value of this graph. One that is default-constructed stands for an operand that is left out.
@@ -71,8 +70,8 @@ class Graph : public Layer {
 
   size_t inputs() const { return inputs_.size(); }
   size_t outputs() const { return outputs_.size(); }
-  // How much memory the results of a value's call take beside those of others, by which blocks are
-  // put together for Recompute::sqrt: 1 unless it is said.
+  // How much memory the call of this result takes beside other calls, which have 1 unless this is
+  // called: segments for Recompute::sqrt are of about equal weight.
   void weigh(Value result, double weight);
 
   // The network's answers to its inputs, in the order in which they were declared. Throws Error

@@ -17,7 +17,7 @@ namespace accrue::detail {
 // made of the same list, and files of other programs are read onto it.
 
 // The size of a dimension in an attribute such as reshape's shape: a number, or so many for each
-// sample, because a network does not know how many samples it gets. -1 is what is left.
+// sample, because a network does not know how many samples it gets. -1 is the rest.
 struct Extent {
   int64_t number = 0;
   bool per_sample = false;
@@ -39,7 +39,7 @@ class OpCall;
 
 // One op of the list.
 struct GraphOp {
-  // What stands between the parentheses of a signature, in its order.
+  // A part of a signature: an operand, or an attribute.
   struct Argument {
     enum class Type {
       tensor,   // an operand
@@ -107,7 +107,7 @@ row_of(std::string_view signature, Run run) {
 // One call of an op in a forward pass.
 class OpCall {
  public:
-  // What an op knows of the network around it.
+  // The network around the call.
   struct Where {
     const Pass& pass;
     const void* node;          // tells the calls of a network apart

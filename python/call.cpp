@@ -11,6 +11,7 @@
 #include "job/meant.h"
 #include "python/arrays.h"
 #include "python/layers.h"
+#include "python/network.h"
 #include "text/domain.h"
 
 namespace accrue::python {
@@ -81,6 +82,8 @@ void Call::add_weights(nb::handle weights) {
 void Call::add_model(nb::handle model) {
   if (model.is_none()) return;
   const Layer* network = nullptr;
+  const Network* graph = nullptr;
+  if (nb::try_cast(model, graph, false) && graph) check_trainable(*graph);
   if (nb::try_cast(model, network, false) && network) {
     std::string description = network->describe();
     std::ranges::replace(description, '\n', ';');

@@ -64,7 +64,7 @@ std::unique_ptr<Graph> residual(int blocks = 4, int64_t C = 8) {
   return net;
 }
 
-// What residual() computes, in plain code.
+// The network of residual(), in plain code.
 class Residual : public Layer {
  public:
   Residual(int blocks, int64_t C) : stem_(3, C, 3, same), head_(2 * C, 5) {
@@ -190,7 +190,7 @@ TEST_CASE("a graph gives the same gradients for every split and for every Recomp
   }
 }
 
-TEST_CASE("blocks of a graph are cut by the weights that are said", "[graph]") {
+TEST_CASE("segments of a graph have about equal weights", "[graph]") {
   const auto peak_of = [](bool is_weighed) {
     Graph net;
     Value x = net.input();

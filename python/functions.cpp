@@ -1,0 +1,261 @@
+#include "python/functions.h"
+
+#include <fmt/ranges.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "layers/layers.h"
+#include "python/values.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace accrue::python {
+namespace {
+
+using Argument = GraphOp::Argument;
+using Type = Argument::Type;
+
+// For as long as the process lives.
+const char* lasting(std::string text) {
+  static std::deque<std::string> texts;
+  return texts.emplace_back(std::move(text)).c_str();
+}
+
+// "typing.Sequence[int]" as Python's help shows it.
+std::string type_of(const Argument& argument) {
+  std::string type;
+  switch (argument.type) {
+    case Type::tensor: type = "Value | float"; break;
+    case Type::weight: type = "Value"; break;
+    case Type::tensors: type = "typing.Sequence[Value]"; break;
+    case Type::flag: type = "bool"; break;
+    case Type::integer: type = "int"; break;
+    case Type::number: type = "float"; break;
+    case Type::text: type = "str"; break;
+    case Type::integers: type = "int | typing.Sequence[int]"; break;
+    case Type::sizes: type = "typing.Sequence[int | Samples]"; break;
+  }
+  const bool may_be_none =
+      !argument.is_required && std::holds_alternative<std::monostate>(argument.by_default);
+  return may_be_none ? type + " | None" : type;
+}
+
+std::string signature_of(const GraphOp& op, bool is_method) {
+  std::vector<std::string> arguments;
+  for (const Argument& argument : op.arguments) {
+    if (is_method && arguments.empty()) {
+      arguments.emplace_back("self");
+      continue;
+    }
+    std::string text = argument.name + ": " + type_of(argument);
+    if (!argument.is_required) {
+      const auto* numbers = std::get_if<Integers>(&argument.by_default);
+      const bool is_one = numbers && numbers->size() == 1;
+      text += " = " + to_string(is_one ? OpValue(numbers->front()) : argument.by_default);
+    }
+    arguments.push_back(std::move(text));
+  }
+  return fmt::format("def {}({}) -> {}", op.name, fmt::join(arguments, ", "),
+                     op.has_several_results ? "tuple[Value, ...]" : "Value");
+}
+
+bool is_number(nb::handle given) {
+  return nb::isinstance<nb::float_>(given) || nb::isinstance<nb::int_>(given);
+}
+
+// A value, or a number as one of a single element.
+Value operand_of(const GraphOp& op, const Argument& argument, nb::handle given) {
+  if (given.is_none()) return {};
+  Value* value = nullptr;
+  if (nb::try_cast(given, value, false) && value) return *value;
+  check(is_number(given) && argument.type == Type::tensor,
+        "[{}] {} is {}: expected a value of a network", op.name, argument.name, shown(given));
+  return constant_of({{nb::cast<double>(given)}, {1}, DType::f32});
+}
+
+bool is_list(nb::handle given) {
+  return nb::isinstance<nb::list>(given) || nb::isinstance<nb::tuple>(given);
+}
+
+OpValue attribute_of(const GraphOp& op, const Argument& argument, nb::handle given) {
+  if (given.is_none()) return {};
+  if (nb::isinstance<nb::bool_>(given)) return nb::cast<bool>(given);
+  if (nb::isinstance<nb::str>(given)) return nb::cast<std::string>(given);
+  if (nb::isinstance<nb::float_>(given)) return nb::cast<double>(given);
+  int64_t number = 0;
+  if (nb::try_cast(given, number)) return number;
+  Extent* samples = nullptr;
+  if (nb::try_cast(given, samples, false) && samples) return Extents{*samples};
+  check(is_list(given), "[{}] {} is {}: expected {}", op.name, argument.name, shown(given),
+        type_of(argument));
+  Extents all;
+  bool has_samples = false;
+  for (const nb::handle each : given) {
+    if (nb::try_cast(each, samples, false) && samples) {
+      all.push_back(*samples);
+      has_samples = true;
+      continue;
+    }
+    check(nb::try_cast(each, number), "[{}] {} has {}: expected whole numbers", op.name,
+          argument.name, shown(each));
+    all.emplace_back(number);
+  }
+  if (argument.type == Type::sizes || has_samples) return all;
+  Integers integers;
+  for (const Extent& each : all) integers.push_back(each.number);
+  return integers;
+}
+
+// The arguments of a call by those of the signature. reshape(x, 2, 3) is reshape(x, (2, 3)).
+std::vector<nb::object> bound(const GraphOp& op, const nb::args& args, const nb::kwargs& options) {
+  std::vector<nb::object> given;
+  for (const nb::handle each : args) given.push_back(nb::borrow(each));
+  const size_t n = op.arguments.size();
+  if (given.size() > n || (given.size() == n && n > 1 && !given.empty())) {
+    const auto first = std::ranges::find_if(op.arguments, [](const Argument& a) {
+      return a.type == Type::integers || a.type == Type::sizes;
+    });
+    const size_t at = size_t(first - op.arguments.begin());
+    if (first != op.arguments.end() && at < given.size() && !is_list(given[at]) &&
+        given.size() > n) {
+      nb::list rest;
+      for (size_t i = at; i < given.size(); ++i) rest.append(given[i]);
+      given.resize(at);
+      given.push_back(nb::tuple(rest));
+    }
+  }
+  check(given.size() <= n, "[{}] got {}: expected {}{}", op.name,
+        counted(std::ssize(given), "argument"), op.name, op.signature);
+  given.resize(n);
+  for (const auto& [key, value] : options) {
+    const std::string name = nb::cast<std::string>(key);
+    const auto found = std::ranges::find(op.arguments, name, &Argument::name);
+    check(found != op.arguments.end(), "[{}] has no argument {}: expected {}{}", op.name, name,
+          op.name, op.signature);
+    nb::object& place = given[size_t(found - op.arguments.begin())];
+    check(!place.is_valid(), "[{}] {} is given twice: expected it once", op.name, name);
+    place = nb::borrow(value);
+  }
+  return given;
+}
+
+nb::object result_of(const GraphOp& op, std::vector<Value> values) {
+  if (!op.has_several_results) return nb::cast(std::move(values.front()));
+  nb::list all;
+  for (Value& value : values) all.append(nb::cast(std::move(value)));
+  return nb::tuple(all);
+}
+
+// Elements become 0 by the key of a layer of its own.
+std::vector<Value> call_dropout(const Value& x, double p) {
+  check(p >= 0 && p < 1, "[dropout] p is {}: expected a number from 0 to less than 1", p);
+  const Layer layer{[p](uint32_t& dropouts) { return std::make_unique<Dropout>(p, dropouts++); }};
+  return {call_layer(layer, x, "")};
+}
+
+nb::object call_function(const GraphOp& op, const nb::args& args, const nb::kwargs& options) {
+  const std::vector<nb::object> given = bound(op, args, options);
+  std::vector<Value> operands;
+  Graph::Attributes attributes;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const Argument& argument = op.arguments[i];
+    if (!argument.is_operand()) {
+      if (given[i].is_valid())
+        attributes.emplace_back(argument.name, attribute_of(op, argument, given[i]));
+    } else if (!given[i].is_valid()) {
+      operands.emplace_back();
+    } else if (argument.type == Type::tensors) {
+      check(is_list(given[i]), "[{}] {} is {}: expected a list of values", op.name,
+            argument.name, shown(given[i]));
+      for (const nb::handle each : given[i]) operands.push_back(operand_of(op, argument, each));
+    } else {
+      operands.push_back(operand_of(op, argument, given[i]));
+    }
+  }
+  while (!operands.empty() && !operands.back().of) operands.pop_back();
+  if (op.name == "dropout" && !operands.empty())
+    return nb::cast(
+        call_dropout(operands.front(), std::get<double>(op.arguments_of(attributes).front()))
+            .front());
+  return result_of(op, call_op(op, std::move(operands), std::move(attributes)));
+}
+
+// The value of a scalar that has an op of its own: x * 2.
+std::optional<Value> with_scalar(const std::string& op, const Value& x, nb::handle other) {
+  if (!is_number(other)) return std::nullopt;
+  const double number = nb::cast<double>(other);
+  const auto call = [&](const char* name, const char* attribute, double value) {
+    return call_op(graph_op(name), {x}, {{attribute, value}}).front();
+  };
+  if (op == "mul") return call("scale", "factor", number);
+  if (op == "add" && has_graph_op("add_scalar")) return call("add_scalar", "value", number);
+  if (op == "sub" && has_graph_op("add_scalar")) return call("add_scalar", "value", -number);
+  return std::nullopt;
+}
+
+nb::object operate(const char* op, const Value& x, nb::handle other, bool is_reflected) {
+  if (const bool is_symmetric = op == std::string("add") || op == std::string("mul");
+      !is_reflected || is_symmetric)
+    if (auto value = with_scalar(op, x, other)) return nb::cast(std::move(*value));
+  Value* value = nullptr;
+  const bool is_value = nb::try_cast(other, value, false) && value;
+  if (!is_value && !is_number(other)) return nb::borrow(nb::handle(Py_NotImplemented));
+  const GraphOp& called = graph_op(op);
+  const Value y = operand_of(called, *called.operands().back(), other);
+  return nb::cast(
+      call_op(called, is_reflected ? std::vector{y, x} : std::vector{x, y}, {}).front());
+}
+
+void add_operators(nb::class_<Value>& value) {
+  for (const auto& [symbol, op] : {std::pair{"add", "add"},
+                                   {"sub", "sub"},
+                                   {"mul", "mul"},
+                                   {"truediv", "div"},
+                                   {"matmul", "matmul"},
+                                   {"pow", "pow"}})
+    for (const bool is_reflected : {false, true}) {
+      const char* name = lasting(fmt::format("__{}{}__", is_reflected ? "r" : "", symbol));
+      nb::setattr(
+          value, name,
+          nb::cpp_function(
+              [op = op, is_reflected](const Value& x, nb::handle other) {
+                return operate(op, x, other, is_reflected);
+              },
+              nb::is_method(), nb::is_operator(), nb::scope(value), nb::name(name),
+              nb::sig(lasting(fmt::format("def {}(self, other: Value | float) -> Value", name)))));
+    }
+  value.def("__neg__", [](const Value& x) {
+    return call_op(graph_op("scale"), {x}, {{"factor", -1.0}}).front();
+  });
+}
+
+}  // namespace
+
+void add_functions(nb::module_& m, nb::class_<Value>& value) {
+  for (const GraphOp& op : graph_ops()) {
+    const char* name = lasting(op.name);
+    nb::setattr(m, name,
+                nb::cpp_function(
+                    [&op](const nb::args& args, const nb::kwargs& options) {
+                      return call_function(op, args, options);
+                    },
+                    nb::scope(m), nb::name(name), nb::sig(lasting(signature_of(op, false)))));
+    if (op.arguments.empty() || op.arguments.front().type != Type::tensor) continue;
+    nb::setattr(value, name,
+                nb::cpp_function(
+                    [&op](const Value& x, const nb::args& args, const nb::kwargs& options) {
+                      nb::list all;
+                      all.append(nb::cast(x));
+                      for (const nb::handle each : args) all.append(each);
+                      return call_function(op, nb::cast<nb::args>(nb::tuple(all)), options);
+                    },
+                    nb::is_method(), nb::scope(value), nb::name(name),
+                    nb::sig(lasting(signature_of(op, true)))));
+  }
+  add_operators(value);
+}
+
+}  // namespace accrue::python

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layers/graph.h"
+#include "python/layers.h"
+
+namespace accrue::python {
+
+namespace nb = nanobind;
+
+// Networks of calls on values, such as `y = conv(x) + x`.
+
+// A tensor's sizes, which may be multiples of the number of samples, and its type.
+struct Sizes {
+  Extents shape;
+  DType dtype = DType::f32;
+
+  Shape of(int64_t samples) const;
+};
+// "[N, 3, 32, 32]"
+std::string to_string(const Sizes& sizes);
+
+struct Expression;
+
+// A value of a network that is being described: a result of an expression. Without one it stands
+// for an operand that is left out.
+struct Value {
+  std::shared_ptr<const Expression> of{};
+  size_t result = 0;
+
+  const Sizes& sizes() const;
+};
+
+// An input, a parameter, constant numbers, or a call of an op or of a layer.
+struct Expression {
+  struct Weights {
+    Shape shape;
+    Init init;
+  };
+  struct Numbers {
+    std::vector<double> values;
+    Shape shape;
+    DType dtype;
+  };
+
+  uint64_t number;  // in the order in which they were made
+  std::string name{};
+  std::vector<Value> operands{};
+  std::vector<Sizes> results{};
+
+  const GraphOp* op = nullptr;
+  Graph::Attributes attributes{};
+  std::optional<Layer> layer{};
+  std::optional<Weights> weights{};
+  std::optional<Numbers> numbers{};
+
+  bool is_input() const { return !op && !layer && !weights && !numbers; }
+};
+
+// A network of values as a layer.
+struct Network : Layer {
+  size_t inputs = 1, outputs = 1;
+};
+
+// Throws Error unless a training can feed and judge the network: one input, one output.
+void check_trainable(const Network& network);
+
+void add_networks(nb::module_& module);
+
+}  // namespace accrue::python
