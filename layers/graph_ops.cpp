@@ -285,6 +285,10 @@ const Integers& OpCall::integers(std::string_view name) const {
   return std::get<Integers>(attribute(name));
 }
 
+const Extents& OpCall::sizes(std::string_view name) const {
+  return std::get<Extents>(attribute(name));
+}
+
 int OpCall::dimension(std::string_view name, size_t i) const {
   const int64_t given = integer(name), rank = operands_.at(i).shape().rank();
   check(-rank <= given && given < rank, "[{}] {} is {} for {}: expected {} to {}", op_.name, name,
@@ -304,7 +308,7 @@ Shape OpCall::shape(std::string_view name, int64_t elements) const {
   std::vector<int64_t> sizes;
   int64_t known = 1;
   std::optional<size_t> left;
-  for (const Extent& extent : std::get<Extents>(attribute(name))) {
+  for (const Extent& extent : this->sizes(name)) {
     const int64_t size = extent.of(where.samples);
     check(size >= 0 || (size == -1 && !left),
           "[{}] {} is {}: expected sizes, one of them -1 or none", op_.name, name,

@@ -136,6 +136,8 @@ class OpCall {
   double number(std::string_view name) const;
   const std::string& text(std::string_view name) const;
   const Integers& integers(std::string_view name) const;
+  // Sizes as they were given.
+  const Extents& sizes(std::string_view name) const;
   // Dimension `name` of operand i, counted from the start.
   int dimension(std::string_view name, size_t i = 0) const;
   // One integer, or two equal ones: for ops that know no axes apart. Throws Error for others.

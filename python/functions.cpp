@@ -156,6 +156,33 @@ std::vector<Value> call_dropout(const Value& x, double p) {
   return {call_layer(layer, x, "")};
 }
 
+// The op of a value and a number, for which there is one: x * 2 is scale(x, factor=2).
+struct ScalarOp {
+  std::string_view op;
+  bool is_reflected;
+  const char *name, *attribute;
+  double sign = 1;
+};
+
+constexpr ScalarOp scalar_ops[]{
+    {"mul", false, "scale", "factor"},          {"mul", true, "scale", "factor"},
+    {"add", false, "add_scalar", "addend"},     {"add", true, "add_scalar", "addend"},
+    {"sub", false, "add_scalar", "addend", -1}, {"sub", true, "rsub", "minuend"},
+    {"div", false, "div_scalar", "divisor"},    {"div", true, "rdiv", "dividend"},
+    {"pow", false, "pow_scalar", "exponent"},
+};
+
+std::optional<Value> with_scalar(std::string_view op, const Value& x, nb::handle other,
+                                 bool is_reflected) {
+  if (!is_number(other)) return std::nullopt;
+  for (const ScalarOp& each : scalar_ops)
+    if (each.op == op && each.is_reflected == is_reflected && has_graph_op(each.name))
+      return call_op(graph_op(each.name), {x},
+                     {{each.attribute, each.sign * nb::cast<double>(other)}})
+          .front();
+  return std::nullopt;
+}
+
 nb::object call_function(const GraphOp& op, const nb::args& args, const nb::kwargs& options) {
   const std::vector<nb::object> given = bound(op, args, options);
   std::vector<Value> operands;
@@ -168,13 +195,16 @@ nb::object call_function(const GraphOp& op, const nb::args& args, const nb::kwar
     } else if (!given[i].is_valid()) {
       operands.emplace_back();
     } else if (argument.type == Type::tensors) {
-      check(is_list(given[i]), "[{}] {} is {}: expected a list of values", op.name,
-            argument.name, shown(given[i]));
+      check(is_list(given[i]), "[{}] {} is {}: expected a list of values", op.name, argument.name,
+            shown(given[i]));
       for (const nb::handle each : given[i]) operands.push_back(operand_of(op, argument, each));
     } else {
       operands.push_back(operand_of(op, argument, given[i]));
     }
   }
+  if (given.size() == 2 && given[1].is_valid() && attributes.empty() && operands.front().of)
+    if (auto value = with_scalar(op.name, operands.front(), given[1], false))
+      return nb::cast(std::move(*value));
   while (!operands.empty() && !operands.back().of) operands.pop_back();
   if (op.name == "dropout" && !operands.empty())
     return nb::cast(
@@ -183,23 +213,8 @@ nb::object call_function(const GraphOp& op, const nb::args& args, const nb::kwar
   return result_of(op, call_op(op, std::move(operands), std::move(attributes)));
 }
 
-// The value of a scalar that has an op of its own: x * 2.
-std::optional<Value> with_scalar(const std::string& op, const Value& x, nb::handle other) {
-  if (!is_number(other)) return std::nullopt;
-  const double number = nb::cast<double>(other);
-  const auto call = [&](const char* name, const char* attribute, double value) {
-    return call_op(graph_op(name), {x}, {{attribute, value}}).front();
-  };
-  if (op == "mul") return call("scale", "factor", number);
-  if (op == "add" && has_graph_op("add_scalar")) return call("add_scalar", "value", number);
-  if (op == "sub" && has_graph_op("add_scalar")) return call("add_scalar", "value", -number);
-  return std::nullopt;
-}
-
-nb::object operate(const char* op, const Value& x, nb::handle other, bool is_reflected) {
-  if (const bool is_symmetric = op == std::string("add") || op == std::string("mul");
-      !is_reflected || is_symmetric)
-    if (auto value = with_scalar(op, x, other)) return nb::cast(std::move(*value));
+nb::object operate(std::string_view op, const Value& x, nb::handle other, bool is_reflected) {
+  if (auto value = with_scalar(op, x, other, is_reflected)) return nb::cast(std::move(*value));
   Value* value = nullptr;
   const bool is_value = nb::try_cast(other, value, false) && value;
   if (!is_value && !is_number(other)) return nb::borrow(nb::handle(Py_NotImplemented));

@@ -1,6 +1,7 @@
 #include "python/network.h"
 
 #include <fmt/ranges.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
