@@ -4,6 +4,8 @@
 
 #include "kernels/losses.h"
 #include "kernels/pointwise.h"
+#include "layers/graph.h"
+#include "layers/layers.h"
 #include "tests/support/cli.h"
 
 namespace accrue::test {
@@ -118,6 +120,43 @@ TEST_CASE("a trained network is exported as an ONNX file", "[cli]") {
   write_safetensors(folder / "bare", read_safetensors(weights), {{"model", "cnn-bn"}});
   refuse("export --weights " + (folder / "bare") + " --out " + out,
          "does not say the sizes of its network's samples and answers");
+}
+
+TEST_CASE("a graph is exported as an ONNX file, and names the op that cannot be", "[onnx]") {
+  if (without_protobuf()) return;
+  const auto exported = [](Graph& net, const Tensor& in) {
+    const Parameters parameters = place(net, DType::f32, Device::cpu, 1);
+    return onnx_of({.inputs = {{"x", in}},
+                    .answer_name = "y",
+                    .answer = [&] { return net(in, Pass::eval()); }},
+                   parameters);
+  };
+  Graph net;
+  const auto conv = [&](Graph::Value in, std::string name) {
+    return net.call(std::make_unique<Conv2d>(4, 4, 3, Conv2dShape{.padding = 1}), in, name);
+  };
+  const Graph::Value h = net.call("relu", {conv(net.input(), "stem")});
+  Graph::Value y = net.call("add", {conv(h, "body"), h});
+  y = net.call("cat",
+               {net.call("max_pool2d", {y}, {{"kernel_size", 2}}),
+                net.call("avg_pool2d", {y}, {{"kernel_size", 2}})},
+               {{"dim", 1}});
+  y = net.call("adaptive_avg_pool2d", {y}, {{"output_size", 1}});
+  y = net.call("flatten", {y}, {{"start_dim", 1}});
+  net.output(net.call(std::make_unique<Linear>(8, 3), y, "head"));
+  const OnnxFile file =
+      read_onnx(exported(net, Tensor::full({2, 4, 8, 8}, 1, DType::f32, Device::cpu)));
+  REQUIRE(file.operators == std::vector<std::string>{"Conv", "Relu", "Conv", "Add", "MaxPool",
+                                                     "AveragePool", "Concat", "GlobalAveragePool",
+                                                     "Reshape", "Gemm", "Identity"});
+  for (const char* name : {"stem.weight", "body.bias", "head.weight"})
+    REQUIRE(file.constants.contains(name));
+
+  Graph classes;
+  classes.output(
+      classes.call("one_hot", {classes.input()}, {{"num_classes", 3}}, "encoder.classes"));
+  REQUIRE_ERROR(exported(classes, Tensor::from(std::vector<int32_t>{0, 2}, {2})),
+                "in layer 'encoder.classes one_hot num_classes=3': the kernel one_hot has no");
 }
 
 TEST_CASE("what has no counterpart in ONNX is refused by its name", "[onnx]") {
