@@ -8,5 +8,6 @@
 //     net.add<GlobalAvgPool2d>();
 
 #include "layers/blocks.h"
+#include "layers/graph.h"
 #include "layers/layers.h"
 #include "layers/self_attention.h"

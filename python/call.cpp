@@ -79,17 +79,26 @@ void Call::add_weights(nb::handle weights) {
   add("init", weights);
 }
 
-void Call::add_model(nb::handle model) {
-  if (model.is_none()) return;
+bool Call::take_network(nb::handle model) {
   const Layer* network = nullptr;
+  if (!nb::try_cast(model, network, false) || !network) return false;
   const Network* graph = nullptr;
   if (nb::try_cast(model, graph, false) && graph) check_trainable(*graph);
-  if (nb::try_cast(model, network, false) && network) {
-    std::string description = network->describe();
-    std::ranges::replace(description, '\n', ';');
-    given_.network = Given::Network{network->factory(), std::move(description)};
-    return add("model", nb::str(given_model));
-  }
+  std::string description = network->describe();
+  std::ranges::replace(description, '\n', ';');
+  given_.network = Given::Network{network->factory(), std::move(description)};
+  return true;
+}
+
+void Call::add_network(nb::handle network) {
+  check(network.is_none() || take_network(network),
+        "model is {}: expected a network of layers, or none for one that the weights name",
+        shown(network));
+}
+
+void Call::add_model(nb::handle model) {
+  if (model.is_none()) return;
+  if (take_network(model)) return add("model", nb::str(given_model));
   std::filesystem::path path = path_of(model, "model");
   check(!path.empty(),
         "model is empty: expected a name, a language model's config.json, a GGUF "
@@ -197,7 +206,8 @@ void Call::give_all(const Settings& settings, Request& request) {
     check(!given_.ignores(setting.about.name),
           "{} has no effect on a network of layers, which have their own: expected no {}",
           each.argument, each.argument);
-    const bool are_weights = setting.about.name == "init" && nb::isinstance<nb::dict>(each.value);
+    const bool is_of_weights = setting.about.name == "init" || setting.about.name == "weights";
+    const bool are_weights = is_of_weights && nb::isinstance<nb::dict>(each.value);
     const std::string text =
         are_weights ? file_of(each.value) : text_for(setting, each.argument, each.value);
     check(text != "-", "{} is '-': expected the name of a file", each.argument);

@@ -57,7 +57,9 @@ class Call {
   void add_weights(nb::handle weights);
   // A name, a language model's config.json or its directory, a GGUF file, or a network of layers.
   void add_model(nb::handle model);
-  // `data` is a name or a directory, tokens, or arrays (x, y). `test` is None, tokens or arrays.
+  // A network of layers, or None.
+  void add_network(nb::handle network);
+  // A name or a directory, tokens, or arrays x and y; `test`, likewise arrays.
   void add_data(nb::handle data, nb::handle test);
   void add(const std::string& setting, nb::handle value);
   Taken taken() const { return given_.taken(); }
@@ -83,6 +85,7 @@ class Call {
 
   void set_vocabulary(nb::handle value);
   void add_sample_weights();
+  bool take_network(nb::handle model);
   void add_tokens(const Tokens& tokens, nb::handle test);
   // Gives the setting its value, and counts it as given.
   void give(const Setting& setting, const std::string& text, Request& request);

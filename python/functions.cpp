@@ -247,6 +247,42 @@ void add_operators(nb::class_<Value>& value) {
   });
 }
 
+// x[1:, ::2], x[:, 0], x[..., None]
+Value item_of(Value x, nb::handle key) {
+  const nb::tuple keys =
+      nb::isinstance<nb::tuple>(key) ? nb::borrow<nb::tuple>(key) : nb::make_tuple(nb::borrow(key));
+  const auto call = [](const char* op, const Value& of, Graph::Attributes attributes) {
+    return call_op(graph_op(op), {of}, std::move(attributes)).front();
+  };
+  const auto is_rest = [](nb::handle each) { return each.ptr() == Py_Ellipsis; };
+  int64_t dim = 0, left = std::ssize(x.sizes().shape);
+  for (const nb::handle each : keys) left -= is_rest(each) || each.is_none() ? 0 : 1;
+  check(left >= 0, "{} has no so many dimensions as {}", to_string(x.sizes()), shown(key));
+  for (const nb::handle each : keys) {
+    int64_t place = 0;
+    if (is_rest(each)) {
+      dim += left;
+    } else if (each.is_none()) {
+      x = call("unsqueeze", x, {{"dim", dim++}});
+    } else if (nb::isinstance<nb::slice>(each)) {
+      Graph::Attributes attributes{{"dim", dim}};
+      for (const auto& [name, part] :
+           {std::pair{"start", "start"}, {"end", "stop"}, {"step", "step"}})
+        if (const nb::object number = each.attr(part); !number.is_none())
+          attributes.emplace_back(name, nb::cast<int64_t>(number));
+      if (attributes.size() > 1) x = call("slice", x, std::move(attributes));
+      ++dim;
+    } else {
+      check(nb::try_cast(each, place), "a value has no part {}: expected numbers, slices or None",
+            shown(each));
+      Graph::Attributes attributes{{"dim", dim}, {"start", place}};
+      if (place != -1) attributes.emplace_back("end", place + 1);
+      x = call("squeeze", call("slice", x, std::move(attributes)), {{"dim", dim}});
+    }
+  }
+  return x;
+}
+
 }  // namespace
 
 void add_functions(nb::module_& m, nb::class_<Value>& value) {
@@ -271,6 +307,8 @@ void add_functions(nb::module_& m, nb::class_<Value>& value) {
                     nb::sig(lasting(signature_of(op, true)))));
   }
   add_operators(value);
+  value.def("__getitem__", &item_of, "key"_a,
+            nb::sig("def __getitem__(self, key: typing.Any) -> Value"));
 }
 
 }  // namespace accrue::python

@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "apps/commands/eval.h"
+#include "apps/commands/export.h"
 #include "job/load_data.h"
 #include "job/load_network.h"
 #include "job/machine.h"
@@ -46,6 +47,11 @@ const Door predict_door{.function = "predict",
                         .gives = Gives::answers,
                         .has_vocabulary = false,
                         .weights = "weights"};
+const Door export_door{.function = "export",
+                       .command = "export",
+                       .own = {"weights", "out"},
+                       .has_vocabulary = false,
+                       .weights = "weights"};
 
 nb::object train(nb::handle model, nb::handle data, nb::handle test, nb::object on_step,
                  nb::handle quiet, const nb::kwargs& options) {
@@ -124,6 +130,22 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
                    network.parameters.compute_dtype(), device);
   });
   return y;
+}
+
+void export_onnx(nb::handle weights, nb::handle path, nb::handle model, const nb::kwargs& options) {
+  const AtWork at_work;
+  Call call(export_door, options);
+  check(!weights.is_none(), "weights is None: expected a safetensors file, or Weights");
+  call.add("weights", weights);
+  call.add_network(model);
+  call.add("out", path);
+  const Words words(true, call.spelling());
+  call.run([&](Asked& asked) {
+    const std::string& name = asked.options.model_name;
+    check(model.is_none() || name == given_model,
+          "the weights are of the network {}: expected no model", name);
+    app::export_onnx(asked.options, asked.onnx);
+  });
 }
 
 nb::tuple read_weights(nb::handle path) {
@@ -305,6 +327,17 @@ void add_training(nb::module_& m) {
              weights + data);
   m.def("predict", &predict, "weights"_a.none(), "x"_a.none(), "model"_a = nb::none(), "options"_a,
         nb::sig(of_predict.signature), of_predict.doc);
+
+  const FunctionDoc of_export = of(
+      export_door,
+      "def export(weights: typing.Any, path: str | os.PathLike[str], model: Layer | None = None, "
+      "*",
+      "None",
+      "Writes a network as an ONNX file: one of layers, which is `model`, or one that is known "
+      "by its name in\nthe weights.\n\n" +
+          weights);
+  m.def("export", &export_onnx, "weights"_a.none(), "path"_a, "model"_a = nb::none(), "options"_a,
+        nb::sig(of_export.signature), of_export.doc);
 
   m.def("_read_weights", &read_weights, "path"_a);
   m.def("_write_weights", &write_weights, "path"_a, "arrays"_a, "metadata"_a);

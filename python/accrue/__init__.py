@@ -11,5 +11,6 @@ for _error in (Error, OutOfMemory):
 train = _signatures.function(_accrue.train)
 plan = _signatures.function(_accrue.plan)
 info = _signatures.function(_accrue.info)
+export = _signatures.function(_accrue.export)
 evaluate = _signatures.function(_accrue.evaluate)
 predict = _signatures.function(_accrue.predict)

@@ -126,6 +126,22 @@ class Networks(unittest.TestCase):
         self.assertEqual(result.memory["this run"], result.memory["predicted"])
         self.assertEqual(result.memory["this run"]["total"], plan["recommended"]["peak_bytes"])
 
+    def test_are_exported(self):
+        weights = accrue.train(squeezed(), samples(), effective_batch=8, micro_batch=8).weights
+        known = accrue.train("mlp-small", "digits", steps=1).weights
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "network.onnx")
+            accrue.export(weights, path, squeezed())
+            self.assertIn(b"blocks.0.conv.weight", path.read_bytes())
+            with self.assertRaisesRegex(accrue.Error, "stem.weight .* is not in the model"):
+                accrue.export(weights, path)
+            with self.assertRaisesRegex(accrue.Error, "of the network mlp-small: expected no"):
+                accrue.export(known, path, squeezed())
+            with self.assertRaisesRegex(accrue.Error, "model is 'mlp': expected a network of lay"):
+                accrue.export(known, path, "mlp")
+            accrue.export(known, path)
+            self.assertIn(b"0.weight", path.read_bytes())
+
     def test_share_layers_that_are_called_twice(self):
         x = accrue.input(4)
         layer = accrue.Linear(4, 4)

@@ -137,6 +137,23 @@ def unet():
                                                     name="head"))
 
 
+@pytest.mark.parametrize("network", (squeezed, branches, attention, unet))
+def test_files(network, tmp_path):
+    """onnxruntime answers what the network answers."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    x = np.random.default_rng(3).normal(size=(8, 3, 8, 8)).astype(np.float32)
+    y = np.zeros((8, 8, 8) if network is unet else 8, int)
+    y[::2] = 3
+    weights = accrue.train(network(), (x, y), effective_batch=8, micro_batch=8).weights
+    accrue.export(weights, tmp_path / "network.onnx", network())
+    session = onnxruntime.InferenceSession(str(tmp_path / "network.onnx"),
+                                           providers=["CPUExecutionProvider"])
+    for n in (1, 8):
+        wanted = accrue.predict(weights, x[:n], network())
+        answer, = session.run(None, {"images": x[:n]})
+        assert np.abs(answer - wanted).max() <= 2e-5 * np.abs(wanted).max()
+
+
 @pytest.mark.parametrize("network, module, classes, of_pixels", (
     (squeezed, Squeezed, 5, False), (branches, Branches, 5, False),
     (attention, Attention, 5, False), (unet, UNet, 4, True)))
