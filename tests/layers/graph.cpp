@@ -228,6 +228,38 @@ TEST_CASE("what needs no gradient crosses the cuts of a graph", "[graph]") {
   }
 }
 
+TEST_CASE("outputs on the way and values that a call takes twice outlive their uses", "[graph]") {
+  const auto make = [](bool has_two) {
+    auto net = std::make_unique<Graph>();
+    Value x = net->input();
+    std::vector<Value> all;
+    for (int i = 0; i < 4; ++i) {
+      const Value h = net->call("gelu", {net->call(conv(2, 2), x)});
+      x = net->call("mul", {h, h});
+      all.push_back(x);
+    }
+    if (has_two) net->output(all[1]);
+    net->output(x);
+    return net;
+  };
+  const Tensor x = random({2, 2, 4, 4}, 14);
+  for (const bool has_two : {false, true}) {
+    std::vector<Values> gradients;
+    for (const Recompute recompute : {Recompute::none, Recompute::sqrt, Recompute::all}) {
+      const auto net = make(has_two);
+      const Parameters parameters = place(*net, DType::f64, test_device(), 1);
+      const std::vector<Tensor> y = net->run({x}, {.recompute = recompute});
+      REQUIRE(y.size() == (has_two ? 2 : 1));
+      const Tensor target = Tensor::full(y[0].shape(), 1, DType::f64, test_device());
+      backward(has_two ? add(mse_loss(y[0], target), mse_loss(y[1], target))
+                       : mse_loss(y[0], target));
+      gradients.push_back(to_doubles(parameters.gradients()));
+    }
+    REQUIRE(gradients[1] == gradients[0]);
+    REQUIRE(gradients[2] == gradients[0]);
+  }
+}
+
 TEST_CASE("a graph of one block leaves Recompute to its layers", "[graph]") {
   const auto make = [] {
     auto chain = std::make_unique<Sequential>();
