@@ -12,7 +12,7 @@ struct Pool2dShape {
   detail::PerAxis stride = kernel;
   detail::PerAxis padding = 0;
   bool ceil_mode = false;         // also windows that reach beyond the padding
-  bool count_include_pad = true;  // in the mean, as zeros
+  bool count_include_pad = true;  // as zeros, in a mean
 };
 
 // y[n, c, h, w] = max (or mean) over 0 <= i < kernel.h, 0 <= j < kernel.w of

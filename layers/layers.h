@@ -183,9 +183,9 @@ class InstanceNorm : public detail::Norm {
   std::string describe() const override { return "instance norm" + describe_more(); }
 };
 
-// The statistics are those of the micro-batch, so training depends on the split, unless the pass
-// says of which batch that is a part. A fixed BatchNorm (place()) uses the running ones and leaves
-// them as they are, as in evaluation. Throws Error unless momentum is in [0, 1].
+// The statistics come from the micro-batch, so training depends on the split, unless the pass
+// names the batch of which that is a part. A fixed BatchNorm (place()) uses the running ones and
+// leaves them as they are, as in evaluation. Throws Error unless momentum is in [0, 1].
 class BatchNorm : public detail::Norm {
  public:
   explicit BatchNorm(int64_t channels, double eps = 1e-5, double momentum = 0.1,

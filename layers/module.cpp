@@ -81,7 +81,7 @@ MemoryScope Module::scope_of(const Pass& pass) const {
 
 namespace {
 
-// What the names within a child begin with.
+// The beginning of the names within a child.
 std::string within(const std::string& prefix, const std::string& child) {
   return child.empty() ? prefix : prefix + child + ".";
 }

@@ -70,7 +70,7 @@ struct Taken {
 //   masks:
 //      integers [N, H, W], each pixel's class, or bool [N, H, W] or [N, K, H, W], whether something
 //      is there
-// Numbers to answer with are for networks of one's own (SampleShape::own).
+// Numbers to answer with are for networks of the caller's own (SampleShape::own).
 // Throws Error for others, among them images with the channels last, [N, H, W, C]: 1, 3 or 4 where
 // a width is expected and something else where channels are. Their height and width differ, and the
 // network does not take them as they are, or takes them also with the last dimension first.

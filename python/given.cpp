@@ -10,7 +10,7 @@ namespace accrue::python {
 
 namespace {
 
-// What y of numbers may be learned by.
+// The losses by which y of numbers may be learned.
 const std::map<std::string, NumberLoss>& number_losses() {
   static const std::map<std::string, NumberLoss> losses{{"mse", NumberLoss::mse},
                                                         {"l1", NumberLoss::l1},

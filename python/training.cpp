@@ -197,7 +197,7 @@ void add_training(nb::module_& m) {
       "For language models tokens, integers: [L], a document; [N, T], rows; or a list of documents "
       "[L].\n"
       "(tokens, learned) says, bool of the same shape, which are to be learned, not only read.\n"
-      "Of zi2zi (sources, targets, styles): glyphs [N, S, S], as x, and integers [N].\n"
+      "For zi2zi (sources, targets, styles): glyphs [N, S, S], as x, and integers [N].\n"
       "NumPy's arrays and anything with DLPack; float32, uint8 and int32, of tokens also 16 bits, "
       "in C\n"
       "order are not copied and must not change meanwhile. float64 is rounded to float32, but not "

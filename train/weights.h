@@ -42,11 +42,11 @@ bool is_of_adapter(const std::string& name);
 
 }  // namespace detail
 
-// Reads them back from a file with exactly the model's names, or these without a first word that
-// all have ("transformer"), and shapes, in float32, or in f16 and bf16, which convert exactly, or
-// f64, which is rounded unless the model has float64. Needs 64 KiB beside the parameters. Throws
-// Error, with the parameters as they were, for a value that is not finite, and for a file that
-// differs, in which case it names every difference.
+// Reads them back from a file with exactly the model's names and shapes; the names may lack a first
+// word that all have ("transformer"). The elements are float32, f16 and bf16, which convert
+// exactly, or f64, which is rounded unless the model has float64. Needs 64 KiB beside the
+// parameters. Throws Error, with the parameters as they were, for a value that is not finite, and
+// for a file that differs, in which case it names every difference.
 void load_weights(const std::string& path, Parameters& parameters);
 
 namespace detail {

@@ -22,7 +22,7 @@ struct RowTaps {
 inline RowTaps gathered_rows(const ConvGeometry& g) {
   return {0, g.KH, -g.padding.h, g.dilation.h, 0, 1};
 }
-// Those taps of a phase that meet a row of the grid, the last one first.
+// The taps of a phase that meet a row of the grid, the last one first.
 inline RowTaps scattered_rows(const ConvGeometry& g, int64_t phase) {
   const int64_t stride = g.stride.h, dilation = g.dilation.h, at = phase + g.padding.h;
   const int64_t skip = stride / std::gcd(stride, dilation);
@@ -36,15 +36,16 @@ inline RowTaps scattered_rows(const ConvGeometry& g, int64_t phase) {
 // The most rows that a pass computes at once, of which those behind the last mean nothing.
 inline constexpr int64_t most_rows = 7;
 
-// How a product goes over one plane. A frame holds rows of the source, and of each row what column
-// v of the target draws through column tap j at column_at[j] + v: a gather with a step has the
-// columns of each phase side by side, a scatter with a step has zeros between its columns.
+// How a product goes over one plane. A frame holds rows of the source. In each row, the element
+// that column v of the target reads through column tap j is at column_at[j] + v. A gather with a
+// step has the columns of each phase side by side; a scatter with a step has zeros between its
+// columns.
 struct Planes {
   const ConvGeometry& geometry;
   Direction direction;
   int64_t source_H, source_W, target_H, target_W, source_step, target_step;
-  // Of a frame's row: planes of phases, columns of each, pixels between columns, and where the
-  // source's first pixel lies in a row of one phase with a step of 1.
+  // The layout of a frame's row: planes of phases, columns of each, pixels between columns, and
+  // where the source's first pixel lies in a row of one phase with a step of 1.
   int64_t phases, columns, step, stretch, left;
   std::vector<int64_t> column_at;
   std::vector<RowTaps> rows;

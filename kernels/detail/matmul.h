@@ -9,11 +9,11 @@
 
 namespace accrue {
 
-// The workspace of one product on cuda: of parts in float32 of c, whose sums are split every 64
-// terms, but at most the 32 MiB that NVIDIA recommends, and 4 MiB at least. It follows from shapes,
-// so that it can be predicted, and the three products of a layer have the same. The cpu needs
-// nothing. Where an operand is a weight w, which may be stored otherwise, it has room for w's
-// widened slabs beside those of `dtype` (kernels/quantized_matmul.h).
+// The workspace of one product on cuda. It holds parts of c in float32, because sums are split
+// every 64 terms, but has at most the 32 MiB that NVIDIA recommends, and at least 4 MiB. Its size
+// follows from shapes: it can be predicted, and the three products of a layer have the same. The
+// cpu needs none. For a weight w that is stored in another type, there is also room for a slab of w
+// that is widened to `dtype` (kernels/quantized_matmul.h). more_bytes are added to its size.
 Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device, int64_t more_bytes = 0);
 Tensor matmul_workspace(int64_t M, int64_t N, int64_t K, Device device, const Tensor& w,
                         DType dtype);

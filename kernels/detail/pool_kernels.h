@@ -18,8 +18,8 @@ HOST_DEVICE bool wins(T v, T best) {
   return (v > best) | (v != v);
 }
 
-// A window along one dimension of an image of `size` pixels: those of its places [begin, end) that
-// are pixels, and how many places its mean divides by.
+// A window along one dimension of an image of `size` pixels: its places [begin, end) that are
+// pixels, and the number of places by which its mean divides.
 struct PoolRange {
   int64_t begin, end, count;
 

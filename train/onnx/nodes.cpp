@@ -256,7 +256,7 @@ void average_adaptively(OnnxTrace& to, const View& y, const View& x) {
   const PerAxis step(x.shape[2] / y.shape[2], x.shape[3] / y.shape[3]);
   check(step.h * y.shape[2] == x.shape[2] && step.w * y.shape[3] == x.shape[3],
         "an adaptive average pool of {} to {} has no counterpart in ONNX: expected a height and "
-        "width that those of the result divide",
+        "width that are multiples of the result's",
         x.shape, y.shape);
   average(to, y, x, {.kernel = step});
 }

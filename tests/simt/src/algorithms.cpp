@@ -45,7 +45,7 @@ constexpr const auto& kinds(cudnnConvolutionBwdFilterAlgo_t) { return filter_kin
 size_t in_eights(int channels) { return size_t(channels + 7) / 8 * 8; }
 
 // Tensor cores want NHWC and each group's channels in eights: images, grid and weights are
-// transposed in the workspace, and so is what becomes of one of them.
+// transposed in the workspace, and so is the result.
 size_t transposed_bytes(const Problem& p) {
   const size_t C = in_eights(p.w.C), K = in_eights(p.w.N / p.conv.groups), G = p.conv.groups;
   const size_t x = C * p.x.N * p.x.H * p.x.W, y = K * p.y.N * p.y.H * p.y.W;

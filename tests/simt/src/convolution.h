@@ -20,7 +20,7 @@ struct cudnnConvolutionStruct {
   cudnnConvolutionMode_t mode;
   cudnnDataType_t compute;
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
-  int groups = 1;  // of channels: a filter sees those of its own
+  int groups = 1;  // of channels: a filter sees its own group
 };
 
 namespace simt {
@@ -32,7 +32,7 @@ struct Problem {
   Tensor x, w, y;
   Conv conv;
 
-  // Of one filter, which sees the channels of one group.
+  // The taps of one filter, which sees the channels of one group.
   int taps() const { return w.C * w.H * w.W; }
   int pixels() const { return y.H * y.W; }
   // im2col's matrix of one sample.
