@@ -67,12 +67,17 @@
   UNARY(log_sigmoid, "", S0, -softplus_of(-a), A, d * formula::Sigmoid{}(-a)) \
   UNARY(clamp, "Clip", S2(low, -HUGE_VAL, high, HUGE_VAL), clamp_of(a, low, high), \
         A, a >= low && a <= high ? d : T(0)) \
+  UNARY(threshold, "", S2(least, 0, value, 0), a <= least ? value : a, A, a <= least ? T(0) : d) \
+  UNARY(shrink, "Shrink", S2(lambd, 0.5, bias, 0), \
+        a > lambd ? a - bias : a < -lambd ? a + bias : a * 0, \
+        A, a > lambd || a < -lambd ? d : T(0)) \
   UNARY(pow_scalar, "Pow", S1(exponent, 2), std::pow(a, exponent), \
         A, exponent == 0 ? T(0) : d * (exponent * std::pow(a, exponent - 1))) \
   UNARY(add_scalar, "Add", S1(addend, 0), a + addend, PASS, d) \
   UNARY(rsub, "", S1(minuend, 0), minuend - a, NONE, -d) \
   UNARY(div_scalar, "Div", S1(divisor, 1), a / divisor, NONE, d / divisor) \
   UNARY(rdiv, "", S1(dividend, 1), dividend / a, A, -d * (dividend / a) / a) \
+  UNARY(is_nan, "IsNaN", S0, T(a != a), NO, T(0)) \
   UNARY(logical_not, "Not", S0, T(a == 0), NO, T(0)) \
   BINARY(sub, "Sub", a - b, PASS, d, NONE, -d) \
   BINARY(div, "Div", a / b, B, d / b, AB, -d * (a / b) / b) \

@@ -1,0 +1,226 @@
+// Formulas of elementwise ops where a number is special: at steps and ties, NaN, infinity, and the
+// ends of float32's range.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/autograd.h"
+#include "kernels/elementwise.h"
+#include "tests/support/catch.h"
+#include "tests/support/device.h"
+#include "tests/support/op_table.h"
+
+namespace accrue::test {
+namespace {
+
+constexpr double inf = HUGE_VAL, nan = NAN;
+constexpr std::array floating{DType::f32, DType::f64, DType::f16, DType::bf16};
+
+// y and the gradients of its sum with respect to the operands, in this dtype.
+struct Outcome {
+  Values y;
+  std::vector<Values> gradients;
+};
+
+Outcome outcome_of(Formula formula, const std::vector<Values>& operands, DType dtype,
+                   const std::vector<double>& scalars = {}) {
+  std::array<Tensor, 3> x;
+  for (size_t k = 0; k < operands.size(); ++k)
+    x[k] = require_grad(tensor_with(operands[k], {std::ssize(operands[k])}, dtype));
+  const Tensor y = apply(formula, x, scalars);
+  Outcome outcome{to_doubles(y), {}};
+  if (!y.variable()) return outcome;
+  backward_from(y, Values(operands[0].size(), 1));
+  for (size_t k = 0; k < operands.size(); ++k)
+    if (x[k].variable()->grad.defined()) outcome.gradients.push_back(to_doubles(grad(x[k])));
+  return outcome;
+}
+
+bool alike(const Values& a, const Values& b) {
+  return std::ranges::equal(
+      a, b, [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+}
+
+}  // namespace
+
+// PyTorch 2.15, float64. Every number is one of all four dtypes.
+TEST_CASE("minimum and maximum share the gradient of a tie, and a NaN stays one", "[ops]") {
+  const Values a{1, 2, 2, nan, 1, nan, inf, inf, -inf, 0},
+      b{2, 1, 2, 1, nan, nan, inf, -inf, inf, -0.0};
+  for (const DType dtype : floating) {
+    INFO(name(dtype));
+    const Outcome most = outcome_of(Formula::maximum, {a, b}, dtype);
+    REQUIRE(alike(most.y, {2, 2, 2, nan, nan, nan, inf, inf, inf, 0}));
+    REQUIRE(most.gradients[0] == Values{0, 1, 0.5, 1, 1, 1, 0.5, 1, 0, 0.5});
+    REQUIRE(most.gradients[1] == Values{1, 0, 0.5, 1, 1, 1, 0.5, 0, 1, 0.5});
+    const Outcome least = outcome_of(Formula::minimum, {a, b}, dtype);
+    REQUIRE(alike(least.y, {1, 1, 2, nan, nan, nan, inf, -inf, -inf, 0}));
+    REQUIRE(least.gradients[0] == Values{1, 0, 0.5, 1, 1, 1, 0.5, 0, 1, 0.5});
+    REQUIRE(least.gradients[1] == Values{0, 1, 0.5, 1, 1, 1, 0.5, 1, 0, 0.5});
+  }
+}
+
+TEST_CASE("comparisons and logical formulas give 0 or 1 and have no gradient", "[ops]") {
+  const Values a{1, 2, 2, nan, 0, 0, inf}, b{2, 1, 2, 1, nan, -0.0, inf};
+  const std::vector<std::pair<Formula, Values>> expected = {
+      {Formula::equal, {0, 0, 1, 0, 0, 1, 1}},
+      {Formula::not_equal, {1, 1, 0, 1, 1, 0, 0}},
+      {Formula::less, {1, 0, 0, 0, 0, 0, 0}},
+      {Formula::less_equal, {1, 0, 1, 0, 0, 1, 1}},
+      {Formula::greater, {0, 1, 0, 0, 0, 0, 0}},
+      {Formula::greater_equal, {0, 1, 1, 0, 0, 1, 1}},
+      {Formula::logical_and, {1, 1, 1, 1, 0, 0, 1}},
+      {Formula::logical_or, {1, 1, 1, 1, 1, 0, 1}},
+      {Formula::logical_xor, {0, 0, 0, 0, 1, 0, 0}}};
+  for (const DType dtype : floating) {
+    for (const auto& [formula, y] : expected) {
+      INFO(name(dtype) << " " << info_of(formula).name);
+      const Outcome outcome = outcome_of(formula, {a, b}, dtype);
+      REQUIRE(outcome.y == y);
+      REQUIRE(outcome.gradients.empty());
+    }
+    REQUIRE(outcome_of(Formula::is_nan, {a}, dtype).y == Values{0, 0, 0, 1, 0, 0, 0});
+    REQUIRE(outcome_of(Formula::logical_not, {a}, dtype).y == Values{0, 0, 0, 0, 1, 1, 0});
+  }
+}
+
+// PyTorch 2.15, float64.
+TEST_CASE("formulas at their steps, and of NaN and infinity, are PyTorch's", "[ops]") {
+  const Values x{nan, inf, -inf, 0, 3, -3, 2.5, -0.5, 1.5, 0.5};
+  struct Golden {
+    Formula formula;
+    Values y, slope;
+    std::vector<double> scalars = {};
+  };
+  const Values none(x.size(), 0);
+  const std::vector<Golden> golden = {
+      {Formula::sign, {0, 1, -1, 0, 1, -1, 1, -1, 1, 1}, none},
+      {Formula::floor, {nan, inf, -inf, 0, 3, -3, 2, -1, 1, 0}, none},
+      {Formula::ceil, {nan, inf, -inf, 0, 3, -3, 3, 0, 2, 1}, none},
+      {Formula::round, {nan, inf, -inf, 0, 3, -3, 2, 0, 2, 0}, none},
+      {Formula::abs,
+       {nan, inf, inf, 0, 3, 3, 2.5, 0.5, 1.5, 0.5},
+       {0, 1, -1, 0, 1, -1, 1, -1, 1, 1}},
+      {Formula::clamp,
+       {nan, 2.5, -0.5, 0, 2.5, -0.5, 2.5, -0.5, 1.5, 0.5},
+       {0, 0, 0, 1, 0, 0, 1, 1, 1, 1},
+       {-0.5, 2.5}},
+      {Formula::clamp,
+       {nan, -0.5, -0.5, -0.5, -0.5, -0.5, -0.5, -0.5, -0.5, -0.5},
+       none,
+       {2.5, -0.5}},
+      {Formula::sqrt,
+       {nan, inf, nan, 0, std::sqrt(3), nan, std::sqrt(2.5), nan, std::sqrt(1.5), std::sqrt(0.5)},
+       {nan, 0, nan, inf, 0.5 / std::sqrt(3), nan, 0.5 / std::sqrt(2.5), nan, 0.5 / std::sqrt(1.5),
+        0.5 / std::sqrt(0.5)}},
+      {Formula::exp,
+       {nan, inf, 0, 1, std::exp(3), std::exp(-3), std::exp(2.5), std::exp(-0.5), std::exp(1.5),
+        std::exp(0.5)},
+       {nan, inf, 0, 1, std::exp(3), std::exp(-3), std::exp(2.5), std::exp(-0.5), std::exp(1.5),
+        std::exp(0.5)}},
+      {Formula::hard_sigmoid,
+       {nan, 1, 0, 0.5, 1, 0, 2.75 / 3, 1.25 / 3, 0.75, 1.75 / 3},
+       {0, 0, 0, 1.0 / 6, 0, 0, 1.0 / 6, 1.0 / 6, 1.0 / 6, 1.0 / 6}},
+      {Formula::hard_swish,
+       {nan, inf, nan, 0, 3, 0, 2.2916666666666665, -0.20833333333333334, 1.125,
+        0.2916666666666667},
+       {1, 1, 0, 0.5, 1, 0, 1.3333333333333335, 0.33333333333333337, 1, 0.6666666666666666}},
+      {Formula::elu,
+       {nan, inf, -1, 0, 3, -0.950212931632136, 2.5, -0.3934693402873666, 1.5, 0.5},
+       {1, 1, 0, 1, 1, 0.049787068367863944, 1, 0.6065306597126334, 1, 1}},
+      {Formula::selu,
+       {nan, inf, -1.7580993408473766, 0, 3.1521029620664414, -1.6705687287671118,
+        2.626752468388701, -0.6917581878028713, 1.5760514810332207, 0.5253504936777402},
+       {1.0507009873554805, 1.0507009873554805, 0, 1.7580993408473766, 1.0507009873554805,
+        0.08753061208026487, 1.0507009873554805, 1.0663411530445053, 1.0507009873554805,
+        1.0507009873554805}},
+      {Formula::log_sigmoid,
+       {nan, 0, -inf, -0.6931471805599453, -0.04858735157374206, -3.048587351573742,
+        -0.07888973429254963, -0.9740769841801067, -0.2014132779827524, -0.4740769841801067},
+       {nan, 0, 1, 0.5, 0.04742587317756679, 0.9525741268224333, 0.07585818002124356,
+        0.6224593312018545, 0.18242552380635632, 0.37754066879814546}},
+      {Formula::softplus,
+       {nan, inf, 0, 0.6931471805599453, 3.048587351573742, 0.04858735157374206, 2.5788897342925496,
+        0.4740769841801067, 1.7014132779827524, 0.9740769841801067},
+       {nan, 1, 0, 0.5, 0.9525741268224333, 0.04742587317756679, 0.9241418199787564,
+        0.37754066879814546, 0.8175744761936437, 0.6224593312018546}},
+      // Twice x is more than the threshold from 1.5 on.
+      {Formula::softplus,
+       {nan, inf, 0, 0.34657359027997264, 3, 0.0012378425688652247, 2.5, 0.15663084375911143, 1.5,
+        0.6566308437591114},
+       {nan, 1, 0, 0.5, 1, 0.0024726231566347748, 1, 0.2689414213699951, 1, 0.7310585786300049},
+       {2, 2.9}},
+      {Formula::threshold,
+       {nan, inf, -7, -7, 3, -7, 2.5, -7, 1.5, -7},
+       {1, 1, 0, 0, 1, 0, 1, 0, 1, 0},
+       {0.5, -7}},
+      // hardshrink and softshrink
+      {Formula::shrink, {nan, inf, -inf, 0, 3, -3, 2.5, 0, 1.5, 0}, {0, 1, 1, 0, 1, 1, 1, 0, 1, 0}},
+      {Formula::shrink,
+       {nan, inf, -inf, 0, 2.5, -2.5, 2, 0, 1, 0},
+       {0, 1, 1, 0, 1, 1, 1, 0, 1, 0},
+       {0.5, 0.5}},
+      {Formula::pow_scalar, Values(x.size(), 1), none, {0}},
+  };
+  for (const Golden& expected : golden)
+    for (const DType dtype : floating) {
+      const double unit = dtype == DType::f64    ? 0x1p-53
+                          : dtype == DType::f16  ? 0x1p-11
+                          : dtype == DType::bf16 ? 0x1p-8
+                                                 : 0x1p-24;
+      const Outcome outcome = outcome_of(expected.formula, {x}, dtype, expected.scalars);
+      const auto require_close = [&](const Values& actual, const Values& wanted) {
+        for (size_t i = 0; i < x.size(); ++i) {
+          INFO(name(dtype) << " " << info_of(expected.formula).name << " at " << x[i]);
+          if (std::isnan(wanted[i])) REQUIRE(std::isnan(actual[i]));
+          else if (std::isinf(wanted[i])) REQUIRE(actual[i] == wanted[i]);
+          else
+            REQUIRE(std::abs(actual[i] - wanted[i]) <=
+                    1e-13 + 8 * unit * std::max(1.0, std::abs(wanted[i])));
+        }
+      };
+      require_close(outcome.y, expected.y);
+      require_close(outcome.gradients.at(0), expected.slope);
+    }
+}
+
+// PyTorch 2.15, float64.
+TEST_CASE("pow and its gradients where a base or an exponent is special", "[ops]") {
+  const Values a{0, 0, 0, -2, -2, -2, 2, nan, 1, 0, inf, -inf, 2},
+      b{0, 2, -1, 3, 0.5, 0, -1, 0, nan, nan, 0, 2, inf};
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Outcome outcome = outcome_of(Formula::pow, {a, b}, dtype);
+    REQUIRE(alike(outcome.y, {1, 0, inf, -8, nan, 1, 0.5, 1, 1, nan, 1, inf, inf}));
+    REQUIRE(
+        alike(outcome.gradients[0], {0, 0, -inf, 12, nan, 0, -0.25, 0, nan, nan, 0, -inf, inf}));
+    const double log_2 = dtype == DType::f32 ? double(std::log(2.0f)) : std::log(2.0);
+    REQUIRE(alike(outcome.gradients[1],
+                  {0, 0, -inf, nan, nan, nan, 0.5 * log_2, nan, 0, nan, inf, nan, inf}));
+  }
+}
+
+TEST_CASE("exponentials and logarithms in float32 are right for every number", "[ops]") {
+  Values x{0, -0.0, inf, -inf, nan, 0x1p-149, 0x1.8p-130, 0x1.fffffep127, -0x1.fffffep127};
+  for (double at = -110; at < 92; at += 0.03125) x.push_back(at);
+  for (double at = 0x1p-149; at < 0x1p127; at *= 1.5) {
+    x.push_back(double(static_cast<float>(at)));
+    x.push_back(-x.back());
+  }
+  const std::vector<std::pair<Formula, double (*)(double)>> functions = {
+      {Formula::exp, [](double a) { return std::exp(a); }},
+      {Formula::expm1, [](double a) { return std::expm1(a); }},
+      {Formula::log, [](double a) { return std::log(a); }},
+      {Formula::log1p, [](double a) { return std::log1p(a); }}};
+  for (const auto& [formula, f] : functions) {
+    const Values y = outcome_of(formula, {x}, DType::f32).y;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double expected = f(x[i]), rounded = double(static_cast<float>(expected));
+      INFO(info_of(formula).name << " at " << x[i] << ": " << y[i] << ", expected " << expected);
+      REQUIRE((alike({y[i]}, {rounded}) ||
+               std::abs(y[i] - expected) <= std::abs(expected) * 0x1p-22 + 0x1p-149));
+    }
+  }
+}
+
+}  // namespace accrue::test
