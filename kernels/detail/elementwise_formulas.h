@@ -10,10 +10,10 @@
 //
 // An empty name of ONNX's operator: there is none. a, b and c are the operands, of type T, and y is
 // the result. da is the gradient of a, of the gradient d of y, and `reads` says which values it is
-// computed from: the op keeps these. A formula that says too few does not compile, and one that
+// computed from, which the op keeps. A formula that says too few does not compile, and one that
 // says too many gives a warning. PASS: d itself. NONE: of d alone. NO: there is no gradient.
-// Scalars have a name and a default: S1(alpha, 1). Functions ending in _of are in
-// kernels/detail/elementwise_functions.h and kernels/detail/vector_math.h. Ties and NaN are PyTorch's.
+// Scalars have a name and a default: S1(alpha, 1). Ties and NaN are PyTorch's. Functions ending in
+// _of are in kernels/detail/elementwise_functions.h and kernels/detail/vector_math.h.
 
 // The functions of the first two are in kernels/arithmetic.h.
 // clang-format off

@@ -364,6 +364,28 @@ TEST_CASE("formulas where results and gradients go over what came in", "[ops]") 
                [](double a, double b) { return std::max(a, b) * (a < b ? b : a) - 1; }));
 }
 
+TEST_CASE("formulas at the end of a segment that is computed twice", "[ops]") {
+  const Tensor a = require_grad(tensor_with(random_values({4, 3}, 1), {4, 3}, DType::f32)),
+               b = require_grad(tensor_with({2, 3, 4}, {3}, DType::f32));
+  const auto first = [](const auto& in) { return sin(in[0]) * in[1]; };
+  const std::vector<std::function<Tensor(Tensor)>> ends = {
+      [&](Tensor x) { return std::move(x) / b; }, [&](Tensor x) { return std::move(x) + b; },
+      [&](Tensor x) { return exp(std::move(x)); }};
+  for (const auto& end : ends) {
+    std::vector<Values> gradients;
+    for (const bool twice : {false, true}) {
+      zero_grad(a);
+      zero_grad(b);
+      const Tensor y = twice ? recompute(first, {a, b}, end) : end(first(std::vector{a, b}));
+      backward_of_sum(y);
+      gradients.push_back(to_doubles(grad(a)));
+      gradients.push_back(to_doubles(grad(b)));
+    }
+    REQUIRE(gradients[0] == gradients[2]);
+    REQUIRE(gradients[1] == gradients[3]);
+  }
+}
+
 TEST_CASE("a float32 parameter beside 16-bit operands is read from its copy", "[ops]") {
   for (const Formula formula : {Formula::add, Formula::mul, Formula::div}) {
     Op op = op_of(row_of(formula), {{4, 3}, {3}});
