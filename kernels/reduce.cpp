@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "core/ceil_div.h"
-#include "kernels/detail/reduce.h"
+#include "kernels/detail/lanes.h"
 #include "kernels/detail/reduce_kernels.h"
 #include "kernels/detail/wide_runs.h"
 
@@ -76,11 +76,12 @@ void sum_rows(const View& x, const View& mean, const Reduction& r, Term term, Pu
     const int64_t first = r.offset_of_output(o);
     const W center = mean.data ? mean.as<const W>()[o] : W(0);
     double sum = 0;
-    for_each_stretch(r, r.first_term(piece), r.first_term(piece + 1), run,
+    for_each_stretch(r, r.first_term(piece), r.first_term(piece + 1), wide_run,
                      [&](int64_t, int64_t offset, int64_t count) {
-                       const WideInput<W, run> in(x, first + offset, count);
+                       const WideInput<W> in(x, first + offset, count);
                        const W* const at = in.data();
-                       sum += sum_of<W>(count, [=](int64_t i) { return term(at[i], center); });
+                       sum +=
+                           sum_in_lanes<W>(count, [=](int64_t i) { return term(at[i], center); });
                      });
     put(o, piece, sum);
   });
@@ -191,19 +192,12 @@ void search_rows(const View& x, const Reduction& r, W sign, Put&& put) {
   for_each_row(r, [&](int64_t o, int64_t piece) {
     const int64_t first = r.offset_of_output(o);
     Best<W> best{.term = r.first_term(piece)};
-    for_each_stretch(r, r.first_term(piece), r.first_term(piece + 1), run,
+    for_each_stretch(r, r.first_term(piece), r.first_term(piece + 1), wide_run,
                      [&](int64_t t, int64_t offset, int64_t count) {
-                       const WideInput<W, run> in(x, first + offset, count);
+                       const WideInput<W> in(x, first + offset, count);
                        const W* const at = in.data();
                        // A stretch that holds something larger is searched once more for its place.
-                       W largest = sign * at[0];
-                       bool has_nan = false;
-#pragma omp simd reduction(max : largest) reduction(|| : has_nan)
-                       for (int64_t i = 0; i < count; ++i) {
-                         largest = std::max(largest, sign * at[i]);
-                         has_nan = has_nan || at[i] != at[i];
-                       }
-                       if (has_nan || is_larger(largest, best.value))
+                       if (is_larger(largest_of(at, count, sign), best.value) || has_nan(at, count))
                          for (int64_t i = 0; i < count; ++i) best.take(sign * at[i], t + i);
                      });
     put(o, piece, best);

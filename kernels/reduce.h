@@ -12,9 +12,9 @@ enum class KeepDims { no, yes };
 // All of the following take the dimensions to reduce, where a negative one counts from the end and
 // none means all, and x of any floating dtype, which y has, too. y[o] is made of x[o, t], where o
 // are the places in the dimensions that stay, and t = 0, ..., R - 1 those in the reduced ones, row
-// by row. Sums add up runs of at most 256 terms in float (or double), the runs in double, and few
-// long sums in pieces that follow from the shape, so that threads change no bits. They throw Error
-// unless each dimension exists and is named once.
+// by row. Sums add up runs of terms in float (or double): of at most 256 terms, or of 1024 in 32
+// lanes. They add the runs in double, and few long sums in pieces that follow from the shape, so
+// that threads change no bits. All throw Error unless each dimension exists and is named once.
 
 // y[o] = sum_t x[o, t], 0 where R is 0. Backward: dx[o, t] = dy[o]. Keeps nothing.
 Tensor sum(const Tensor& x, const std::vector<int>& dims = {}, KeepDims keep = KeepDims::no);

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/ceil_div.h"
-#include "kernels/detail/reduce.h"
+#include "kernels/detail/lanes.h"
 #include "kernels/detail/softmax_kernels.h"
 #include "kernels/detail/vector_exp.h"
 #include "kernels/detail/wide_runs.h"
@@ -29,10 +29,7 @@ void softmax_row(const View& y, const View& x, int64_t begin, int64_t n, Softmax
   for_each_stretch(begin, n, [&](int64_t first, int64_t count) {
     const WideInput<W> from(x, first, count);
     const W* const in = from.data();
-    W most = largest;
-#pragma omp simd reduction(max : most)
-    for (int64_t i = 0; i < count; ++i) most = std::max(most, in[i]);
-    largest = most;
+    largest = std::max(largest, largest_of(in, count));
   });
   // Elements of 16 bits would be rounded before they are divided, and are computed twice.
   const bool keeps_terms = result == SoftmaxResult::probabilities && y.dtype == dtype_of<W>();
@@ -42,8 +39,8 @@ void softmax_row(const View& y, const View& x, int64_t begin, int64_t n, Softmax
     const WideInput<W> from(x, first, count);
     const W* const in = from.data();
     W* const terms = keeps_terms ? y.as<W>() + first : nullptr;
-    if (terms) sum += sum_of<W>(count, [=](int64_t i) { return terms[i] = term(in[i]); });
-    else sum += sum_of<W>(count, [=](int64_t i) { return term(in[i]); });
+    if (terms) sum += sum_in_lanes<W>(count, [=](int64_t i) { return terms[i] = term(in[i]); });
+    else sum += sum_in_lanes<W>(count, [=](int64_t i) { return term(in[i]); });
   });
   const W share = static_cast<W>(1 / sum), log_sum = static_cast<W>(std::log(sum));
   for_each_stretch(begin, n, [&](int64_t first, int64_t count) {
@@ -172,7 +169,7 @@ void backward_row(const GradTarget& dx, const View& dy, const View& y, int64_t b
   for_each_stretch(begin, n, [&](int64_t first, int64_t count) {
     const WideInput<W> slopes(dy, first, count), values(y, first, count);
     const W *const d = slopes.data(), *const v = values.data();
-    total += sum_of<W>(count, [=](int64_t i) { return in_sum(result, d[i], v[i]); });
+    total += sum_in_lanes<W>(count, [=](int64_t i) { return in_sum(result, d[i], v[i]); });
   });
   const W sum = static_cast<W>(total);
   for_each_stretch(begin, n, [&](int64_t first, int64_t count) {
