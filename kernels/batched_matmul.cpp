@@ -5,6 +5,7 @@
 
 #include "core/ceil_div.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/indirect_gemm.h"
 #include "kernels/detail/batches.h"
 #include "kernels/detail/matmul.h"
 #include "kernels/linear.h"
@@ -52,9 +53,33 @@ Batches::Batches(const Shape& all, const Shape& c, const Shape& a, const Shape& 
 namespace cpu {
 namespace {
 
+constexpr int64_t most_small_terms = 256;
+
 template <class T>
 void fill_with_zeros(T* c, int64_t n) {
   std::fill_n(c, n, T(Wide<T>(0)));
+}
+
+// gemm() of whole vectors and short sums on one thread: a panel of B stays in the cache while A's
+// rows pass by.
+template <class W>
+bool is_small(const Gemm<W>& g) {
+  return g.N % lanes<W> == 0 && 0 < g.K && g.K <= most_small_terms;
+}
+template <class W>
+void small_gemm(W* c, const W* a, const W* b, const Gemm<W>& g) {
+  alignas(64) W turned[most_small_terms * block_vectors * lanes<W>];
+  const Partition panels(g.N / lanes<W>, block_vectors);
+  for (int64_t p = 0; p < panels.parts; ++p) {
+    const int64_t n = panels.begin(p) * lanes<W>, width = panels.size(p) * lanes<W>;
+    Matrix<const W> panel{b + n, g.N};
+    if (g.b_op == Transpose::yes) {
+      transpose(turned, width, b + n * g.K, g.K, width, g.K);
+      panel = {turned, width};
+    }
+    multiply_panel<W>({c + n, g.N}, {a, g.row_of_a()}, g.a_op, panel, {g.M, width, g.K},
+                      g.beta == 0 ? Result::write : Result::add);
+  }
 }
 
 }  // namespace
@@ -67,20 +92,30 @@ void batched_matmul(GradTarget c, View a, View b, Batches batches, Transpose a_o
   const bool elsewhere = sums_elsewhere(batches, a.dtype);
   dispatch_floating(a.dtype, [&]<class T>() {
     using W = Wide<T>;
+    // Many products are shared out among threads, few are each cut themselves.
+    constexpr int64_t many = 16, products_of_element = 16;
+    const int64_t targets = batches.targets.count;
+    const int64_t work = s.M * s.N * s.K * batches.terms.count / products_of_element + s.M * s.N;
+    const bool shares_out = targets >= many || work * targets <= parallel_grain;
     const auto add_up = [&](int64_t target, auto* sums, float beta) {
       if (batches.terms.count == 0 && beta == 0) fill_with_zeros(sums, s.M * s.N);
       const Batches::Matrices of_target = batches.targets.matrices(target);
       Gemm<T> product{.M = s.M, .N = s.N, .K = s.K, .a_op = a_op, .b_op = b_op, .beta = beta};
       for (int64_t j = 0; j < batches.terms.count; ++j, product.beta = 1) {
         const Batches::Matrices term = batches.terms.matrices(j);
-        gemm(sums, a.as<const T>() + (of_target.a + term.a) * s.M * s.K,
-             b.as<const T>() + (of_target.b + term.b) * s.K * s.N, product);
+        const T* const left = a.as<const T>() + (of_target.a + term.a) * s.M * s.K;
+        const T* const right = b.as<const T>() + (of_target.b + term.b) * s.K * s.N;
+        if constexpr (std::is_same_v<T, W>)
+          if (shares_out && is_small(product)) {
+            small_gemm(sums, left, right, product);
+            continue;
+          }
+        gemm(sums, left, right, product);
       }
     };
     const auto out_of = [&](int64_t target) {
       return c.grad.as<T>() + batches.targets.matrices(target).c * s.M * s.N;
     };
-    const int64_t targets = batches.targets.count;
     if (elsewhere) {
       W* const sums = workspace.as<W>();
       for (int64_t i = 0; i < targets; ++i) {
@@ -90,12 +125,8 @@ void batched_matmul(GradTarget c, View a, View b, Batches batches, Transpose a_o
       }
       return;
     }
-    // Many products are shared out among threads, few are each cut themselves.
-    constexpr int64_t many = 16, products_of_element = 16;
-    const int64_t work = s.M * s.N * s.K * batches.terms.count / products_of_element + s.M * s.N;
     const auto multiply = [&](int64_t i) { add_up(i, out_of(i), c.beta); };
-    if (targets >= many || work * targets <= parallel_grain)
-      return parallel_each(targets, work, multiply);
+    if (shares_out) return parallel_each(targets, work, multiply);
     for (int64_t i = 0; i < targets; ++i) multiply(i);
   });
 }
