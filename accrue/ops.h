@@ -5,6 +5,7 @@
 //     const Tensor h = linear(x, parameters.entries()[0].tensor, {}, Activation::relu);
 //     const Tensor y = layer_norm(add(h, scale(h, 0.5)), {}, {});
 
+#include "kernels/adaptive_pool.h"
 #include "kernels/arithmetic.h"
 #include "kernels/attention.h"
 #include "kernels/batched_matmul.h"

@@ -18,18 +18,18 @@ struct Conv2dShape {
 };
 
 // y[n, o, h, w] = act(b[o] + sum_(c, i, j) w[o, c, i, j] * x[n, first(o) + c, at(h, i), at(w, j)])
-//   at(h, i) = h * stride.h - before.h + i * dilation.h, at(w, j) likewise
-//   first(o) = o / (O / groups) * (C / groups), which is 0 for one group
-// x [N, C, H, W] with zeros outside, w [O, C / groups, KH, KW], b [O] or undefined for none,
-// y [N, O, GH, GW] with
-//   GH = (H + before.h + after.h - dilation.h * (KH - 1) - 1) / stride.h + 1, GW likewise
+// Here at(h, i) = h * stride.h - before.h + i * dilation.h, at(w, j) likewise, and
+// first(o) = o / (O / groups) * (C / groups), which is 0 for one group.
+// x is [N, C, H, W] with zeros outside, w [O, C / groups, KH, KW], b [O] or undefined for none.
+// y is [N, O, GH, GW] with
+//   GH = (H + before.h + after.h - dilation.h * (KH - 1) - 1) / stride.h + 1, GW likewise.
 // With groups = C, a depthwise convolution, every filter sees one channel. A sequence
 // [N, C, T] is an image [N, C, 1, T], which kernels [O, C, 1, K] pass over.
 // Backward, with dz = dy * act'(y) written over dy:
 //   dw[o, k] = sum_(n, p) dz[n, o, p] * col[k, n, p]     db[o] = sum_(n, p) dz[n, o, p]
 //   dx[n, c, :] = the sum over all (k, p) that see a pixel of sum_o w[o, k] * dz[n, o, p]
-// with k, p and col of kernels/detail/conv_geometry.h, each group for itself. Keeps x until dw is
-// done, w, and y for an activation.
+// with k, p and col of kernels/detail/conv_geometry.h. Each group is differentiated for itself.
+// Keeps x until dw is done, w, and y for an activation.
 // Throws Error unless the shapes agree, groups divide C and O, and the kernel fits into the padded
 // image.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, Conv2dShape shape,

@@ -14,12 +14,12 @@ struct ConvTranspose2dShape {
   detail::PerAxis dilation = 1;
 };
 
-//   y[n, o, h, w] = b[o] + sum over all (c, p, q, i, j) with
-//     p * stride - before + i * dilation = h, q * stride - before + j * dilation = w
-//   of x[n, c, p, q] * w[c, o, i, j]. This is conv2d's gradient towards its input.
-// x [N, C, GH, GW], w [C, O / groups, KH, KW], b [O] or undefined for none, y [N, O, H, W] with
-// H = (GH - 1) * stride - before - after + dilation * (KH - 1) + 1 + output_padding, W likewise.
-// With groups, c runs over the channels of o's group, and w's o counts within the group.
+// y[n, o, h, w] = b[o] + sum over all (c, p, q, i, j) with p * stride - before + i * dilation = h
+// and q * stride - before + j * dilation = w, by rows and by columns, of
+// x[n, c, p, q] * w[c, o, i, j]: conv2d's gradient towards its input.
+// x is [N, C, GH, GW], w [C, O / groups, KH, KW], b [O] or undefined for none. y is [N, O, H, W]
+// with H = (GH - 1) * stride - before - after + dilation * (KH - 1) + 1 + output_padding, W
+// likewise. With groups, c runs over the channels of o's group, and w's o counts within the group.
 // Backward, with k, p and col of kernels/detail/conv_geometry.h taken of the image dy:
 //   dw[c, k] = sum_(n, p) x[n, c, p] * col[k, n, p]      db[o] = sum_(n, h, w) dy[n, o, h, w]
 //   dx[n, c, p] = sum_k w[c, k] * col[k, n, p]

@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(block_threads)
 
 using AnyGeometry = Geometry<int64_t, int64_t, int64_t>;
 
-// Counts the places of a window's mean along each dimension, where windows reach beyond the image.
+// The windows of a mean along each dimension, where they reach beyond the image.
 struct Counted {
   int64_t H, W, GW, GH;
   AnyGeometry s;

@@ -12,12 +12,12 @@ struct Pool2dShape {
   detail::PerAxis stride = kernel;
   detail::PerAxis padding = 0;
   bool ceil_mode = false;         // also windows that reach beyond the padding
-  bool count_include_pad = true;  // as zeros, in a mean
+  bool count_include_pad = true;  // as zeros of a mean
 };
 
 // y[n, c, h, w] = max (or mean) over 0 <= i < kernel.h, 0 <= j < kernel.w of
 //   x[n, c, h * stride.h + i - padding.h, w * stride.w + j - padding.w],
-// where that is a pixel of x [N, C, H, W]: places beyond the image take no part.
+// where that is a pixel of x [N, C, H, W]. Places beyond the image take no part.
 // y [N, C, GH, GW] with GH = (H + 2 padding.h - kernel.h) / stride.h + 1 rounded down, GW likewise.
 // With ceil_mode that is rounded up, but a window that begins behind the last pixel is left out.
 // A mean divides by the number of the window's pixels, with count_include_pad also of places in the

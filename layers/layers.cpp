@@ -1,10 +1,9 @@
 #include "layers/layers.h"
 
-#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <fmt/ranges.h>
 #include <limits>
-
 #include "core/inside.h"
 #include "kernels/dropout.h"
 #include "kernels/spectral_norm.h"
@@ -19,7 +18,12 @@ std::string describe_filter(std::string_view kind, const Shape& w, int64_t in, i
                      stride, padding.before, groups > 1 ? fmt::format(", groups {}", groups) : "");
 }
 
-// The shape of a filter's weights from its one side to the other.
+// The weights of one filter, of which filter_shape() refuses a number of groups that is not one.
+int64_t taps(int64_t channels, PerAxis kernel, int64_t groups) {
+  return channels / std::max<int64_t>(groups, 1) * kernel.h * kernel.w;
+}
+
+// The shape of a layer's filters. Throws Error unless groups divide the channels on both sides.
 Shape filter_shape(std::string_view kind, int64_t from, int64_t to, PerAxis kernel,
                    int64_t groups) {
   check(groups > 0 && from % groups == 0 && to % groups == 0,
@@ -91,12 +95,11 @@ std::string Linear::describe() const {
 
 Conv2d::Conv2d(int64_t in, int64_t out, PerAxis kernel, Conv2dShape shape, InitScheme scheme,
                Bias bias, WeightNorm norm)
-    : Weighted(
-          filter_shape("Conv2d", out, in, kernel, shape.groups),
-          weight_init(scheme, in / shape.groups * kernel.h * kernel.w, out * kernel.h * kernel.w),
-          norm),
+    : Weighted(filter_shape("Conv2d", out, in, kernel, shape.groups),
+               weight_init(scheme, taps(in, kernel, shape.groups), out * kernel.h * kernel.w),
+               norm),
       shape_(shape),
-      bias_{{out}, Init::lecun_uniform(in / shape.groups * kernel.h * kernel.w), {}} {
+      bias_{{out}, Init::lecun_uniform(taps(in, kernel, shape.groups)), {}} {
   if (bias == Bias::learned) declare("bias", bias_);
 }
 
@@ -119,11 +122,10 @@ std::string Conv2d::describe() const {
 ConvTranspose2d::ConvTranspose2d(int64_t in, int64_t out, PerAxis kernel,
                                  ConvTranspose2dShape shape, InitScheme scheme, Bias bias)
     : shape_(shape),
-      weight_{
-          filter_shape("ConvTranspose2d", in, out, kernel, shape.groups),
-          weight_init(scheme, out / shape.groups * kernel.h * kernel.w, in * kernel.h * kernel.w),
-          {}},
-      bias_{{out}, Init::lecun_uniform(out / shape.groups * kernel.h * kernel.w), {}} {
+      weight_{filter_shape("ConvTranspose2d", in, out, kernel, shape.groups),
+              weight_init(scheme, taps(out, kernel, shape.groups), in * kernel.h * kernel.w),
+              {}},
+      bias_{{out}, Init::lecun_uniform(taps(out, kernel, shape.groups)), {}} {
   declare("weight", weight_);
   if (bias == Bias::learned) declare("bias", bias_);
 }

@@ -10,7 +10,7 @@ namespace accrue::cpu {
 int64_t multiply_bytes(Direction direction, const ConvGeometry& geometry, int64_t N, DType dtype);
 int64_t correlate_bytes(const ConvGeometry& geometry, int64_t N, DType dtype);
 
-// A view of x's shape that begins `elements` elements behind x: one group's part of it.
+// A view of x's shape that begins so many elements behind x: one group's part of it.
 inline View behind(View x, int64_t elements) {
   x.data = static_cast<std::byte*>(x.data) + elements * int64_t(size_of(x.dtype));
   return x;

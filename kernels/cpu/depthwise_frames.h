@@ -36,18 +36,22 @@ inline RowTaps scattered_rows(const ConvGeometry& g, int64_t phase) {
 // The most rows that a pass computes at once, of which those behind the last mean nothing.
 inline constexpr int64_t most_rows = 7;
 
-// How a product goes over one plane. A frame holds rows of the source. In each row, the element
-// that column v of the target reads through column tap j is at column_at[j] + v. A gather with a
-// step has the columns of each phase side by side; a scatter with a step has zeros between its
-// columns.
+// How a product goes over one plane. A frame holds rows of the source, and of each row what column
+// v of the target draws through column tap j at column_at[j] + v. A gather with a step has the
+// columns of each phase side by side, a scatter with a step has zeros between its columns.
 struct Planes {
   const ConvGeometry& geometry;
   Direction direction;
   int64_t source_H, source_W, target_H, target_W, source_step, target_step;
-  // The layout of a frame's row: planes of phases, columns of each, pixels between columns, and
-  // where the source's first pixel lies in a row of one phase with a step of 1.
+  // A frame's row has planes of phases, columns in each, pixels between columns, and a place where
+  // the source's first pixel lies in a row of one phase with a step of 1.
   int64_t phases, columns, step, stretch, left;
   std::vector<int64_t> column_at;
+  // Pixels [begin, begin + size) of a row of each phase, from pixel `from` of the source on.
+  struct Part {
+    int64_t begin, size, from;
+  };
+  std::vector<Part> parts;
   std::vector<RowTaps> rows;
   int64_t first, span;  // the first source row of target row 0, and how many rows one draws from
   int64_t band, bands;  // in target rows of one phase
@@ -71,6 +75,7 @@ struct Planes {
       const int64_t at = gathers() ? j * g.dilation.w : reach - j * g.dilation.w;
       column_at.push_back(at % step * columns + at / step);
     }
+    for (int64_t each = 0; each < phases; ++each) parts.push_back(part_of(each));
     if (gathers()) rows.push_back(gathered_rows(g));
     else
       for (int64_t phase = 0; phase < target_step; ++phase)
@@ -98,11 +103,8 @@ struct Planes {
     return all * row_size() + round_up(target_W, lanes<W>) + 4 * lanes<W>;
   }
 
-  // Pixels [begin, begin + size) of a row of this phase, from pixel `from` of the source on.
-  struct Part {
-    int64_t begin, size, from;
-  };
-  Part part(int64_t phase) const {
+ private:
+  Part part_of(int64_t phase) const {
     if (stretch > 1) {
       const int64_t from = left < 0 ? ceil_div(-left, stretch) : 0;
       const int64_t end = std::min(ceil_div(columns - left, stretch), source_W);
@@ -144,7 +146,7 @@ void load_plane(W* frame, const T* plane, const T* end, const Planes& p, int64_t
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t h = u * p.source_step + p.first + r;
     for (int64_t phase = 0; phase < p.phases; ++phase) {
-      const Planes::Part part = p.part(phase);
+      const Planes::Part part = p.parts[size_t(phase)];
       W* const out = frame + (r * p.phases + phase) * p.columns + part.begin;
       if (h < 0 || h >= p.source_H) {
         if (p.stretch > 1) std::fill_n(out, std::max<int64_t>(0, part.size * p.stretch), W(0));

@@ -175,8 +175,8 @@ using MultiplyPlane = void (*)(const Rows<T>&, const Sums<T>&);
 template <class T>
 using CorrelatePlane = void (*)(const Rows<T>&, const Products<T>&);
 
-// The passes with a constant number of taps, in float32: for kernels 3x3, 5x5 and 7x7 with a
-// row step of 1 and 2, and for the phases of a scatter with a step of 2.
+// The passes with a constant number of taps, in float32, for kernels 3x3, 5x5 and 7x7 with a row
+// step of 1 and 2, and for the phases that a scatter with a step of 2 has.
 struct Passes {
   int64_t taps_h, taps_w, source_step;
   MultiplyPlane<float> multiply;
@@ -191,7 +191,7 @@ inline constexpr std::array passes{whole<3, 1>, whole<3, 2>, whole<5, 1>, whole<
                                    whole<7, 1>, whole<7, 2>, phase<1, 3>, phase<2, 3>,
                                    phase<2, 5>, phase<3, 5>, phase<3, 7>, phase<4, 7>};
 
-// The passes for these rows, or null.
+// Returns the passes for these rows, or null.
 template <class T>
 const Passes* passes_for(const Rows<T>& x) {
   if constexpr (std::is_same_v<T, float>)

@@ -18,8 +18,8 @@ HOST_DEVICE bool wins(T v, T best) {
   return (v > best) | (v != v);
 }
 
-// A window along one dimension of an image of `size` pixels: its places [begin, end) that are
-// pixels, and the number of places by which its mean divides.
+// A window along one dimension of an image of `size` pixels: its places [begin, end) are pixels,
+// and its mean divides by `count` of them and others.
 struct PoolRange {
   int64_t begin, end, count;
 
