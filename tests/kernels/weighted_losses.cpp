@@ -9,6 +9,7 @@
 #include "core/autograd.h"
 #include "core/random.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/gather_samples.h"
 #include "kernels/judged.h"
 #include "kernels/losses.h"
 #include "kernels/weighted_cross_entropy.h"
@@ -458,6 +459,34 @@ TEST_CASE("losses of samples over many blocks do not depend on the threads", "[o
   REQUIRE(have_same_bits);  // too many to print
   REQUIRE(results[0].back() == Approx(expected / W).epsilon(8 * 0x1p-24));
   REQUIRE(sample_weight_sum(floats(weights, zero.device())).item() == Approx(W).epsilon(1e-13));
+}
+
+TEST_CASE("the score of labels counts what is told and true", "[ops]") {
+  const Tensor x = tensor_with({2, 1, -1, 3, 0, -2}, {3, 2}, DType::f32),
+               t = tensor_with({1, 0, 1, 1, 0, 0}, {3, 2}, DType::f32);
+  const Tensor score = Tensor::full({6}, 1, DType::f64, test_device());
+  detail::add_label_score(score, x, t);
+  REQUIRE(to_doubles(score) == Values{1 + 1, 1 + 1, 1 + 2, 1 + 1, 1 + 2, 1 + 1});
+  REQUIRE_ERROR(detail::add_label_score(score, x, ones({3})), "x [3, 2] and target [3]");
+}
+
+TEST_CASE("weights of samples are gathered as they are, beside a model in 16 bits", "[ops]") {
+  const Device device = test_device();
+  const std::vector<float> fine{1.0009766f, 3e-5f, 12345.678f, 0};
+  const Tensor weights = floats(fine, device), numbers = floats(fine, device);
+  const Tensor out = Tensor::empty({3}, DType::f32, device),
+               rounded = Tensor::empty({3}, DType::bf16, device);
+  const auto gather = [&](const std::vector<int32_t>& index) {
+    const std::array fields{detail::FieldViews{Encoding::weight, out.view(), weights.view()},
+                            detail::FieldViews{Encoding::number, rounded.view(), numbers.view()}};
+    detail::gather_samples(fields, {}, Tensor::from(index, {3}, device).view());
+  };
+  gather({2, 0, 1});
+  REQUIRE(to_doubles(out) == Values{double(fine[2]), double(fine[0]), double(fine[1])});
+  REQUIRE(to_doubles(rounded)[1] == 1);
+  if (device == Device::cpu) return;
+  gather({2, 7, 1});
+  REQUIRE(std::isnan(to_doubles(out)[1]));
 }
 
 TEST_CASE("losses of samples refuse what does not fit", "[ops]") {
