@@ -69,7 +69,7 @@ void detail::add_settings(Settings& settings, LabelOptions& options, const ActsW
                     "loss is a mean over these weights, and the score has the accuracy of each "
                     "class. balanced: labels count against how often the training data have them, "
                     "1 on average",
-            .takes = "W,W,...|balanced",
+            .takes = "balanced|W,W,...",
             .range = {0, 1e6},
             .words = {{"balanced", LabelOptions::balanced}},
             .acts_with = of_both,
