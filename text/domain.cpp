@@ -16,6 +16,7 @@
 #include "text/language_modeling.h"
 #include "text/text_pairs.h"
 #include "text/tokenizers.h"
+#include "train/weights.h"
 
 namespace accrue {
 namespace {
@@ -286,6 +287,8 @@ Metadata Text::identity() const {
 std::vector<std::string> Text::warnings(const std::string& model, const Dataset& data) const {
   const BasePtr opened = base.empty() ? nullptr : open_base();
   std::vector<std::string> all = opened ? opened->model().warnings : std::vector<std::string>{};
+  if (opened && base.ends_with(".safetensors") && !base_bits && holds_float64(base))
+    all.push_back(fmt::format("{} holds float64, which is rounded to float32", base));
   for (const std::string& each : prepared_.left_alone) all.push_back("left alone: " + each);
   for (const std::string& each : prepared_.warnings) all.push_back(each);
   if (answers_.longer > 0) all.push_back(said_of(answers_));

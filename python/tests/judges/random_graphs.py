@@ -4,13 +4,16 @@
 
 Each network has answers within 1e-12 of PyTorch's; a window's gradient within 1e-10 of its largest
 element, whole and in every split; the same bits on 1, 2 and 3 threads; and the memory that was
-predicted, to the byte. Prints what is wrong with the network and the seed that draws it."""
+predicted, to the byte. onnxruntime answers alike in float32, where accrue exports files. Prints
+each network that differs, with the seed that draws it."""
 
 import argparse
 import dataclasses
 import math
+import os
 import random
 import sys
+import tempfile
 import typing
 
 import accrue
@@ -20,8 +23,13 @@ from reference_models import BasicBlock
 from torch import nn
 from torch.nn import functional
 
+try:
+    import onnxruntime
+except ImportError:
+    onnxruntime = None
+
 SAMPLES = 6
-ANSWERS, GRADIENTS = 1e-12, 1e-10
+ANSWERS, GRADIENTS, IN_FLOAT32 = 1e-12, 1e-10, 1e-4
 # A step of SGD with this rate is almost all gradient, so that little of it is lost in the weights.
 RATE = 2.0**10
 
@@ -385,6 +393,22 @@ def relative(mine, truth):
     return float(np.abs(mine - truth).max() / max(np.abs(truth).max(), 1e-300))
 
 
+def answers_of_file(weights, network, x):
+    """onnxruntime's answers; None without it, or for a call that such files do not know."""
+    if onnxruntime is None or not hasattr(accrue, "export"):
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "network.onnx")
+        try:
+            accrue.export(weights, path, network)
+        except accrue.Error as error:
+            assert "ONNX" in str(error), error
+            return None
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        only, = session.get_inputs()
+        return session.run(None, {only.name: x.astype(np.float32)})[0]
+
+
 def compare(seed):
     """The differences from PyTorch's, of the largest. Raises AssertionError beyond bounds."""
     graph = draw(seed)
@@ -405,18 +429,23 @@ def compare(seed):
     network = graph.in_accrue()
     init = accrue.Weights(start)
     has_batch_norm = any(name.endswith("running_mean") for name in names)
-    answers = accrue.Trainer(network, (x.numpy(), y.numpy()), init=init, precision="fp64",
-                             micro_batch=4, effective_batch=SAMPLES).predict(x.numpy())
+    window = {"batch_norm": "window"} if has_batch_norm else {}
+    trainer = accrue.Trainer(network, (x.numpy(), y.numpy()), init=init, precision="fp64",
+                             micro_batch=4, effective_batch=SAMPLES, **window)
+    answers = trainer.predict(x.numpy())
     with torch.no_grad():
         found = {"answers": relative(answers, model.eval()(x).numpy())}
     assert found["answers"] <= ANSWERS, found
+    exported = answers_of_file(trainer.weights, network, x.numpy())
+    if exported is not None:
+        found["onnxruntime"] = relative(exported, answers)
+        assert found["onnxruntime"] <= IN_FLOAT32, found
     loss = loss_of(model.train()(x), y)
     loss.backward()
     gradient = {name: p.grad.numpy() for name, p in model.named_parameters()}
     most = max(np.abs(g).max() for g in gradient.values())
 
     def train(micro_batch, threads=1, **more):
-        window = {"batch_norm": "window"} if has_batch_norm else {}
         result = accrue.train(network, (x.numpy(), y.numpy()), init=init, precision="fp64",
                               micro_batch=micro_batch, effective_batch=SAMPLES, threads=threads,
                               no_shuffle=True, optimizer="sgd", lr=RATE, steps=1, **window, **more)
