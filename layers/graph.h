@@ -131,8 +131,7 @@ class Graph : public Layer {
                  const Running& running) const;
   void run_segment(const std::shared_ptr<const Schedule>& schedule, size_t begin, size_t end,
                    Values& values, const Running& running) const;
-  void run_in_segments(const std::vector<size_t>& order, Values& values,
-                       const Running& running) const;
+  void run_in_segments(Values& values, const Running& running) const;
   DType computes_in(const Values& inputs) const;
 
   std::vector<Known> values_;
@@ -147,6 +146,7 @@ class Graph : public Layer {
   };
   std::vector<Added> layers_;
   std::vector<size_t> inputs_, outputs_;
+  Schedule plain_;  // of what the outputs need
   int next_number_ = 0;
   size_t results_ = 0;
 };

@@ -1,0 +1,288 @@
+// How a graph runs: its schedules, segments for Recompute, and passes.
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/inside.h"
+#include "kernels/computed.h"
+#include "layers/graph_parts.h"
+
+namespace accrue {
+
+std::vector<size_t> Graph::live_calls() const {
+  std::vector<bool> is_read(values_.size());
+  for (const size_t output : outputs_) is_read[output] = true;
+  std::vector<size_t> live;
+  for (size_t c = calls_.size(); c-- > 0;) {
+    const Call& call = calls_[c];
+    if (std::ranges::none_of(call.results, [&](size_t r) { return is_read[r]; })) continue;
+    live.push_back(c);
+    for (const size_t operand : call.operands)
+      if (operand != Value::none) is_read[operand] = true;
+  }
+  std::ranges::reverse(live);
+  return live;
+}
+
+Graph::Schedule Graph::schedule_of(std::vector<size_t> order) const {
+  std::vector<size_t> last_use(values_.size());
+  for (size_t position = 0; position < order.size(); ++position) {
+    const Call& call = calls_[order[position]];
+    for (const auto* values : {&call.operands, &call.results})
+      for (const size_t value : *values)
+        if (value != Value::none) last_use[value] = position;
+  }
+  for (const size_t output : outputs_) last_use[output] = order.size();
+  return {std::move(order), std::move(last_use)};
+}
+
+bool Graph::is_differentiable(const Call& call, const std::vector<bool>& values) const {
+  if (call.op && !call.op->op.is_differentiable) return false;
+  const auto is_trained = [](const Parameter* p) { return Edge(p->tensor).wants_grad(); };
+  if (call.layer) {
+    const auto& added =
+        *std::ranges::find(layers_, call.layer, [](auto& a) { return a.layer.get(); });
+    if (std::ranges::any_of(added.parameters, is_trained)) return true;
+  }
+  return std::ranges::any_of(call.operands,
+                             [&](size_t v) { return v != Value::none && values[v]; });
+}
+
+std::vector<bool> Graph::differentiable(const Values& values) const {
+  std::vector<bool> found(values_.size());
+  for (const size_t input : inputs_) found[input] = Edge(values[input]).wants_grad();
+  for (size_t v = 0; v < values_.size(); ++v)
+    if (values_[v].held) found[v] = Edge(values_[v].held->tensor()).wants_grad();
+  for (const Call& call : calls_) {
+    const bool is_so = is_differentiable(call, found);
+    for (const size_t result : call.results) found[result] = is_so;
+  }
+  return found;
+}
+
+// The positions between calls, from `first` on, that one differentiable value crosses.
+std::vector<size_t> Graph::cuts(const Schedule& schedule, size_t first,
+                                const std::vector<bool>& differentiable) const {
+  const size_t n = schedule.order.size();
+  std::vector<int> change(n + 2);
+  const auto crosses = [&](size_t value, size_t from) {
+    if (!differentiable[value] || schedule.last_use[value] < from) return;
+    ++change[from];
+    --change[schedule.last_use[value] + 1];
+  };
+  for (const size_t input : inputs_) crosses(input, 0);
+  for (size_t position = 0; position < n; ++position)
+    for (const size_t result : calls_[schedule.order[position]].results)
+      crosses(result, position + 1);
+  std::vector<size_t> found;
+  int crossing = 0;
+  for (size_t position = 0; position < n; ++position) {
+    crossing += change[position];
+    if (position > first && crossing == 1) found.push_back(position);
+  }
+  return found;
+}
+
+// Passes
+
+// Ops that drop out are numbered from here on, so that Dropout layers, which begin at 0, have other
+// masks.
+constexpr uint32_t first_of_ops = 1 << 20;
+
+// Operand `slot` of a call. Its tensor is given away if nobody reads it later.
+Tensor Graph::take(const Schedule& schedule, size_t position, size_t slot, Values& values) const {
+  const Call& call = calls_[schedule.order[position]];
+  const size_t value = call.operands[slot];
+  if (value == Value::none) return {};
+  if (const Held* const held = values_[value].held) {
+    check(held->tensor().defined(), "[graph] {} has no storage: call place() first", held->name());
+    const bool is_weight = call.op && call.op->takes_weight(slot);
+    return is_weight ? held->tensor() : as_computed(held->tensor());
+  }
+  const auto later = call.operands.begin() + std::ptrdiff_t(slot) + 1;
+  const bool is_last = schedule.last_use[value] == position &&
+                       std::find(later, call.operands.end(), value) == call.operands.end();
+  return is_last ? std::move(values[value]) : values[value];
+}
+
+void Graph::run_calls(const Schedule& schedule, size_t begin, size_t end, Values& values,
+                      const Running& running) const {
+  for (size_t position = begin; position < end; ++position) {
+    const Call& call = calls_[schedule.order[position]];
+    std::vector<Tensor> operands, results;
+    for (size_t slot = 0; slot < call.operands.size(); ++slot)
+      operands.push_back(take(schedule, position, slot, values));
+    if (call.layer) {
+      results.push_back((*call.layer)(std::move(operands.front()), running.pass));
+    } else {
+      results = (*call.op)(std::move(operands),
+                           {.pass = running.pass,
+                            .node = call.op,
+                            .number = first_of_ops + uint32_t(schedule.order[position]),
+                            .samples = running.samples,
+                            .dtype = running.dtype,
+                            .is_fixed = has_fixed_weights(call)});
+      check(results.size() == call.results.size(), "[{}] has {} in {}, expected {}",
+            call.op->op.name, counted(std::ssize(results), "result"), call.name,
+            call.results.size());
+    }
+    for (size_t i = 0; i < results.size(); ++i)
+      if (schedule.last_use[call.results[i]] > position)
+        values[call.results[i]] = std::move(results[i]);
+  }
+}
+
+bool Graph::has_fixed_weights(const Call& call) const {
+  bool has_some = false;
+  for (const size_t operand : call.operands) {
+    const Held* const held = operand == Value::none ? nullptr : values_[operand].held;
+    if (!held || !held->is_trainable()) continue;
+    if (!held->parameter().fixed) return false;
+    has_some = true;
+  }
+  return has_some;
+}
+
+void Graph::run_segment(const std::shared_ptr<const Schedule>& schedule, size_t begin, size_t end,
+                        Values& values, const Running& running) const {
+  std::vector<bool> is_made(values_.size());
+  std::vector<size_t> read;
+  size_t made = Value::none;
+  for (size_t position = begin; position < end; ++position) {
+    const Call& call = calls_[schedule->order[position]];
+    for (const size_t value : call.operands)
+      if (value != Value::none && !values_[value].held && !is_made[value] &&
+          std::ranges::find(read, value) == read.end())
+        read.push_back(value);
+    for (const size_t result : call.results) {
+      is_made[result] = true;
+      if (schedule->last_use[result] >= end) made = result;
+    }
+  }
+  std::vector<Tensor> inputs;
+  for (const size_t value : read)
+    inputs.push_back(schedule->last_use[value] < end ? std::move(values[value]) : values[value]);
+  const auto segment = [this, schedule, begin, end, read, made, pass = running.pass,
+                        samples = running.samples,
+                        dtype = running.dtype](const std::vector<Tensor>& in) {
+    Values inner(values_.size());
+    for (size_t i = 0; i < read.size(); ++i) inner[read[i]] = in[i];
+    run_calls(*schedule, begin, end, inner, {pass, samples, dtype});
+    return std::move(inner[made]);
+  };
+  values[made] = recompute(segment, inputs);
+}
+
+namespace {
+
+struct Block {
+  size_t end;
+  double weight;
+  bool has_weights;
+};
+
+// The ends of the segments that blocks are put together into: all of them, or about sqrt(n), by
+// weight.
+std::vector<size_t> segments_of(const std::vector<Block>& blocks, Recompute recompute) {
+  const size_t n = blocks.size();
+  const size_t segments =
+      recompute == Recompute::all ? n : static_cast<size_t>(std::ceil(std::sqrt(double(n))));
+  std::vector<double> until{0};
+  for (const Block& block : blocks) until.push_back(until.back() + block.weight);
+  std::vector<size_t> ends;
+  size_t taken = 0;
+  for (size_t s = 1; s < segments; ++s) {
+    const double goal = until.back() * double(s) / double(segments);
+    size_t end = taken + 1;
+    const size_t most = n - (segments - s);
+    while (end < most && std::abs(until[end + 1] - goal) < std::abs(until[end] - goal)) ++end;
+    ends.push_back(blocks[end - 1].end);
+    taken = end;
+  }
+  ends.push_back(blocks.back().end);
+  return ends;
+}
+
+}  // namespace
+
+void Graph::run_in_segments(Values& values, const Running& running) const {
+  const std::vector<bool> differentiable = this->differentiable(values);
+  const auto is_so = [&](size_t c) { return is_differentiable(calls_[c], differentiable); };
+  std::vector<size_t> order = plain_.order;
+  const auto behind = std::ranges::stable_partition(order, [&](size_t c) { return !is_so(c); });
+  const size_t first = order.size() - behind.size(), n = order.size();
+  const auto schedule = std::make_shared<const Schedule>(schedule_of(std::move(order)));
+
+  std::vector<size_t> ends = cuts(*schedule, first, differentiable);
+  ends.push_back(n);
+  std::vector<Block> blocks;
+  size_t begin = first;
+  for (const size_t end : ends) {
+    Block piece{end, 0, false};
+    for (; begin < end; ++begin) {
+      const Call& call = calls_[schedule->order[begin]];
+      piece.weight += call.weight;
+      piece.has_weights |= call.has_weights;
+    }
+    if (blocks.empty() || (piece.has_weights && blocks.back().has_weights)) {
+      blocks.push_back(piece);
+    } else {
+      blocks.back() = {end, blocks.back().weight + piece.weight,
+                       blocks.back().has_weights || piece.has_weights};
+    }
+  }
+  run_calls(*schedule, 0, first, values, running);
+  // A block that is alone has nothing that it could be computed again from but all there is.
+  if (blocks.size() == 1) return run_calls(*schedule, first, n, values, running);
+  Pass inner = running.pass;
+  inner.recompute = Recompute::none;
+  const Running within{inner, running.samples, running.dtype};
+  begin = first;
+  const std::vector<size_t> segments = segments_of(blocks, running.pass.recompute);
+  for (size_t s = 0; s + 1 < segments.size(); ++s) {
+    run_segment(schedule, begin, segments[s], values, within);
+    begin = segments[s];
+  }
+  // Not the last segment: its backward would begin with what has just been dropped.
+  run_calls(*schedule, begin, n, values, within);
+}
+
+DType Graph::computes_in(const Values& inputs) const {
+  for (const auto& held : held_)
+    if (held->is_declared && held->is_parameter()) return held->parameter().compute;
+  for (const Added& added : layers_)
+    for (const Parameter* p : added.parameters) return p->compute;
+  for (const Tensor& input : inputs)
+    if (is_floating(input.dtype())) return input.dtype();
+  return DType::f32;
+}
+
+std::vector<Tensor> Graph::run(std::vector<Tensor> inputs, const Pass& pass) const {
+  check(inputs.size() == inputs_.size() && !inputs.empty(),
+        "[graph] a network of {} runs on {}: expected a tensor for each, and at least one",
+        counted(std::ssize(inputs_), "input"), counted(std::ssize(inputs), "tensor"));
+  check(!outputs_.empty(), "[graph] a network without outputs runs: expected output() before");
+  const Running running{pass, inputs[0].shape().rank() ? inputs[0].size(0) : 1,
+                        computes_in(inputs)};
+  Values values(values_.size());
+  for (size_t i = 0; i < inputs.size(); ++i) values[inputs_[i]] = std::move(inputs[i]);
+  if (pass.recompute == Recompute::none) run_calls(plain_, 0, plain_.order.size(), values, running);
+  else run_in_segments(values, running);
+  std::vector<Tensor> outputs;
+  for (const size_t output : outputs_) {
+    const Held* const held = values_[output].held;
+    outputs.push_back(held ? as_computed(held->tensor()) : values[output]);
+  }
+  return outputs;
+}
+
+Tensor Graph::forward(Tensor x, const Pass& pass) const {
+  check(inputs() == 1 && outputs() == 1,
+        "[graph] a network of {} and {} is run as a layer: expected one of each",
+        counted(std::ssize(inputs_), "input"), counted(std::ssize(outputs_), "output"));
+  std::vector<Tensor> inputs;
+  inputs.push_back(std::move(x));
+  return std::move(run(std::move(inputs), pass).front());
+}
+
+}  // namespace accrue
