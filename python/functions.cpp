@@ -109,7 +109,7 @@ OpValue attribute_of(const GraphOp& op, const Argument& argument, nb::handle giv
   return integers;
 }
 
-// The arguments of a call, in the order of the signature. reshape(x, 2, 3) is reshape(x, (2, 3)).
+// The arguments of a call in the order of the signature. reshape(x, 2, 3) is reshape(x, (2, 3)).
 std::vector<nb::object> bound(const GraphOp& op, const nb::args& args, const nb::kwargs& options) {
   std::vector<nb::object> given;
   for (const nb::handle each : args) given.push_back(nb::borrow(each));

@@ -207,7 +207,7 @@ Value constant_in(nb::handle given, const std::string& name) {
 
 using Expressions = std::vector<std::shared_ptr<const Expression>>;
 
-// The expressions that the values need, in the order in which they were made.
+// All expressions that the values need, in the order in which they were made.
 Expressions needed_by(const std::vector<Value>& values) {
   Expressions found;
   std::set<const Expression*> seen;

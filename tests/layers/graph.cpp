@@ -1,6 +1,7 @@
 #include "layers/graph.h"
 
 #include <array>
+#include <map>
 
 #include "core/ledger.h"
 #include "core/random.h"
@@ -10,6 +11,8 @@
 #include "kernels/scale_add.h"
 #include "kernels/step/round_copies.h"
 #include "layers/layers.h"
+#include "layers/self_attention.h"
+#include "layers/unet.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 
@@ -144,6 +147,63 @@ TEST_CASE("a graph computes what plain code does, in the same memory", "[graph]"
   REQUIRE(found.answer == expected.answer);
   REQUIRE(found.gradients == expected.gradients);
   REQUIRE(found.peak <= expected.peak);
+}
+
+TEST_CASE("attention and a U-Net as graphs are the layers", "[graph]") {
+  const Tensor x = random({3, 8, 8, 8}, 15);
+  {
+    Graph net;
+    const Value in = net.input(), gamma = net.parameter("gamma", {1}, Init::constant(0));
+    const auto project = [&](int64_t out, std::string name) {
+      return net.call(std::make_unique<Conv2d>(8, out, 1), in, std::move(name));
+    };
+    const Value q = project(1, "query"), k = project(1, "key"), v = project(8, "value");
+    net.output(net.call("scale_add", {in, gamma, net.call("self_attention", {q, k, v})}));
+    SelfAttention layer(8);
+    const Parameters of_graph = place(net, DType::f64, test_device(), 1),
+                     of_layer = place(layer, DType::f64, test_device(), 1);
+    for (const Parameters::Entry& entry : of_layer.entries()) {
+      const auto& entries = of_graph.entries();
+      const Tensor& same_one =
+          std::ranges::find(entries, entry.name, &Parameters::Entry::name)->tensor;
+      if (entry.name == "gamma") entry.tensor.fill(0.5);
+      same_one.copy_from(entry.tensor);
+    }
+    const auto gradients_of = [&](const Layer& model, const Parameters& parameters) {
+      const Tensor y = model(x);
+      backward(mse_loss(y, Tensor::full(y.shape(), 1, DType::f64, test_device())));
+      std::map<std::string, Values> gradients{{"y", to_doubles(y)}};
+      for (const Parameters::Entry& entry : parameters.entries())
+        gradients[entry.name] = to_doubles(grad(entry.tensor));
+      return gradients;
+    };
+    REQUIRE(gradients_of(net, of_graph) == gradients_of(layer, of_layer));
+  }
+  Graph net;
+  const auto doubled = [&](Value h, int64_t in, int64_t out, const std::string& name) {
+    for (const int i : {0, 3}) {
+      h = net.call(
+          std::make_unique<Conv2d>(i ? out : in, out, 3, same, InitScheme::kaiming, Bias::none), h,
+          fmt::format("{}.{}", name, i));
+      h = net.call(std::make_unique<GroupNorm>(8, out, Activation::relu), h,
+                   fmt::format("{}.{}", name, i + 1));
+    }
+    return h;
+  };
+  const Value fine = doubled(net.input(), 8, 8, "encoder.0");
+  const Value coarse =
+      doubled(net.call("max_pool2d", {fine}, {{"kernel_size", 2}}), 8, 16, "encoder.1");
+  const Value up =
+      net.call(std::make_unique<ConvTranspose2d>(16, 8, 2, ConvTranspose2dShape{.stride = 2}),
+               coarse, "up.0");
+  const Value y = doubled(net.call("cat", {fine, up}, {{"dim", 1}}), 16, 8, "decoder.0");
+  net.output(net.call(std::make_unique<Conv2d>(8, 1, 1), y, "head"));
+  UNet unet(std::array<int64_t, 2>{8, 16}, 0, InitScheme::kaiming, 8);
+  REQUIRE(names_of(net) == names_of(unet));
+  const Outcome expected = outcome_of(unet, x), found = outcome_of(net, x, {}, {1, 2});
+  // UNet multiplies the decoder's inputs in two parts.
+  REQUIRE(largest_difference(found.answer, expected.answer) < 1e-13);
+  REQUIRE(largest_difference(found.gradients, expected.gradients) < 1e-13);
 }
 
 TEST_CASE("a chain as a graph has the names and bits of a Sequential", "[graph]") {
