@@ -19,28 +19,28 @@ using namespace nb::literals;
 
 namespace accrue::python {
 
-// Sizes
+// ValueSizes
 
-Shape Sizes::of(int64_t samples) const {
+Shape ValueSizes::of(int64_t samples) const {
   std::vector<int64_t> sizes;
   for (const Extent& extent : shape) sizes.push_back(extent.of(samples));
   return Shape(sizes);
 }
 
-std::string to_string(const Sizes& sizes) {
+std::string to_string(const ValueSizes& sizes) {
   std::string text = to_string(OpValue(sizes.shape));
   text = text.substr(1, text.size() - 2);
   if (text.ends_with(',')) text.pop_back();
   return fmt::format("[{}]{}", text, sizes.dtype == DType::f32 ? "" : " i32");
 }
 
-const Sizes& Value::sizes() const { return of->results.at(result); }
+const ValueSizes& Value::sizes() const { return of->results.at(result); }
 
 namespace {
 
-// Sizes of which those at two numbers of samples are examples.
-Sizes sizes_of(const Tensor& of_two, const Tensor& of_three) {
-  Sizes sizes{.dtype = of_two.dtype() == DType::i32 ? DType::i32 : DType::f32};
+// ValueSizes of which those at two numbers of samples are examples.
+ValueSizes sizes_of(const Tensor& of_two, const Tensor& of_three) {
+  ValueSizes sizes{.dtype = of_two.dtype() == DType::i32 ? DType::i32 : DType::f32};
   check(of_two.shape().rank() == of_three.shape().rank(),
         "the result has another number of dimensions for other numbers of samples");
   for (int i = 0; i < of_two.shape().rank(); ++i) {
@@ -140,7 +140,7 @@ Value call_layer(const Layer& layer, const Value& x, std::string name) {
 }
 
 Value constant_of(Expression::Numbers numbers, std::string name) {
-  Sizes sizes{.dtype = numbers.dtype};
+  ValueSizes sizes{.dtype = numbers.dtype};
   for (const int64_t size : numbers.shape.sizes()) sizes.shape.emplace_back(size);
   return {std::make_shared<const Expression>(Expression{.number = next_number(),
                                                         .name = std::move(name),
@@ -156,7 +156,7 @@ DType dtype_of(const std::string& name) {
 }
 
 Value input_of(const nb::args& shape, const std::string& dtype, const std::string& name) {
-  Sizes sizes{.shape = {Extent::of_samples()}, .dtype = dtype_of(dtype)};
+  ValueSizes sizes{.shape = {Extent::of_samples()}, .dtype = dtype_of(dtype)};
   const nb::object all = shape.size() == 1 && !nb::isinstance<nb::int_>(shape[0])
                              ? nb::object(shape[0])
                              : nb::object(shape);
@@ -230,7 +230,7 @@ struct Plan {
 // Bytes of the results for a sample.
 double bytes_of(const Expression& call) {
   double bytes = 0;
-  for (const Sizes& result : call.results)
+  for (const ValueSizes& result : call.results)
     bytes += 4 * double(result.of(3).numel() - result.of(2).numel());
   return bytes;
 }

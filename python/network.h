@@ -17,14 +17,14 @@ namespace nb = nanobind;
 // Networks of calls on values, such as `y = conv(x) + x`.
 
 // A tensor's sizes, which may be multiples of the number of samples, and its type.
-struct Sizes {
+struct ValueSizes {
   Extents shape;
   DType dtype = DType::f32;
 
   Shape of(int64_t samples) const;
 };
 // "[N, 3, 32, 32]"
-std::string to_string(const Sizes& sizes);
+std::string to_string(const ValueSizes& sizes);
 
 struct Expression;
 
@@ -34,7 +34,7 @@ struct Value {
   std::shared_ptr<const Expression> of{};
   size_t result = 0;
 
-  const Sizes& sizes() const;
+  const ValueSizes& sizes() const;
 };
 
 // An input, a parameter, constant numbers, or a call of an op or of a layer.
@@ -52,7 +52,7 @@ struct Expression {
   uint64_t number;  // in the order in which they were made
   std::string name{};
   std::vector<Value> operands{};
-  std::vector<Sizes> results{};
+  std::vector<ValueSizes> results{};
 
   const GraphOp* op = nullptr;
   Graph::Attributes attributes{};
