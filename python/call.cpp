@@ -87,6 +87,7 @@ bool Call::take_network(nb::handle model) {
   std::string description = network->describe();
   std::ranges::replace(description, '\n', ';');
   given_.network = Given::Network{network->factory(), std::move(description)};
+  if (graph) given_.network->input = graph->input;
   return true;
 }
 

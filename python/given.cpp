@@ -92,7 +92,7 @@ std::vector<DomainModel> Given::models() const {
   if (!network) return {};
   if (!arrays)
     return {{.name = given_model,
-             .sample = {{{"images", Encoding::pixel, {1, 28, 28}},
+             .sample = {{{"images", Encoding::pixel, network->input},
                          {.name = "labels", .encoding = Encoding::index, .classes = 10}}},
              .data = "digits",
              .heeds = {"pack"}}};

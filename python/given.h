@@ -18,6 +18,7 @@ class Given : public Domain {
   struct Network {
     ModelFactory make;
     std::string description;
+    Shape input{1, 28, 28};  // of a sample, where there is no data
   };
 
   std::optional<Network> network;

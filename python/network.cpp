@@ -302,6 +302,8 @@ Network network_of(nb::handle inputs, nb::handle outputs) {
   Network network;
   network.inputs = plan.inputs.size();
   network.outputs = plan.outputs.size();
+  const Shape one = plan.inputs.front().sizes().of(1);
+  network.input = Shape(one.sizes().subspan(1));
   network.make = [plan](uint32_t& dropouts) { return graph_of(plan, dropouts); };
   // Names that are taken twice are an error here.
   uint32_t dropouts = 0;

@@ -66,6 +66,7 @@ struct Expression {
 // A network of values as a layer.
 struct Network : Layer {
   size_t inputs = 1, outputs = 1;
+  Shape input;  // the first one's, of a sample
 };
 
 // Throws Error unless a training can feed and judge the network: one input, one output.

@@ -134,6 +134,14 @@ class Networks(unittest.TestCase):
             same = np.array_equal(frozen.weights[name], result.weights[name])
             self.assertEqual(same, name.startswith("blocks") or name == "gate", name)
 
+    def test_are_described(self):
+        info = accrue.info(squeezed(1))
+        self.assertEqual(info["tensors"]["blocks.0.squeeze.weight"], [8, 8, 1, 1])
+        with self.assertRaisesRegex(accrue.Error, "in layer 'stem conv 3x3 3 -> 8"):
+            accrue.train(squeezed(1), samples(shape=(4, 8, 8)), effective_batch=8, micro_batch=8)
+        with self.assertRaisesRegex(accrue.Error, r"in layer '%\d+ mul': \[mul\]"):
+            accrue.train(squeezed(1), samples(shape=(3, 12, 8)), effective_batch=8, micro_batch=8)
+
     def test_are_planned(self):
         network, data = squeezed(3, 16), samples()
         plan = accrue.plan(network, data, memory="2MiB", effective_batch=16)
