@@ -359,6 +359,19 @@ TEST_CASE("a slice's gradient touches its part alone where it is added", "[ops]"
   REQUIRE(to_doubles(grad(x)) == Values{9, 10, 9, 10, 9, 9, 10, 9, 10, 9});
 }
 
+TEST_CASE("a block that transposes several tiles keeps them apart", "[ops]") {
+  const Shape matrices{700, 9, 9};
+  const Tensor x = numbered(matrices);
+  for (int order = 0; order < thread_orders(); ++order) {
+    set_thread_order(order);
+    const Values y = to_doubles(transpose(x, 1, 2));
+    size_t n = 0;
+    for (const Place& i : places_of(matrices))
+      n += y[number_of(matrices, {i[0], i[2], i[1]})] == double(number_of(matrices, i)) ? 1 : 0;
+    REQUIRE(n == y.size());
+  }
+}
+
 TEST_CASE("integers are moved, and have no gradient", "[ops]") {
   const Tensor x = integers({1, 2, 3, 4, 5, 6}, {2, 3});
   REQUIRE(read(transpose(x, 0, 1)) == std::vector<int32_t>{1, 4, 2, 5, 3, 6});
