@@ -196,9 +196,12 @@ void search_rows(const View& x, const Reduction& r, W sign, Put&& put) {
                      [&](int64_t t, int64_t offset, int64_t count) {
                        const WideInput<W> in(x, first + offset, count);
                        const W* const at = in.data();
-                       // A stretch that holds something larger is searched once more for its place.
-                       if (is_larger(largest_of(at, count, sign), best.value) || has_nan(at, count))
-                         for (int64_t i = 0; i < count; ++i) best.take(sign * at[i], t + i);
+                       const W largest = largest_of(at, count, sign);
+                       const bool nan = has_nan(at, count);
+                       if (!nan && !is_larger(largest, best.value)) return;
+                       int64_t i = 0;
+                       while (nan ? at[i] == at[i] : sign * at[i] != largest) ++i;
+                       best.take(sign * at[i], t + i);
                      });
     put(o, piece, best);
   });
@@ -278,6 +281,31 @@ void reduce_extremes_backward(GradTarget dx, View dy, View index, Reduction r) {
   });
 }
 
+namespace {
+
+// A line of neighbours.
+template <class W, class Accumulate>
+void cumsum_line(const GradTarget& y, const View& x, int64_t begin, int64_t size,
+                 Direction direction, Accumulate accumulate) {
+  const bool forward = direction == Direction::from_first;
+  double sum = 0;
+  for (int64_t k = 0; k < size; k += wide_run) {
+    const int64_t count = std::min(wide_run, size - k);
+    const int64_t first = forward ? begin + k : begin + size - k - count;
+    const WideInput<W> from(x, first, count);
+    const WideOutput<W> to(y.grad, y.beta, first, count);
+    const W* const in = from.data();
+    W* const out = to.data();
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = forward ? i : count - 1 - i;
+      sum += double(in[at]);
+      store(out[at], static_cast<W>(sum), accumulate);
+    }
+  }
+}
+
+}  // namespace
+
 // y[o, t, i] = sum of x[o, s, i] over s <= t, or over s >= t.
 void cumsum(GradTarget y, View x, Dimension d, Direction direction) {
   const int64_t groups = ceil_div(d.inner, columns);
@@ -285,6 +313,10 @@ void cumsum(GradTarget y, View x, Dimension d, Direction direction) {
                 step = direction == Direction::from_first ? 1 : -1;
   dispatch_widened(x.dtype, [&]<class W>() {
     with_beta(y.beta, [&](auto accumulate) {
+      if (d.inner == 1)
+        return parallel_each(d.outer, d.size, [&](int64_t line) {
+          cumsum_line<W>(y, x, line * d.size, d.size, direction, accumulate);
+        });
       parallel_each(d.outer * groups, d.size * std::min(columns, d.inner), [&](int64_t item) {
         const int64_t begin = item % groups * columns, count = std::min(columns, d.inner - begin);
         double sums[columns] = {};

@@ -171,6 +171,17 @@ TEST_CASE("long reductions", "[ops]") {
   }
 }
 
+TEST_CASE("cumsum of long lines", "[ops]") {
+  const Tensor x = require_grad(ones({2, 2500}));
+  const Tensor y = cumsum(x, 1);
+  backward_of_sum(y);
+  const Values sums = to_doubles(y), slopes = to_doubles(grad(x));
+  for (size_t i = 0; i < sums.size(); ++i) {
+    REQUIRE(sums[i] == double(i % 2500 + 1));
+    REQUIRE(slopes[i] == double(2500 - i % 2500));
+  }
+}
+
 // 2^24 ones are more than float can count one by one.
 TEST_CASE("a long sum in 16 bits and in float", "[ops]") {
   const Tensor x = ones({1 << 25});
