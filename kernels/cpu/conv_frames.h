@@ -51,8 +51,7 @@ void load_frame(F* frame, const T* source, const ConvTiling& t, Band band, int64
         std::clamp<int64_t>(ceil_div(t.w.source - w0, step), begin, columns) - begin;
     const int64_t channel = c * elements_in<F>;
     const int64_t next = channel + 1 < t.source_channels ? channel_size : 0;
-    const T* in =
-        source + (band.n * t.source_apart + channel) * channel_size + w0 + begin * step;
+    const T* in = source + (band.n * t.source_apart + channel) * channel_size + w0 + begin * step;
     F* out = frame + (plane - c_begin * planes) * t.plane(t.band) + begin;
     for (int64_t r = 0; r < t.h.extent(band.rows); ++r, out += columns) {
       const int64_t h = (band.begin + r) * t.h.source_step + t.h.first + h_phase;

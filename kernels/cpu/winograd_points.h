@@ -125,9 +125,8 @@ inline int64_t tiles_of(const Planes& planes) {
 // few channels share the costs of a tile, or if tiles reach far beyond an odd image.
 inline bool pays(const ConvGeometry& g, const Planes& tiled) {
   constexpr int64_t least_channels = 16, tile_cells = cells * cells;
-  return g.KH == taps && g.KW == taps && g.stride == 1 && g.dilation == 1 &&
-         g.padding.is_even() && g.groups == 1 &&
-         std::min(g.C, g.O) >= least_channels &&
+  return g.KH == taps && g.KW == taps && g.stride == 1 && g.dilation == 1 && g.padding.is_even() &&
+         g.groups == 1 && std::min(g.C, g.O) >= least_channels &&
          3 * tiled.size() >= 2 * tiles_of(tiled) * tile_cells;
 }
 
