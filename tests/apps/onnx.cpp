@@ -4,6 +4,7 @@
 
 #include "kernels/losses.h"
 #include "kernels/pointwise.h"
+#include "kernels/resize.h"
 #include "layers/graph.h"
 #include "layers/layers.h"
 #include "tests/support/cli.h"
@@ -176,6 +177,26 @@ TEST_CASE("what has no counterpart in ONNX is refused by its name", "[onnx]") {
   for (const int64_t row : {0, 1})
     REQUIRE_THAT(refusal([&] { return relu(x.slice(row, row + 1)); }),
                  ContainsSubstring("part [1, 4] of a tensor [2, 4]"));
+}
+
+TEST_CASE("an ONNX file resizes as the network does, or is refused", "[onnx]") {
+  if (without_protobuf()) return;
+  const Tensor x = Tensor::full({2, 3, 5, 4}, 1, DType::f32, Device::cpu);
+  const auto file_of = [&](int64_t H, int64_t W, ResizeMode mode, Coordinates coordinates) {
+    return onnx_of({.inputs = {{"x", x}},
+                    .answer_name = "y",
+                    .answer = [&] { return resize(x, H, W, mode, coordinates); }},
+                   Parameters({}, {}, DType::f32, Device::cpu));
+  };
+  using enum ResizeMode;
+  for (const auto mode : {nearest, nearest_exact, bilinear, bicubic})
+    REQUIRE(read_onnx(file_of(7, 9, mode, Coordinates::half_pixel)).operators ==
+            std::vector<std::string>{"Resize", "Identity"});
+  REQUIRE_THAT(file_of(7, 9, bicubic, Coordinates::align_corners),
+               ContainsSubstring("align_corners"));
+  // 41 * (1 / 41) is less than 1 in float32, where PyTorch picks other pixels than ONNX.
+  REQUIRE_ERROR(file_of(5 * 41, 4, nearest, Coordinates::half_pixel),
+                "has no counterpart in ONNX, which rounds otherwise");
 }
 
 }  // namespace accrue::test

@@ -282,11 +282,12 @@ void resize(OnnxTrace& to, const View& y, const View& x) {
                              {"coordinate_transformation_mode", "asymmetric"}}));
 }
 
-// The scale, in float32, by which ONNX makes `out` pixels of `in`: floor(in * scale).
+// The scale, in float32, by which ONNX makes `out` pixels of `in`: floor(in * scale), also in
+// float64, as its inference of shapes computes it.
 float onnx_scale(const TappedAxis& axis) {
   const bool is_aligned = axis.coordinates == Coordinates::align_corners;
-  const auto in = static_cast<float>(axis.in), out = static_cast<float>(axis.out);
-  float scale = is_aligned ? out / in : static_cast<float>(1 / axis.step);
+  const auto in = static_cast<double>(axis.in), out = static_cast<double>(axis.out);
+  auto scale = static_cast<float>(is_aligned ? out / in : 1 / axis.step);
   while (std::floor(in * scale) < out) scale = std::nextafter(scale, 2 * scale);
   while (std::floor(in * scale) > out) scale = std::nextafter(scale, 0.0f);
   return scale;
