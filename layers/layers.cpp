@@ -168,11 +168,12 @@ Norm::Norm(const Shape& shape, double eps, Affine affine)
   if (affine == Affine::scale_and_shift) declare("bias", bias_);
 }
 
-std::string Norm::describe_more() const {
-  return (eps_ == 1e-5 ? "" : fmt::format(", eps {}", eps_)) +
-         (affine_ == Affine::none    ? ", no weights"
-          : affine_ == Affine::scale ? ", no bias"
-                                     : "");
+std::string Norm::describe_more(Affine usual) const {
+  const char* const learned = affine_ == usual           ? ""
+                              : affine_ == Affine::none  ? ", no weights"
+                              : affine_ == Affine::scale ? ", no bias"
+                                                         : ", with weights";
+  return (eps_ == 1e-5 ? "" : fmt::format(", eps {}", eps_)) + learned;
 }
 
 LayerNorm::LayerNorm(const Shape& shape, double eps, Affine affine) : Norm(shape, eps, affine) {

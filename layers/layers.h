@@ -118,7 +118,8 @@ namespace detail {
 class Norm : public Layer {
  protected:
   Norm(const Shape& shape, double eps, Affine affine);
-  std::string describe_more() const;  // ", eps 0.001, no weights", or nothing where all is as usual
+  // ", eps 0.001, no weights", or nothing where all is as usual.
+  std::string describe_more(Affine usual = Affine::scale_and_shift) const;
   double eps_;
   Parameter weight_, bias_;
 
@@ -180,7 +181,7 @@ class InstanceNorm : public detail::Norm {
   Tensor forward(Tensor x, const Pass&) const override {
     return instance_norm(x, weight_.tensor, bias_.tensor, eps_);
   }
-  std::string describe() const override { return "instance norm" + describe_more(); }
+  std::string describe() const override { return "instance norm" + describe_more(Affine::none); }
 };
 
 // The statistics come from the micro-batch, so training depends on the split, unless the pass

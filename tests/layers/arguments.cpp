@@ -135,7 +135,9 @@ TEST_CASE("layers say which of their arguments are not the usual ones", "[layers
   REQUIRE(LayerNorm(Shape{2, 3}).describe() == "layer norm 2 x 3");
   REQUIRE(GroupNorm(2, 4, Activation::relu, 0.5, Affine::none).describe() ==
           "group norm, 2 groups of 2 channels, eps 0.5, no weights + relu");
-  REQUIRE(InstanceNorm().describe() == "instance norm, no weights");
+  REQUIRE(InstanceNorm().describe() == "instance norm");
+  REQUIRE(InstanceNorm(3, 0.5, Affine::scale_and_shift).describe() ==
+          "instance norm, eps 0.5, with weights");
   REQUIRE(Upsample({.H = 4, .W = 6}).describe() == "nearest upsample to 4 x 6");
   REQUIRE(Upsample({.rows = 2,
                     .columns = 1.5,
