@@ -30,13 +30,11 @@ void LabelOptions::check_data(const Dataset& data, DataUse use) const {
         "each class, or none for those that the weights' file says");
 }
 
-ObjectivePtr LabelOptions::objective(const Dataset& data, std::string input) const {
-  const bool are_usual = class_weights.empty() && label_smoothing == 0;
-  if (are_usual && (input.empty() || !data.has("weights"))) return objective_of(data);
+ObjectivePtr LabelOptions::objective(const Dataset& data) const {
+  if (class_weights.empty() && label_smoothing == 0) return objective_of(data);
   const Field& labels = data.field("labels");
-  return classification(labels, {.cross_entropy = on(labels),
-                                 .weights = data.has("weights") ? "weights" : "",
-                                 .input = std::move(input)});
+  return classification(
+      labels, {.cross_entropy = on(labels), .weights = data.has("weights") ? "weights" : ""});
 }
 
 Metadata LabelOptions::taught_by(const Dataset& data) const {

@@ -23,7 +23,7 @@ struct LabelOptions {
   void check_data(const Dataset& data, DataUse use) const;
   // For data with labels: classification() by these options, which counts samples by a field
   // `weights` if the data has one.
-  ObjectivePtr objective(const Dataset& data, std::string input = {}) const;
+  ObjectivePtr objective(const Dataset& data) const;
   // Balanced weights of classes as the weights' file says them: numbers.
   Metadata taught_by(const Dataset& data) const;
   // "class weights cat 0.5, dog 2, by 40 labels", where they are balanced; else empty.
