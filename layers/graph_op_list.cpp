@@ -1,9 +1,11 @@
 // The list of ops that graphs can call: a row for each, with PyTorch's name and signature where
 // PyTorch has it.
 
+#include <cmath>
 #include <numeric>
 
 #include "core/inside.h"
+#include "kernels/adaptive_pool.h"
 #include "kernels/arithmetic.h"
 #include "kernels/causal_attention.h"
 #include "kernels/concat.h"
@@ -18,6 +20,7 @@
 #include "kernels/pixel_shuffle.h"
 #include "kernels/pointwise.h"
 #include "kernels/pool.h"
+#include "kernels/resize.h"
 #include "kernels/scale_add.h"
 #include "kernels/self_attention.h"
 #include "kernels/swiglu.h"
@@ -36,11 +39,6 @@ Shape as_rows(const Shape& shape) {
   return {shape.numel(0, shape.rank() - 1), shape[-1]};
 }
 
-void check_groups(const OpCall& call) {
-  check(call.integer("groups") == 1, "[{}] groups is {}: expected 1", call.op_name(),
-        call.integer("groups"));
-}
-
 // Products and convolutions
 
 Tensor linear_of_rows(OpCall& c) {
@@ -51,16 +49,14 @@ Tensor linear_of_rows(OpCall& c) {
 }
 
 Tensor conv2d_of(OpCall& c) {
-  check_groups(c);
-  return conv2d(c[0], c[1], c[2], {c.both("stride"), c.both("padding"), c.both("dilation")});
+  return conv2d(c[0], c[1], c[2],
+                {c.axes("stride"), c.axes("padding"), c.axes("dilation"), c.integer("groups")});
 }
 
 Tensor conv_transpose2d_of(OpCall& c) {
-  check_groups(c);
-  check(c.both("dilation") == 1, "[conv_transpose2d] dilation is {}: expected 1",
-        c.both("dilation"));
   return conv_transpose2d(c[0], c[1], c[2],
-                          {c.both("stride"), c.both("padding"), c.both("output_padding")});
+                          {c.axes("stride"), c.axes("padding"), c.axes("output_padding"),
+                           c.integer("groups"), c.axes("dilation")});
 }
 
 Tensor embedding_of(OpCall& c) {
@@ -172,12 +168,16 @@ void add_elementwise(Ops& ops) {
   ops.push_back(row_of("leaky_relu(input, negative_slope: float = 0.01)",
                        [](OpCall& c) { return leaky_relu(c.take(), c.number("negative_slope")); }));
   ops.push_back(row_of("add(input, other)", [](OpCall& c) { return add(c.take(0), c[1]); }));
-  ops.push_back(
-      row_of("sub(input, other)", [](OpCall& c) { return add(scale(c.take(1), -1), c[0]); }));
-  ops.push_back(row_of("mul(input, other)", [](OpCall& c) { return mul(c[0], c[1]); }));
+  ops.push_back(row_of("mul(input, other)", [](OpCall& c) { return mul(c.take(0), c[1]); }));
   ops.push_back(row_of("scale(input, factor: float)",
                        [](OpCall& c) { return scale(c.take(), c.number("factor")); }));
   ops.push_back(row_of("dropout(input, p: float = 0.5) -> random", dropout_of));
+  ops.push_back(row_of("stochastic_depth(input, p: float) -> random", [](OpCall& c) {
+    const double p = c.number("p");
+    const Pass& pass = c.where.pass;
+    if (p == 0 || !pass.drops_out()) return c.take();
+    return stochastic_depth(c.take(), p, {pass.seed, c.where.number, pass.epoch, pass.samples});
+  }));
   ops.push_back(row_of("swiglu(gate, up)", [](OpCall& c) { return swiglu(c[0], c[1]); }));
   ops.push_back(row_of("scale_add(input, gamma: weight, other)",
                        [](OpCall& c) { return scale_add(c[0], c[1], c[2]); }));
@@ -185,41 +185,59 @@ void add_elementwise(Ops& ops) {
 
 // Images
 
+ResizeMode resize_mode_of(const std::string& name) {
+  using enum ResizeMode;
+  for (const ResizeMode mode : {nearest, nearest_exact, bilinear, bicubic})
+    if (name == detail::name(mode)) return mode;
+  fail("[interpolate] mode is '{}': expected nearest, nearest-exact, bilinear or bicubic", name);
+}
+
 Tensor interpolate_of(OpCall& c) {
-  check(c.text("mode") == "nearest", "[interpolate] mode is '{}': expected nearest",
-        c.text("mode"));
   check(c.has("size") != c.has("scale_factor"),
         "[interpolate] has {} size and {} scale_factor: expected one of the two",
         c.has("size") ? "a" : "no", c.has("scale_factor") ? "a" : "no");
-  if (!c.has("size")) return upsample_nearest(c[0], c.integer("scale_factor"));
-  const Integers& size = c.integers("size");
-  return resize_nearest(c[0], size.front(), size.back());
+  const ResizeMode mode = resize_mode_of(c.text("mode"));
+  const Coordinates coordinates =
+      c.flag("align_corners") ? Coordinates::align_corners : Coordinates::half_pixel;
+  if (!c.has("size")) {
+    const double factor = c.number("scale_factor");
+    if (mode == ResizeMode::nearest && factor == std::round(factor))
+      return upsample_nearest(c[0], int64_t(factor));
+    return resize_by(c[0], factor, factor, mode, coordinates);
+  }
+  const PerAxis size = c.axes("size");
+  return resize(c[0], size.h, size.w, mode, coordinates);
 }
 
 Pool2dShape pool_of(const OpCall& c) {
-  const int64_t kernel = c.both("kernel_size");
-  return {kernel, c.has("stride") ? c.both("stride") : kernel, c.both("padding")};
+  const PerAxis kernel = c.axes("kernel_size");
+  return {kernel, c.has("stride") ? c.axes("stride") : kernel, c.axes("padding"),
+          c.flag("ceil_mode")};
 }
 
 Tensor adaptive_avg_pool2d_of(OpCall& c) {
-  check(c.both("output_size") == 1, "[adaptive_avg_pool2d] output_size is {}: expected 1",
-        c.both("output_size"));
-  return global_avg_pool2d(c[0]);
+  const PerAxis size = c.axes("output_size");
+  if (size == PerAxis(1)) return global_avg_pool2d(c[0]);
+  return adaptive_avg_pool2d(c[0], size.h, size.w);
 }
 
 void add_of_images(Ops& ops) {
   ops.push_back(
       row_of("max_pool2d(input, kernel_size: ints, stride: ints = None, "
-             "padding: ints = 0)",
+             "padding: ints = 0, ceil_mode: bool = False)",
              [](OpCall& c) { return max_pool2d(c[0], pool_of(c)); }));
   ops.push_back(
       row_of("avg_pool2d(input, kernel_size: ints, stride: ints = None, "
-             "padding: ints = 0)",
-             [](OpCall& c) { return avg_pool2d(c[0], pool_of(c)); }));
+             "padding: ints = 0, ceil_mode: bool = False, count_include_pad: bool = True)",
+             [](OpCall& c) {
+               Pool2dShape shape = pool_of(c);
+               shape.count_include_pad = c.flag("count_include_pad");
+               return avg_pool2d(c[0], shape);
+             }));
   ops.push_back(row_of("adaptive_avg_pool2d(input, output_size: ints)", adaptive_avg_pool2d_of));
   ops.push_back(
-      row_of("interpolate(input, size: ints = None, scale_factor: int = None, "
-             "mode: str = 'nearest')",
+      row_of("interpolate(input, size: ints = None, scale_factor: float = None, "
+             "mode: str = 'nearest', align_corners: bool = False)",
              interpolate_of));
   ops.push_back(row_of("pixel_shuffle(input, upscale_factor: int)",
                        [](OpCall& c) { return pixel_shuffle(c[0], c.integer("upscale_factor")); }));
@@ -296,8 +314,8 @@ void add_attention(Ops& ops) {
 const std::vector<GraphOp>& detail::graph_ops() {
   static const Ops all = [] {
     Ops ops;
-    for (const auto add :
-         {add_products, add_norms, add_elementwise, add_of_images, add_of_shapes, add_attention})
+    for (const auto add : {add_products, add_norms, add_elementwise, add_of_images, add_of_shapes,
+                           add_attention, add_general_ops})
       add(ops);
     return ops;
   }();

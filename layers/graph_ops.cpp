@@ -296,12 +296,11 @@ int OpCall::dimension(std::string_view name, size_t i) const {
   return static_cast<int>(given < 0 ? given + rank : given);
 }
 
-int64_t OpCall::both(std::string_view name) const {
+PerAxis OpCall::axes(std::string_view name) const {
   const Integers& all = integers(name);
-  check(all.size() == 1 || (all.size() == 2 && all[0] == all[1]),
-        "[{}] {} is {}: expected the same for height and width", op_.name, name,
-        to_string(OpValue(all)));
-  return all[0];
+  check(all.size() == 1 || all.size() == 2, "[{}] {} has {} numbers: expected one or two",
+        op_name(), name, all.size());
+  return {all.front(), all.back()};
 }
 
 Shape OpCall::shape(std::string_view name, int64_t elements) const {

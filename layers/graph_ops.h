@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "kernels/detail/per_axis.h"
 #include "layers/module.h"
 
 namespace accrue::detail {
@@ -86,6 +87,8 @@ struct GraphOp {
 
 // The list. Throws Error for a name that is not in it.
 const std::vector<GraphOp>& graph_ops();
+// Adds the rows of kernels/elementwise.h, rearrange.h, reduce.h and their like.
+void add_general_ops(std::vector<GraphOp>& ops);
 bool has_graph_op(std::string_view name);
 const GraphOp& graph_op(std::string_view name);
 
@@ -140,8 +143,8 @@ class OpCall {
   const Extents& sizes(std::string_view name) const;
   // Dimension `name` of operand i, counted from the start.
   int dimension(std::string_view name, size_t i = 0) const;
-  // One integer, or two equal ones: for ops that know no axes apart. Throws Error for others.
-  int64_t both(std::string_view name) const;
+  // One integer for both axes of an image, or one for rows and one for columns.
+  PerAxis axes(std::string_view name) const;
   // With this many elements, so that one size may be -1.
   Shape shape(std::string_view name, int64_t elements) const;
   const std::string& op_name() const { return op_.name; }

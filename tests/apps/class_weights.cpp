@@ -7,7 +7,7 @@
 namespace accrue::test {
 namespace {
 
-const std::string few = "--model mlp-small --width 0.25 --no-shuffle ";
+const std::string few_steps = "--model mlp-small --width 0.25 --no-shuffle ";
 
 std::string data() { return " --data " + few_digits().path().string(); }
 
@@ -18,7 +18,7 @@ TEST_CASE("labels count by their classes, whatever the micro-batch", "[cli]") {
   const std::string weights = folder / "w.safetensors";
   const auto train = [&](int micro, const std::string& options) {
     const std::string log = folder / "log";
-    succeed("train " + few + options + " --steps 2 --effective-batch 8 --micro-batch " +
+    succeed("train " + few_steps + options + " --steps 2 --effective-batch 8 --micro-batch " +
             std::to_string(micro) + " --json " + log + " --save " + weights + data());
     return json_lines(log);
   };
@@ -38,7 +38,7 @@ TEST_CASE("balanced weights of classes are told, saved and scored with", "[cli]"
   const Folder folder;
   const std::string weights = folder / "w.safetensors", log = folder / "log",
                     checkpoints = " --checkpoint-dir " + (folder / "checkpoints");
-  const std::string train = "train " + few + "--micro-batch 5 --accum 2 --steps 3 " + data();
+  const std::string train = "train " + few_steps + "--micro-batch 5 --accum 2 --steps 3 " + data();
   const std::string told = succeed(train + " --class-weights balanced --json " + log + " --save " +
                                    weights + checkpoints);
   REQUIRE_THAT(
@@ -64,7 +64,7 @@ TEST_CASE("balanced weights of classes are told, saved and scored with", "[cli]"
 }
 
 TEST_CASE("weights of classes are refused where they do not fit", "[cli]") {
-  const std::string train = "train " + few + "--steps 1 --micro-batch 2" + data();
+  const std::string train = "train " + few_steps + "--steps 1 --micro-batch 2" + data();
   refuse(train + " --class-weights 1,2", "there are 2 class weights for 10 classes");
   refuse(train + " --class-weights 1,balanced", "expected one of both");
   refuse(train + " --class-weights x", "expected a number, 0 to 1000000, or balanced");

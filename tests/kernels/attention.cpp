@@ -11,7 +11,7 @@
 namespace accrue::test {
 namespace {
 
-struct Sizes {
+struct AttentionSizes {
   size_t N, H, G, T, S, D, E;
 
   Shape q() const { return make(H, T, D); }
@@ -30,7 +30,7 @@ struct Seen {
   std::optional<double> scale = {};
 };
 
-Values attend(const Sizes& z, const Seen& seen, const std::vector<Values>& in) {
+Values attend(const AttentionSizes& z, const Seen& seen, const std::vector<Values>& in) {
   const auto& [q, k, v] = std::tie(in[0], in[1], in[2]);
   const double scale = seen.scale.value_or(1 / std::sqrt(double(z.D)));
   Values y;
@@ -56,7 +56,7 @@ Values attend(const Sizes& z, const Seen& seen, const std::vector<Values>& in) {
   return y;
 }
 
-Op attention_op(std::string_view name, const Sizes& z, const Seen& seen) {
+Op attention_op(std::string_view name, const AttentionSizes& z, const Seen& seen) {
   return {.name = fmt::format("attention {}", name),
           .inputs = {z.q(), z.k(), z.v()},
           .run =

@@ -11,7 +11,7 @@ namespace accrue::test {
 namespace {
 
 // One place of a product's operands: by their own sizes, from the last dimension on.
-struct Operand {
+struct FactorShape {
   Shape shape;
 
   size_t at(const std::vector<int64_t>& batch, int64_t row, int64_t column) const {
@@ -26,15 +26,15 @@ struct Operand {
   }
 };
 
-struct Row {
+struct ProductRow {
   Shape a, b, c;  // as NumPy has them
   Transpose a_op = Transpose::no, b_op = Transpose::no;
 };
 
 // Plain loops over shapes with two dimensions or more.
-Values product_of(const Row& row, const Values& a, const Values& b) {
+Values product_of(const ProductRow& row, const Values& a, const Values& b) {
   const bool a_turned = row.a_op == Transpose::yes, b_turned = row.b_op == Transpose::yes;
-  const Operand first{row.a}, second{row.b};
+  const FactorShape first{row.a}, second{row.b};
   const int64_t M = row.c[-2], N = row.c[-1], K = row.a[a_turned ? -2 : -1];
   const int batch_rank = row.c.rank() - 2;
   Values c;
@@ -57,7 +57,7 @@ Values product_of(const Row& row, const Values& a, const Values& b) {
   return c;
 }
 
-Op matmul_op(const Row& row) {
+Op matmul_op(const ProductRow& row) {
   const auto name = [](const Shape& x, Transpose op) {
     return fmt::format("{}{}", x, op == Transpose::yes ? "^T" : "");
   };
@@ -77,8 +77,8 @@ TEST_CASE("matmul of batches", "[ops]") {
       const auto make = [&](std::vector<int64_t> a, std::vector<int64_t> b, const Shape& c) {
         if (a_turned) std::swap(a[a.size() - 2], a.back());
         if (b_turned) std::swap(b[b.size() - 2], b.back());
-        return Row{Shape(a), Shape(b), c, a_turned ? Transpose::yes : Transpose::no,
-                   b_turned ? Transpose::yes : Transpose::no};
+        return ProductRow{Shape(a), Shape(b), c, a_turned ? Transpose::yes : Transpose::no,
+                          b_turned ? Transpose::yes : Transpose::no};
       };
       check_op(matmul_op(make({3, 2}, {2, 4}, {3, 4})));
       check_op(matmul_op(make({3, 2, 5}, {3, 5, 4}, {3, 2, 4})));
@@ -102,7 +102,7 @@ TEST_CASE("matmul of rank 8, and of sizes of 1", "[ops]") {
 
 // As PyTorch's matmul.
 TEST_CASE("matmul of vectors", "[ops]") {
-  const auto check_vectors = [](const Shape& a, const Shape& b, const Row& as_matrices,
+  const auto check_vectors = [](const Shape& a, const Shape& b, const ProductRow& as_matrices,
                                 const Shape& c) {
     check_op({.name = fmt::format("matmul {} x {}", a, b),
               .inputs = {a, b},
@@ -121,7 +121,7 @@ TEST_CASE("matmul of vectors", "[ops]") {
 TEST_CASE("matmul of larger matrices", "[ops]") {
   const int64_t M = 70, K = 65, N = 130;
   for (const int64_t batches : {2, 18}) {
-    const Row row{{batches, M, K}, {batches, K, N}, {batches, M, N}};
+    const ProductRow row{{batches, M, K}, {batches, K, N}, {batches, M, N}};
     const Values a = random_values(row.a, 1), b = random_values(row.b, 2);
     const Values c = to_doubles(
                      matmul(tensor_with(a, row.a, DType::f32), tensor_with(b, row.b, DType::f32))),

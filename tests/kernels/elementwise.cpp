@@ -18,7 +18,7 @@ namespace accrue::test {
 namespace {
 
 // A formula as plain C++, and the numbers that the table tries it with.
-struct Row {
+struct FormulaRow {
   Formula formula;
   std::function<double(double a, double b, double c)> f;
   double low = -2, high = 2, gap = 1e-3;
@@ -33,9 +33,9 @@ double selu_of(double x) {
 }
 
 // Formulas with steps are not tried with 16-bit numbers, which lie on the steps.
-const std::vector<Row>& rows() {
+const std::vector<FormulaRow>& rows() {
   using F = Formula;
-  static const std::vector<Row> rows = {
+  static const std::vector<FormulaRow> rows = {
       {F::add, [](double a, double b, double) { return a + b; }},
       {F::mul, [](double a, double b, double) { return a * b; }},
       {F::exp, [](double a, double, double) { return std::exp(a); }},
@@ -172,7 +172,7 @@ Shape shape_of_all(const std::vector<Shape>& shapes) {
 
 // The row's op on operands of these shapes. One without a gradient is multiplied by a and added to
 // b, so that both have one.
-Op op_of(const Row& row, const std::vector<Shape>& shapes) {
+Op op_of(const FormulaRow& row, const std::vector<Shape>& shapes) {
   const FormulaInfo& info = info_of(row.formula);
   const bool has_gradient = info.is_differentiable() && row.formula != Formula::where;
   const auto run = [=](const std::vector<Tensor>& in) {
@@ -214,13 +214,15 @@ void try_op(const Op& op) {
   if (const auto failure = op_failure(op)) FAIL_CHECK(*failure);
 }
 
-const Row& row_of(Formula formula) { return *std::ranges::find(rows(), formula, &Row::formula); }
+const FormulaRow& row_of(Formula formula) {
+  return *std::ranges::find(rows(), formula, &FormulaRow::formula);
+}
 
 }  // namespace
 
 TEST_CASE("every formula has a row", "[ops]") {
   std::set<Formula> tried;
-  for (const Row& row : rows()) tried.insert(row.formula);
+  for (const FormulaRow& row : rows()) tried.insert(row.formula);
   for (const FormulaInfo& info : all_formulas()) {
     INFO(info.name);
     REQUIRE(tried.contains(info.formula));
@@ -229,7 +231,7 @@ TEST_CASE("every formula has a row", "[ops]") {
 }
 
 TEST_CASE("formulas", "[ops]") {
-  for (const Row& row : rows()) {
+  for (const FormulaRow& row : rows()) {
     const auto operands = static_cast<size_t>(info_of(row.formula).operands);
     try_op(op_of(row, std::vector<Shape>(operands, {3, 7, 2})));
   }

@@ -15,21 +15,21 @@ namespace accrue::test {
 namespace {
 
 constexpr double inf = HUGE_VAL, nan = NAN;
-constexpr std::array floating{DType::f32, DType::f64, DType::f16, DType::bf16};
+constexpr std::array floating_dtypes{DType::f32, DType::f64, DType::f16, DType::bf16};
 
 // y and the gradients of its sum with respect to the operands, in this dtype.
-struct Outcome {
+struct ValuesAndSlopes {
   Values y;
   std::vector<Values> gradients;
 };
 
-Outcome outcome_of(Formula formula, const std::vector<Values>& operands, DType dtype,
-                   const std::vector<double>& scalars = {}) {
+ValuesAndSlopes outcome_of(Formula formula, const std::vector<Values>& operands, DType dtype,
+                           const std::vector<double>& scalars = {}) {
   std::array<Tensor, 3> x;
   for (size_t k = 0; k < operands.size(); ++k)
     x[k] = require_grad(tensor_with(operands[k], {std::ssize(operands[k])}, dtype));
   const Tensor y = apply(formula, x, scalars);
-  Outcome outcome{to_doubles(y), {}};
+  ValuesAndSlopes outcome{to_doubles(y), {}};
   if (!y.variable()) return outcome;
   backward_from(y, Values(operands[0].size(), 1));
   for (size_t k = 0; k < operands.size(); ++k)
@@ -48,13 +48,13 @@ bool alike(const Values& a, const Values& b) {
 TEST_CASE("minimum and maximum share the gradient of a tie, and a NaN stays one", "[ops]") {
   const Values a{1, 2, 2, nan, 1, nan, inf, inf, -inf, 0},
       b{2, 1, 2, 1, nan, nan, inf, -inf, inf, -0.0};
-  for (const DType dtype : floating) {
+  for (const DType dtype : floating_dtypes) {
     INFO(name(dtype));
-    const Outcome most = outcome_of(Formula::maximum, {a, b}, dtype);
+    const ValuesAndSlopes most = outcome_of(Formula::maximum, {a, b}, dtype);
     REQUIRE(alike(most.y, {2, 2, 2, nan, nan, nan, inf, inf, inf, 0}));
     REQUIRE(most.gradients[0] == Values{0, 1, 0.5, 1, 1, 1, 0.5, 1, 0, 0.5});
     REQUIRE(most.gradients[1] == Values{1, 0, 0.5, 1, 1, 1, 0.5, 0, 1, 0.5});
-    const Outcome least = outcome_of(Formula::minimum, {a, b}, dtype);
+    const ValuesAndSlopes least = outcome_of(Formula::minimum, {a, b}, dtype);
     REQUIRE(alike(least.y, {1, 1, 2, nan, nan, nan, inf, -inf, -inf, 0}));
     REQUIRE(least.gradients[0] == Values{1, 0, 0.5, 1, 1, 1, 0.5, 0, 1, 0.5});
     REQUIRE(least.gradients[1] == Values{0, 1, 0.5, 1, 1, 1, 0.5, 1, 0, 0.5});
@@ -73,10 +73,10 @@ TEST_CASE("comparisons and logical formulas give 0 or 1 and have no gradient", "
       {Formula::logical_and, {1, 1, 1, 1, 0, 0, 1}},
       {Formula::logical_or, {1, 1, 1, 1, 1, 0, 1}},
       {Formula::logical_xor, {0, 0, 0, 0, 1, 0, 0}}};
-  for (const DType dtype : floating) {
+  for (const DType dtype : floating_dtypes) {
     for (const auto& [formula, y] : expected) {
       INFO(name(dtype) << " " << info_of(formula).name);
-      const Outcome outcome = outcome_of(formula, {a, b}, dtype);
+      const ValuesAndSlopes outcome = outcome_of(formula, {a, b}, dtype);
       REQUIRE(outcome.y == y);
       REQUIRE(outcome.gradients.empty());
     }
@@ -164,12 +164,12 @@ TEST_CASE("formulas at their steps, and of NaN and infinity, are PyTorch's", "[o
       {Formula::pow_scalar, Values(x.size(), 1), none, {0}},
   };
   for (const Golden& expected : golden)
-    for (const DType dtype : floating) {
+    for (const DType dtype : floating_dtypes) {
       const double unit = dtype == DType::f64    ? 0x1p-53
                           : dtype == DType::f16  ? 0x1p-11
                           : dtype == DType::bf16 ? 0x1p-8
                                                  : 0x1p-24;
-      const Outcome outcome = outcome_of(expected.formula, {x}, dtype, expected.scalars);
+      const ValuesAndSlopes outcome = outcome_of(expected.formula, {x}, dtype, expected.scalars);
       const auto require_close = [&](const Values& actual, const Values& wanted) {
         for (size_t i = 0; i < x.size(); ++i) {
           INFO(name(dtype) << " " << info_of(expected.formula).name << " at " << x[i]);
@@ -190,7 +190,7 @@ TEST_CASE("pow and its gradients where a base or an exponent is special", "[ops]
   const Values a{0, 0, 0, -2, -2, -2, 2, nan, 1, 0, inf, -inf, 2},
       b{0, 2, -1, 3, 0.5, 0, -1, 0, nan, nan, 0, 2, inf};
   for (const DType dtype : {DType::f32, DType::f64}) {
-    const Outcome outcome = outcome_of(Formula::pow, {a, b}, dtype);
+    const ValuesAndSlopes outcome = outcome_of(Formula::pow, {a, b}, dtype);
     REQUIRE(alike(outcome.y, {1, 0, inf, -8, nan, 1, 0.5, 1, 1, nan, 1, inf, inf}));
     REQUIRE(
         alike(outcome.gradients[0], {0, 0, -inf, 12, nan, 0, -0.25, 0, nan, nan, 0, -inf, inf}));

@@ -53,13 +53,14 @@ double var_of(const Values& terms, double correction) {
   return sum / (double(terms.size()) - correction);
 }
 
-struct Row {
+struct ReductionRow {
   Shape shape;
   std::vector<int> dims;
 };
 
 using Run = Tensor (*)(const Tensor&, const std::vector<int>&);
-Op op_of(std::string_view name, const Row& row, Run run, double (*of_terms)(const Values&)) {
+Op op_of(std::string_view name, const ReductionRow& row, Run run,
+         double (*of_terms)(const Values&)) {
   return {.name = fmt::format("{} of {} over {}", name, row.shape, fmt::join(row.dims, ", ")),
           .inputs = {row.shape},
           .run = [=](const auto& in) { return run(in[0], row.dims); },
@@ -75,24 +76,24 @@ Op op_of(std::string_view name, const Row& row, Run run, double (*of_terms)(cons
 }
 
 // Every axis, axes that are apart, neighbours, all, sizes of 1, and rank 8.
-const std::vector<Row> rows{{{7}, {0}},
-                            {{}, {}},
-                            {{3, 5}, {0}},
-                            {{3, 5}, {-1}},
-                            {{3, 5}, {}},
-                            {{2, 3, 4}, {1}},
-                            {{2, 3, 4}, {0, 2}},
-                            {{2, 3, 4}, {1, 2}},
-                            {{3, 1, 5}, {1}},
-                            {{1, 5, 1}, {1}},
-                            {{2, 3, 2, 3}, {0, 2, 3}},
-                            {{2, 1, 2, 3, 1, 2, 2, 2}, {0, 3, 5, 7}},
-                            {{2, 1, 2, 3, 1, 2, 2, 2}, {2, 4, 6}}};
+const std::vector<ReductionRow> rows{{{7}, {0}},
+                                     {{}, {}},
+                                     {{3, 5}, {0}},
+                                     {{3, 5}, {-1}},
+                                     {{3, 5}, {}},
+                                     {{2, 3, 4}, {1}},
+                                     {{2, 3, 4}, {0, 2}},
+                                     {{2, 3, 4}, {1, 2}},
+                                     {{3, 1, 5}, {1}},
+                                     {{1, 5, 1}, {1}},
+                                     {{2, 3, 2, 3}, {0, 2, 3}},
+                                     {{2, 1, 2, 3, 1, 2, 2, 2}, {0, 3, 5, 7}},
+                                     {{2, 1, 2, 3, 1, 2, 2, 2}, {2, 4, 6}}};
 
 }  // namespace
 
 TEST_CASE("sum, mean and var", "[ops]") {
-  for (const Row& row : rows) {
+  for (const ReductionRow& row : rows) {
     check_op(op_of(
         "sum", row, [](const Tensor& x, const auto& dims) { return sum(x, dims); }, sum_of));
     check_op(op_of(
@@ -102,14 +103,15 @@ TEST_CASE("sum, mean and var", "[ops]") {
         [](const Tensor& x, const auto& dims) { return var(x, dims, KeepDims::yes, 0); },
         [](const Values& terms) { return var_of(terms, 0); }));
   }
-  for (const Row& row : {Row{{3, 5}, {1}}, Row{{4, 3}, {0}}, Row{{2, 3, 4}, {0, 2}}})
+  for (const ReductionRow& row :
+       {ReductionRow{{3, 5}, {1}}, ReductionRow{{4, 3}, {0}}, ReductionRow{{2, 3, 4}, {0, 2}}})
     check_op(op_of(
         "var with correction", row, [](const Tensor& x, const auto& dims) { return var(x, dims); },
         [](const Values& terms) { return var_of(terms, 1); }));
 }
 
 TEST_CASE("amax and amin", "[ops]") {
-  for (const Row& row : rows) {
+  for (const ReductionRow& row : rows) {
     Op largest = op_of(
         "amax", row, [](const Tensor& x, const auto& dims) { return amax(x, dims); },
         [](const Values& terms) { return *std::ranges::max_element(terms); });
@@ -123,8 +125,9 @@ TEST_CASE("amax and amin", "[ops]") {
 }
 
 TEST_CASE("cumsum", "[ops]") {
-  for (const Row& row : {Row{{5}, {0}}, Row{{2, 4, 3}, {0}}, Row{{2, 4, 3}, {-2}},
-                         Row{{2, 4, 3}, {2}}, Row{{3, 1, 2}, {1}}, Row{{2, 3, 130}, {1}}}) {
+  for (const ReductionRow& row : {ReductionRow{{5}, {0}}, ReductionRow{{2, 4, 3}, {0}},
+                                  ReductionRow{{2, 4, 3}, {-2}}, ReductionRow{{2, 4, 3}, {2}},
+                                  ReductionRow{{3, 1, 2}, {1}}, ReductionRow{{2, 3, 130}, {1}}}) {
     const int rank = row.shape.rank(), dim = (row.dims[0] + rank) % rank;
     const auto inner = size_t(row.shape.numel(dim + 1, rank)), size = size_t(row.shape[dim]);
     check_op({.name = fmt::format("cumsum of {} along {}", row.shape, dim),
@@ -143,9 +146,10 @@ TEST_CASE("cumsum", "[ops]") {
 
 // Runs, pieces and blocks: many terms of few outputs and of many, by rows and by columns.
 TEST_CASE("long reductions", "[ops]") {
-  for (const Row& row :
-       {Row{{2, 600}, {1}}, Row{{600, 2}, {0}}, Row{{70000}, {0}}, Row{{35000, 2}, {0}},
-        Row{{2, 2, 20000}, {0, 2}}, Row{{3, 2, 300}, {0}}, Row{{2, 40000, 1, 1}, {1}}}) {
+  for (const ReductionRow& row :
+       {ReductionRow{{2, 600}, {1}}, ReductionRow{{600, 2}, {0}}, ReductionRow{{70000}, {0}},
+        ReductionRow{{35000, 2}, {0}}, ReductionRow{{2, 2, 20000}, {0, 2}},
+        ReductionRow{{3, 2, 300}, {0}}, ReductionRow{{2, 40000, 1, 1}, {1}}}) {
     CAPTURE(row.shape);
     const Values values = random_values(row.shape, 3);
     const Tensor x = tensor_with(values, row.shape, DType::f64);
@@ -191,7 +195,8 @@ TEST_CASE("a long sum in 16 bits and in float", "[ops]") {
 
 TEST_CASE("any number of threads adds up to the same bits", "[ops]") {
   if (test_device() != Device::cpu) return;
-  for (const Row& row : {Row{{100000}, {0}}, Row{{50000, 3}, {0}}, Row{{40, 5, 700}, {0, 2}}}) {
+  for (const ReductionRow& row : {ReductionRow{{100000}, {0}}, ReductionRow{{50000, 3}, {0}},
+                                  ReductionRow{{40, 5, 700}, {0, 2}}}) {
     const Tensor x = tensor_with(random_values(row.shape, 5), row.shape, DType::f32);
     std::vector<Values> results;
     for (const int threads : {1, 2, 3}) {

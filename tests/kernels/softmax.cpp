@@ -13,7 +13,7 @@
 namespace accrue::test {
 namespace {
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN(),
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN(),
                  inf = std::numeric_limits<double>::infinity();
 
 enum class Result { probabilities, logarithms };
@@ -104,8 +104,8 @@ TEST_CASE("softmax of what is not finite", "[ops]") {
     };
     REQUIRE(run({-inf, 0, -inf}) == Values{0, 1, 0});
     REQUIRE(all_nan(run({-inf, -inf})));
-    REQUIRE(all_nan(run({0, nan, 1})));
-    REQUIRE(all_nan(run({nan, 0})));
+    REQUIRE(all_nan(run({0, not_a_number, 1})));
+    REQUIRE(all_nan(run({not_a_number, 0})));
     REQUIRE(all_nan(run({inf, 0})));
     REQUIRE(run({1e30, 1e30}) == Values{0.5, 0.5});
   }

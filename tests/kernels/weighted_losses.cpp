@@ -317,12 +317,12 @@ TEST_CASE("the score of classes counts what is right of each", "[ops]") {
 
 namespace {
 
-using Loss = std::function<Tensor(const Tensor& x, const Tensor& t, const Tensor& s)>;
+using LossOfTensors = std::function<Tensor(const Tensor& x, const Tensor& t, const Tensor& s)>;
 using Formula = std::function<double(double x, double t, size_t c)>;
 
 // Checks a loss of x [3, C, ...].
-void check_loss(const std::string& name, const Shape& shape, const Values& t, const Loss& loss,
-                const Formula& f) {
+void check_loss(const std::string& name, const Shape& shape, const Values& t,
+                const LossOfTensors& loss, const Formula& f) {
   const auto F = static_cast<size_t>(shape.numel() / shape[0]),
              P = F / static_cast<size_t>(shape.rank() > 1 ? shape[1] : 1);
   const auto C = F / P;

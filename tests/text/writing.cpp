@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "accrue/domains.h"
 #include "apps/domains.h"
 #include "job/load_data.h"
 #include "tests/support/catch.h"

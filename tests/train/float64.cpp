@@ -102,13 +102,13 @@ Numbers without_gaps(const Tensor& arena, const Parameters& parameters) {
   return found;
 }
 
-struct Outcome {
+struct TrainingOutcome {
   Numbers gradient, weights, losses, norms;
 };
 
 // The gradient of the first window, and what five steps of Adam leave.
-Outcome train(const Task& task, TrainingOptions options) {
-  Outcome outcome;
+TrainingOutcome train(const Task& task, TrainingOptions options) {
+  TrainingOutcome outcome;
   options.batches.effective = effective;
   Training training(options, task.data, Device::cpu);
   Game& game = training.game();
@@ -154,7 +154,7 @@ double relative_difference(const Numbers& x, const Numbers& y) {
 // Weights that a step in float32 would have made are 1e-8 from these.
 constexpr double gradient_bound = 2e-14, weight_bound = 1e-12;
 
-void require_same(const Outcome& whole, const Outcome& other) {
+void require_same(const TrainingOutcome& whole, const TrainingOutcome& other) {
   if (!whole.gradient.empty() && !other.gradient.empty()) {
     const double apart = relative_difference(whole.gradient, other.gradient);
     CAPTURE(apart);
@@ -172,7 +172,7 @@ TEST_CASE("in float64 every split is the whole batch within its rounding", "[flo
   for (const std::string& name : all_names) {
     CAPTURE(name);
     const Task task = task_of(name);
-    const Outcome whole = train(task, task.options);
+    const TrainingOutcome whole = train(task, task.options);
     for (const int64_t micro : {3, 1}) {
       CAPTURE(micro);
       TrainingOptions split = task.options;
@@ -197,7 +197,7 @@ TEST_CASE("in float64 strategies, recomputation and walks agree", "[float64]") {
   for (const std::string name : {"cnn-bn", "gpt-tiny"}) {
     CAPTURE(name);
     const Task task = task_of(name);
-    const Outcome whole = train(task, task.options);
+    const TrainingOutcome whole = train(task, task.options);
     for (const Strategy strategy : {Strategy::separate, Strategy::moments}) {
       // Its loss is a mean over tokens.
       if (strategy == Strategy::moments && name == "gpt-tiny") continue;
@@ -229,7 +229,7 @@ TEST_CASE("in float64 strategies, recomputation and walks agree", "[float64]") {
 
 TEST_CASE("in float64 ranks are the whole batch within its rounding", "[float64]") {
   const Task task = task_of("cnn-gn");
-  const Outcome whole = train(task, task.options);
+  const TrainingOutcome whole = train(task, task.options);
   for (const bool shards : {false, true}) {
     std::vector<Numbers> weights(2);
     run_ranks(2, [&](Ranks& ranks) {

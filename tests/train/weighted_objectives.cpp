@@ -21,7 +21,7 @@ namespace accrue::test {
 namespace weighted_objectives_test {
 namespace {
 
-constexpr int64_t N = 8, features = 5, classes = 3;
+constexpr int64_t sample_count = 8, features = 5, classes = 3;
 using Split = std::vector<int64_t>;
 const std::vector<Split> splits{{8}, {3, 3, 2}, {2, 2, 2, 2}, Split(8, 1)};
 
@@ -44,18 +44,19 @@ Tensor truths(const Shape& shape) {
 }
 
 Dataset data_set() {
-  return {.name = "rows",
-          .source = "made",
-          .fields = {{"features", numbers({N, features}, 1), Encoding::number},
-                     {.name = "labels",
-                      .values = Tensor::from(labels, {N}, Device::cpu),
-                      .encoding = Encoding::index,
-                      .classes = classes,
-                      .class_names = {"sea", "sand", "wood"},
-                      .has_not_judged = true},
-                     {"targets", numbers({N, classes}, 2), Encoding::number},
-                     {"truths", truths({N, classes}), Encoding::number},
-                     {"weights", Tensor::from(counts, {N}, Device::cpu), Encoding::weight}}};
+  return {
+      .name = "rows",
+      .source = "made",
+      .fields = {{"features", numbers({sample_count, features}, 1), Encoding::number},
+                 {.name = "labels",
+                  .values = Tensor::from(labels, {sample_count}, Device::cpu),
+                  .encoding = Encoding::index,
+                  .classes = classes,
+                  .class_names = {"sea", "sand", "wood"},
+                  .has_not_judged = true},
+                 {"targets", numbers({sample_count, classes}, 2), Encoding::number},
+                 {"truths", truths({sample_count, classes}), Encoding::number},
+                 {"weights", Tensor::from(counts, {sample_count}, Device::cpu), Encoding::weight}}};
 }
 
 struct Named {
@@ -85,7 +86,7 @@ std::vector<Named> objectives() {
 
 // In float64, but for the weights.
 Samples all_samples() {
-  Samples samples = gather(data_set(), 0, N, DType::f64);
+  Samples samples = gather(data_set(), 0, sample_count, DType::f64);
   for (Samples::Field& field : samples.fields) field.values = field.values.to(test_device());
   return samples;
 }
@@ -101,7 +102,7 @@ struct Learner {
     model.add<Linear>(features, 4);
     model.add<Tanh>();
     model.add<Linear>(4, classes);
-    options.effective_batch_size = N;
+    options.effective_batch_size = sample_count;
     parameters.emplace(place(model, DType::f64, test_device(), 3));
     optimizer = sgd(*parameters, {.momentum = 0.9});
     window.emplace(*optimizer, ScheduleOptions{.base = 0.5}, options);
@@ -138,7 +139,7 @@ Whole whole(const ObjectivePtr& objective) {
   const Samples samples = all_samples();
   const Tensor loss = learner.loss(samples), weight = objective->weight(samples);
   backward(loss);
-  Whole result{loss.item(), weight.defined() ? weight.item() : double(N), {}};
+  Whole result{loss.item(), weight.defined() ? weight.item() : double(sample_count), {}};
   for (const auto& entry : learner.parameters->entries())
     for (const double g : to_doubles(grad(entry.tensor))) result.gradient.push_back(g);
   return result;
@@ -222,7 +223,7 @@ TrainingOptions options_of(const ObjectivePtr& objective, int64_t micro, Precisi
     return model;
   };
   options.objective = objective;
-  options.batches = {.micro = micro, .effective = N};
+  options.batches = {.micro = micro, .effective = sample_count};
   options.precision = precision;
   options.epochs = 3;
   options.schedule.base = 0.01;
@@ -247,7 +248,7 @@ TEST_CASE("a training with weights is the same for every split", "[window]") {
       all.push_back(score.loss);
       return all;
     };
-    const Values expected = trained(N);
+    const Values expected = trained(sample_count);
     for (const int64_t micro : {3, 1})
       REQUIRE(largest_difference(trained(micro), expected) <= 3e-6);
   }
@@ -256,8 +257,8 @@ TEST_CASE("a training with weights is the same for every split", "[window]") {
 TEST_CASE("weights of samples reach a model in 16 bits as they are", "[data]") {
   const std::vector<float> fine{1.0009766f, 3e-5f, 12345.678f, 0, 7, 1, 2, 3};
   Dataset data = data_set();
-  data.fields.back().values = Tensor::from(fine, {N}, Device::cpu);
-  const Samples samples = gather(data, 0, N, DType::bf16);
+  data.fields.back().values = Tensor::from(fine, {sample_count}, Device::cpu);
+  const Samples samples = gather(data, 0, sample_count, DType::bf16);
   REQUIRE(samples["weights"].dtype() == DType::f32);
   REQUIRE(samples["features"].dtype() == DType::bf16);
   REQUIRE(to_doubles(samples["weights"]) == Values(fine.begin(), fine.end()));
@@ -274,7 +275,7 @@ TEST_CASE("the score of weighted classes has what each class has right", "[windo
   const Tensor logits = learner.model(samples["features"]);
   const auto score_in = [&](int64_t n) {
     const Tensor sums = Tensor::full({objective->sums()}, 0, DType::f64, test_device());
-    for (int64_t begin = 0; begin < N; begin += n)
+    for (int64_t begin = 0; begin < sample_count; begin += n)
       objective->add_score(sums, logits.slice(begin, begin + n), samples.slice(begin, begin + n));
     return objective->score(sums.to(Device::cpu).span<double>(), data);
   };
