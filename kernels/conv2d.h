@@ -17,7 +17,8 @@ struct Conv2dShape {
   int64_t groups = 1;
 };
 
-// y[n, o, h, w] = act(b[o] + sum_(c, i, j) w[o, c, i, j] * x[n, first(o) + c, at(h, i), at(w, j)])
+//   y[n, o, h, w] = act(b[o] + sum_(c, i, j) w[o, c, i, j] * x[n, first(o) + c, at(h, i), at(w,
+//   j)])
 // Here at(h, i) = h * stride.h - before.h + i * dilation.h, at(w, j) likewise, and
 // first(o) = o / (O / groups) * (C / groups), which is 0 for one group.
 // x is [N, C, H, W] with zeros outside, w [O, C / groups, KH, KW], b [O] or undefined for none.

@@ -14,9 +14,10 @@ struct ConvTranspose2dShape {
   detail::PerAxis dilation = 1;
 };
 
-// y[n, o, h, w] = b[o] + sum over all (c, p, q, i, j) with p * stride - before + i * dilation = h
-// and q * stride - before + j * dilation = w, by rows and by columns, of
-// x[n, c, p, q] * w[c, o, i, j]: conv2d's gradient towards its input.
+// conv2d's gradient towards its input:
+//   y[n, o, h, w] = b[o] + sum over (c, p, q, i, j) of x[n, c, p, q] * w[c, o, i, j]
+// The sum has all terms with p * stride - before + i * dilation = h, by rows, and
+// q * stride - before + j * dilation = w, by columns.
 // x is [N, C, GH, GW], w [C, O / groups, KH, KW], b [O] or undefined for none. y is [N, O, H, W]
 // with H = (GH - 1) * stride - before - after + dilation * (KH - 1) + 1 + output_padding, W
 // likewise. With groups, c runs over the channels of o's group, and w's o counts within the group.
