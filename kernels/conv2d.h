@@ -17,10 +17,9 @@ struct Conv2dShape {
   int64_t groups = 1;
 };
 
-//   y[n, o, h, w] = act(b[o] + sum_(c, i, j) w[o, c, i, j] * x[n, first(o) + c, at(h, i), at(w,
-//   j)])
-// Here at(h, i) = h * stride.h - before.h + i * dilation.h, at(w, j) likewise, and
-// first(o) = o / (O / groups) * (C / groups), which is 0 for one group.
+//   y[n, o, h, w] = act(b[o] + sum_(c, i, j) w[o, c, i, j] * x[n, c', at(h, i), at(w, j)])
+// Here at(h, i) = h * stride.h - before.h + i * dilation.h, at(w, j) likewise, and c' is c in the
+// group of o: c' = o / (O / groups) * (C / groups) + c.
 // x is [N, C, H, W] with zeros outside, w [O, C / groups, KH, KW], b [O] or undefined for none.
 // y is [N, O, GH, GW] with
 //   GH = (H + before.h + after.h - dilation.h * (KH - 1) - 1) / stride.h + 1, GW likewise.
