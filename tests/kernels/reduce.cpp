@@ -12,8 +12,8 @@
 namespace accrue::test {
 namespace {
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN(),
-                 inf = std::numeric_limits<double>::infinity();
+constexpr double nan_value = std::numeric_limits<double>::quiet_NaN(),
+                 infinite_value = std::numeric_limits<double>::infinity();
 
 bool is_reduced(const std::vector<int>& dims, int d, int rank) {
   if (dims.empty()) return true;
@@ -76,24 +76,24 @@ Op op_of(std::string_view name, const ReductionRow& row, Run run,
 }
 
 // Every axis, axes that are apart, neighbours, all, sizes of 1, and rank 8.
-const std::vector<ReductionRow> rows{{{7}, {0}},
-                                     {{}, {}},
-                                     {{3, 5}, {0}},
-                                     {{3, 5}, {-1}},
-                                     {{3, 5}, {}},
-                                     {{2, 3, 4}, {1}},
-                                     {{2, 3, 4}, {0, 2}},
-                                     {{2, 3, 4}, {1, 2}},
-                                     {{3, 1, 5}, {1}},
-                                     {{1, 5, 1}, {1}},
-                                     {{2, 3, 2, 3}, {0, 2, 3}},
-                                     {{2, 1, 2, 3, 1, 2, 2, 2}, {0, 3, 5, 7}},
-                                     {{2, 1, 2, 3, 1, 2, 2, 2}, {2, 4, 6}}};
+const std::vector<ReductionRow> reduction_rows{{{7}, {0}},
+                                               {{}, {}},
+                                               {{3, 5}, {0}},
+                                               {{3, 5}, {-1}},
+                                               {{3, 5}, {}},
+                                               {{2, 3, 4}, {1}},
+                                               {{2, 3, 4}, {0, 2}},
+                                               {{2, 3, 4}, {1, 2}},
+                                               {{3, 1, 5}, {1}},
+                                               {{1, 5, 1}, {1}},
+                                               {{2, 3, 2, 3}, {0, 2, 3}},
+                                               {{2, 1, 2, 3, 1, 2, 2, 2}, {0, 3, 5, 7}},
+                                               {{2, 1, 2, 3, 1, 2, 2, 2}, {2, 4, 6}}};
 
 }  // namespace
 
 TEST_CASE("sum, mean and var", "[ops]") {
-  for (const ReductionRow& row : rows) {
+  for (const ReductionRow& row : reduction_rows) {
     check_op(op_of(
         "sum", row, [](const Tensor& x, const auto& dims) { return sum(x, dims); }, sum_of));
     check_op(op_of(
@@ -111,7 +111,7 @@ TEST_CASE("sum, mean and var", "[ops]") {
 }
 
 TEST_CASE("amax and amin", "[ops]") {
-  for (const ReductionRow& row : rows) {
+  for (const ReductionRow& row : reduction_rows) {
     Op largest = op_of(
         "amax", row, [](const Tensor& x, const auto& dims) { return amax(x, dims); },
         [](const Values& terms) { return *std::ranges::max_element(terms); });
@@ -219,17 +219,17 @@ TEST_CASE("the first of equals is the largest, and NaN before all", "[ops]") {
     return std::pair{place(argmax(x, 1)), place(argmin(x, 1))};
   };
   REQUIRE(places({2, 5, 1, 5, 1}) == std::pair{1, 2});
-  REQUIRE(places({2, nan, 7, nan}) == std::pair{1, 1});
-  REQUIRE(places({-inf, -inf}) == std::pair{0, 0});
-  REQUIRE(places({inf, inf}) == std::pair{0, 0});
+  REQUIRE(places({2, nan_value, 7, nan_value}) == std::pair{1, 1});
+  REQUIRE(places({-infinite_value, -infinite_value}) == std::pair{0, 0});
+  REQUIRE(places({infinite_value, infinite_value}) == std::pair{0, 0});
   const Tensor x = require_grad(make({2, 5, 1, 5}));
   backward_of_sum(amax(x, {1}));
   REQUIRE(to_doubles(grad(x)) == Values{0, 1, 0, 0});
   backward_of_sum(amax(x, {1}));
   REQUIRE(to_doubles(grad(x)) == Values{0, 2, 0, 0});
-  REQUIRE(std::isnan(amax(make({1, nan, 3}), {1}).item()));
-  REQUIRE(std::isnan(amin(make({nan, 1, 3}), {1}).item()));
-  REQUIRE(amax(make({-inf, -inf}), {1}).item() == -inf);
+  REQUIRE(std::isnan(amax(make({1, nan_value, 3}), {1}).item()));
+  REQUIRE(std::isnan(amin(make({nan_value, 1, 3}), {1}).item()));
+  REQUIRE(amax(make({-infinite_value, -infinite_value}), {1}).item() == -infinite_value);
   // By columns, and far apart.
   Values many(5000, 0);
   many[1234] = many[4321] = 3;

@@ -14,7 +14,7 @@ namespace accrue::test {
 namespace {
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN(),
-                 inf = std::numeric_limits<double>::infinity();
+                 infinite = std::numeric_limits<double>::infinity();
 
 enum class Result { probabilities, logarithms };
 
@@ -102,15 +102,16 @@ TEST_CASE("softmax of what is not finite", "[ops]") {
     const auto all_nan = [](const Values& y) {
       return std::ranges::all_of(y, [](double v) { return std::isnan(v); });
     };
-    REQUIRE(run({-inf, 0, -inf}) == Values{0, 1, 0});
-    REQUIRE(all_nan(run({-inf, -inf})));
+    REQUIRE(run({-infinite, 0, -infinite}) == Values{0, 1, 0});
+    REQUIRE(all_nan(run({-infinite, -infinite})));
     REQUIRE(all_nan(run({0, not_a_number, 1})));
     REQUIRE(all_nan(run({not_a_number, 0})));
-    REQUIRE(all_nan(run({inf, 0})));
+    REQUIRE(all_nan(run({infinite, 0})));
     REQUIRE(run({1e30, 1e30}) == Values{0.5, 0.5});
   }
-  const Values logs = to_doubles(log_softmax(tensor_with({-inf, 3, -200}, {1, 3}, DType::f32), -1));
-  REQUIRE(logs == Values{-inf, 0, -203});
+  const Values logs =
+      to_doubles(log_softmax(tensor_with({-infinite, 3, -200}, {1, 3}, DType::f32), -1));
+  REQUIRE(logs == Values{-infinite, 0, -203});
 }
 
 TEST_CASE("softmax writes over what it alone has", "[ops]") {
