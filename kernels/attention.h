@@ -7,6 +7,7 @@
 
 namespace accrue {
 
+// The keys that a query of attention() sees, and the scale of its scores.
 struct AttentionOptions {
   AttentionMask mask = AttentionMask::none;
   // i32 [N]: of sample n only the first lengths[n] keys are seen. All are, if it is undefined.

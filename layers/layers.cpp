@@ -1,9 +1,10 @@
 #include "layers/layers.h"
 
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fmt/ranges.h>
 #include <limits>
+
 #include "core/inside.h"
 #include "kernels/dropout.h"
 #include "kernels/spectral_norm.h"
