@@ -333,7 +333,7 @@ TEST_CASE("causal_attention of pieces in a wrong order is an error", "[ops]") {
   const Tensor second = causal_attention(leaf, heads, {}, {row, 2});
   const Tensor again = causal_attention(leaf, heads, {}, {row, 2});
   backward_of_sum(second);
-  REQUIRE_ERROR(backward_of_sum(again), "after that from 2 on");
+  REQUIRE_ERROR(backward_of_sum(again), "after the backward from token 2 on");
   backward_of_sum(first);
   REQUIRE_ERROR(causal_attention(leaf, heads, {}, {row, 3}), "pieces of tokens 3 to 5");
   REQUIRE_ERROR(causal_attention(ones({2, 2, 6}), heads, {}, {row, 0}), "2 pieces");

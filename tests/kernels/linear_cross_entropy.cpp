@@ -170,7 +170,7 @@ TEST_CASE("linear_cross_entropy of rows that leave their own logit out", "[ops]"
   check_op(head_op("linear_cross_entropy of some rows without own logits", head, true, 4));
   REQUIRE_ERROR(linear_cross_entropy(ones({2, 3}), ones({4, 3}), indices({1, 0}, ones({1})), {}, 0,
                                      0, OwnLogit::left_out),
-                "expected as many rows");
+                "expected equal numbers of rows");
 }
 
 TEST_CASE("linear_cross_entropy is linear and cross_entropy", "[ops]") {

@@ -111,8 +111,8 @@ TEST_CASE("what is to be frozen is called by whole names", "[freeze]") {
   REQUIRE(trained({"conv1", "bn1.weight"}).front() == "bn1.bias");
   for (const char* unknown : {"layer", "layer1.0.", "", "layer1.0.conv"})
     REQUIRE_ERROR(trained({"conv1", unknown}),
-                  "expected conv1, bn1, layer1, layer2, layer3, layer4, fc, one of what these "
-                  "consist of, or backbone (all but fc)");
+                  "expected conv1, bn1, layer1, layer2, layer3, layer4, fc, a name within "
+                  "one of these, or backbone (all but fc)");
   REQUIRE_ERROR(trained({"backbone", "fc"}), "nothing left to train");
 }
 
