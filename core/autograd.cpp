@@ -233,6 +233,21 @@ std::optional<GradTarget> claim(const Edge& x, bool same_kernel) {
   return GradTarget{variable.grad.reshape(x.shape()).view(), beta};
 }
 
+std::vector<int64_t> without_ones(const Shape& shape) {
+  std::vector<int64_t> sizes(shape.sizes().begin(), shape.sizes().end());
+  std::erase(sizes, 1);
+  return sizes;
+}
+
+// True if the shapes are one but for sizes of 1, or are rows of one width, however these are
+// counted: then a reshape leads from one to the other. Others, such as a transposed matrix, may
+// have as many elements.
+bool are_one_layout(const Shape& a, const Shape& b) {
+  if (a == b) return true;
+  if (a.numel() != b.numel() || a.rank() == 0 || b.rank() == 0) return false;
+  return a[-1] == b[-1] || without_ones(a) == without_ones(b);
+}
+
 void check_scalar(const Tensor& loss) {
   check(loss.defined() && loss.numel() == 1, "backward() needs a loss of one element, got shape {}",
         loss.shape());
@@ -288,7 +303,7 @@ void detail::offer_buffer(const Edge& x, const Tensor& buffer) {
   if (!x.wants_grad()) return;
   Variable& variable = *x.variable();
   if (context.rehearsal && context.rehearsal->leaves_out(variable)) return;
-  const bool fits = buffer.shape() == x.shape() && buffer.dtype() == variable.dtype;
+  const bool fits = are_one_layout(buffer.shape(), x.shape()) && buffer.dtype() == variable.dtype;
   if (variable.producer && !variable.grad.defined() && fits)
     variable.grad = buffer.detach().reshape(variable.shape);
 }

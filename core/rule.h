@@ -48,7 +48,7 @@ std::pair<std::optional<GradTarget>, std::optional<GradTarget>> claim_grads(cons
 std::array<std::optional<GradTarget>, 3> claim_grads(const Edge& a, const Edge& b, const Edge& c);
 
 // Makes `buffer` the buffer of x's gradient if x is an intermediate result whose gradient has none
-// yet.
+// yet, and `buffer` has x's shape or the same rows.
 void offer_buffer(const Edge& x, const Tensor& buffer);
 
 // offer_buffer() and claim_grad() for pointwise backwards, which may write over the gradient they

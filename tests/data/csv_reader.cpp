@@ -98,8 +98,8 @@ TEST_CASE("columns of images, labels and run lengths are found by their names", 
   REQUIRE(runs("ImageId, EncodedPixels\na, -1\n") == "a mask ");
   REQUIRE(runs("id,class,segmentation\na,b,1 2\n") == "a b 1 2");
   REQUIRE_FALSE(holds_run_lengths(folder.write("a.csv", "image,mask\na.png,a_mask.png\n")));
-  REQUIRE_ERROR(runs("photo,EncodedPixels\na,1 2\n"),
-                "speaks of run lengths, but its columns are photo, EncodedPixels: expected");
+  REQUIRE_ERROR(runs("thing,EncodedPixels\na,1 2\n"),
+                "speaks of run lengths, but its columns are thing, EncodedPixels: expected");
   REQUIRE_ERROR(runs("Image_Label,EncodedPixels\na.png,1 2\n"),
                 "line 2: the image is 'a.png', expected an image's file name, _ and a label");
 }

@@ -401,7 +401,7 @@ TEST_CASE("targets of adapters are names or their ends", "[text]") {
   REQUIRE(std::ranges::count(adapted("llama", {"all"}), ' ') == 14);
   REQUIRE(std::ranges::count(adapted("llama", {}), ' ') == 4);
   REQUIRE_ERROR(adapted("gpt2", {"c_attn", "q_proj"}),
-                "called 'q_proj': expected attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj, one");
+                "called 'q_proj': expected attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj, the");
   REQUIRE_ERROR(adapted("llama", {"proj"}), "called 'proj'");
   REQUIRE_ERROR(make_text_model(small_model("gpt2"), {.rank = 0}), "LoRA of rank 0");
 }
