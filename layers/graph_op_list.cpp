@@ -20,6 +20,7 @@
 #include "kernels/pixel_shuffle.h"
 #include "kernels/pointwise.h"
 #include "kernels/pool.h"
+#include "kernels/rearrange.h"
 #include "kernels/resize.h"
 #include "kernels/scale_add.h"
 #include "kernels/self_attention.h"
@@ -248,41 +249,16 @@ void add_of_images(Ops& ops) {
 
 // Shapes
 
-Tensor flatten_of(OpCall& c) {
-  const Shape& shape = c[0].shape();
-  const int begin = c.dimension("start_dim"), end = c.dimension("end_dim") + 1;
-  check(begin < end, "[flatten] dimensions {} to {} of {}: expected some", begin, end - 1, shape);
-  std::vector<int64_t> sizes(shape.sizes().begin(), shape.sizes().end());
-  sizes.erase(sizes.begin() + begin, sizes.begin() + end);
-  sizes.insert(sizes.begin() + begin, shape.numel(begin, end));
-  return c[0].reshape(Shape(sizes));
-}
-
-Tensor unsqueeze_of(OpCall& c) {
-  const Shape& shape = c[0].shape();
-  const int64_t rank = shape.rank(), dim = c.integer("dim");
-  check(-rank - 1 <= dim && dim <= rank, "[unsqueeze] dim is {} for {}: expected {} to {}", dim,
-        shape, -rank - 1, rank);
-  std::vector<int64_t> sizes(shape.sizes().begin(), shape.sizes().end());
-  sizes.insert(sizes.begin() + (dim < 0 ? dim + rank + 1 : dim), 1);
-  return c[0].reshape(Shape(sizes));
-}
-
-Tensor squeeze_of(OpCall& c) {
-  const Shape& shape = c[0].shape();
-  const int dim = c.dimension("dim");
-  if (shape[dim] != 1) return c.take();
-  std::vector<int64_t> sizes(shape.sizes().begin(), shape.sizes().end());
-  sizes.erase(sizes.begin() + dim);
-  return c[0].reshape(Shape(sizes));
-}
-
 void add_of_shapes(Ops& ops) {
   ops.push_back(row_of("reshape(input, shape: sizes)",
                        [](OpCall& c) { return c[0].reshape(c.shape("shape", c[0].numel())); }));
-  ops.push_back(row_of("flatten(input, start_dim: int = 0, end_dim: int = -1)", flatten_of));
-  ops.push_back(row_of("unsqueeze(input, dim: int)", unsqueeze_of));
-  ops.push_back(row_of("squeeze(input, dim: int)", squeeze_of));
+  ops.push_back(row_of("flatten(input, start_dim: int = 0, end_dim: int = -1)", [](OpCall& c) {
+    return flatten(c[0], c.dimension("start_dim"), c.dimension("end_dim"));
+  }));
+  ops.push_back(row_of("unsqueeze(input, dim: int)",
+                       [](OpCall& c) { return unsqueeze(c[0], int(c.integer("dim"))); }));
+  ops.push_back(row_of("squeeze(input, dim: int)",
+                       [](OpCall& c) { return squeeze(c[0], c.dimension("dim")); }));
   ops.push_back(row_of("cat(tensors: tensors, dim: int = 0)", [](OpCall& c) {
     const int dim = c.dimension("dim");
     return concat(c.take_all(), dim);
