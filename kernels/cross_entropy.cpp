@@ -89,9 +89,7 @@ decltype(cpu::cross_entropy_backward) cross_entropy_backward;
 decltype(cpu::add_score) add_score;
 }  // namespace cuda
 
-namespace {
-
-void check_labels(std::string_view op, const Tensor& x, const Tensor& labels) {
+void detail::check_labels(std::string_view op, const Tensor& x, const Tensor& labels) {
   check_same(op, {&x});
   check(x.shape().rank() == 2 && x.size(0) > 0 && x.size(1) > 0 &&
             labels.shape() == Shape{x.size(0)} && labels.dtype() == DType::i32 &&
@@ -101,8 +99,6 @@ void check_labels(std::string_view op, const Tensor& x, const Tensor& labels) {
         op, name(x.dtype()), x.shape(), name(labels.dtype()), labels.shape(), name(labels.device()),
         name(x.device()));
 }
-
-}  // namespace
 
 Tensor cross_entropy(const Tensor& x, const Tensor& labels) {
   check_labels("cross_entropy", x, labels);

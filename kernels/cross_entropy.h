@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "core/tensor.h"
 
 namespace accrue {
@@ -16,6 +18,10 @@ namespace accrue {
 Tensor cross_entropy(const Tensor& x, const Tensor& labels);
 
 namespace detail {
+
+// Throws Error, in the name of `op`, unless x is [N, C] of a floating type with N and C above 0,
+// and labels are i32 [N] on its device.
+void check_labels(std::string_view op, const Tensor& x, const Tensor& labels);
 
 // Adds this micro-batch to the score of an evaluation, f64 [2] on x's device:
 //   score[0] += -sum_n log softmax(x[n, :])[label[n]]

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/ceil_div.h"
+#include "kernels/cross_entropy.h"
 #include "kernels/detail/class_terms.h"
 #include "kernels/detail/constants.h"
 #include "kernels/detail/cross_entropy_kernels.h"
@@ -147,17 +148,6 @@ decltype(cpu::add_class_score) add_class_score;
 
 namespace {
 
-void check_logits(std::string_view op, const Tensor& x, const Tensor& labels) {
-  check_same(op, {&x});
-  check(x.shape().rank() == 2 && x.size(0) > 0 && x.size(1) > 0 &&
-            labels.shape() == Shape{x.size(0)} && labels.dtype() == DType::i32 &&
-            labels.device() == x.device(),
-        "[{}] x {} {} and labels {} {} on {}: expected x [N, C] and i32 labels [N] on {}, N and C "
-        "above 0",
-        op, name(x.dtype()), x.shape(), name(labels.dtype()), labels.shape(), name(labels.device()),
-        name(x.device()));
-}
-
 void check_options(const CrossEntropyOptions& options, int64_t C) {
   const auto& w = options.class_weights;
   check(w.empty() || std::ssize(w) == C,
@@ -208,7 +198,7 @@ Tensor cross_entropy_weight(const Tensor& labels, int64_t C, const CrossEntropyO
 Tensor cross_entropy(const Tensor& x, const Tensor& labels, const CrossEntropyOptions& options,
                      const Tensor& sample_weights) {
   const Tensor& s = sample_weights;
-  check_logits("cross_entropy", x, labels);
+  check_labels("cross_entropy", x, labels);
   const int64_t N = x.size(0), C = x.size(1);
   check_options(options, C);
   check_sample_weights("cross_entropy", s, N, x.device());
@@ -239,7 +229,7 @@ Tensor cross_entropy(const Tensor& x, const Tensor& labels, const CrossEntropyOp
 }
 
 void detail::add_class_score(const Tensor& score, const Tensor& x, const Tensor& labels) {
-  check_logits("add_class_score", x, labels);
+  check_labels("add_class_score", x, labels);
   check(score.defined() && score.shape() == Shape{2 * x.size(1)} && score.dtype() == DType::f64 &&
             score.device() == x.device(),
         "[add_class_score] expected score f64 [{}] on {}, where x is", 2 * x.size(1),
