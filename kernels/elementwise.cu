@@ -1,6 +1,7 @@
 #include "kernels/detail/elementwise_functions.h"
 #include "kernels/detail/elementwise_kernels.h"
 #include "kernels/detail/reduce.cuh"
+#include "kernels/detail/sin_cos.cuh"
 
 namespace accrue::cuda {
 namespace {
@@ -10,11 +11,20 @@ namespace {
 
 using formula_list::Point;
 
+// Sine, cosine and tangent are those that need no stack.
+template <class F, class W>
+__device__ W value_at(const Point<W>& p) {
+  if constexpr (std::is_same_v<F, formula_list::sin>) return sin_of(p.a);
+  else if constexpr (std::is_same_v<F, formula_list::cos>) return cos_of(p.a);
+  else if constexpr (std::is_same_v<F, formula_list::tan>) return tan_of(p.a);
+  else return F::value_at(p);
+}
+
 template <class W>
 __device__ W value_at(Formula formula, const Point<W>& p) {
   switch (formula) {
 #define ACCRUE_VALUE(name, ...) \
-  case Formula::name: return formula_list::name::value_at(p);
+  case Formula::name: return value_at<formula_list::name>(p);
     ACCRUE_FORMULAS(ACCRUE_VALUE, ACCRUE_VALUE, ACCRUE_VALUE)
 #undef ACCRUE_VALUE
   }
@@ -30,6 +40,8 @@ template <class F, int operand, class W>
 __device__ W gradient_at(const Point<W>& p) {
   constexpr unsigned is_simpler = formula_list::is_passed_on | formula_list::has_no_gradient;
   if constexpr (F::reads[operand] & is_simpler) return p.d;
+  else if constexpr (std::is_same_v<F, formula_list::sin>) return p.d * cos_of(p.a);
+  else if constexpr (std::is_same_v<F, formula_list::cos>) return -p.d * sin_of(p.a);
   else return F::gradient_at(std::integral_constant<int, operand>{}, p);
 }
 

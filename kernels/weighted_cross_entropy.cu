@@ -85,9 +85,10 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 // A warp for each row, rows a grid apart. The softmax is taken again from x, cheaper than keeping
-// it. dx may be x: a row is written by the lanes that read it, after their sums.
+// it. dx may be x: a row is written by the lanes that read it, after their sums. With the second
+// bound, registers do not spill for the sake of more blocks.
 template <bool accumulate, class T, class W = Wide<T>>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(block_threads, 2)
     weighted_cross_entropy_backward_kernel(T* dx, Seed<W> seed, const T* x, const int32_t* labels,
                                            SampleWeights s, const double* weight, ClassTerms terms,
                                            int64_t N, int64_t C) {

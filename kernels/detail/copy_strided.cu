@@ -171,9 +171,10 @@ void place(View to, View from, const Placement& placement, double value) {
 
 namespace {
 
-// A thread has an output and adds its terms in order. Neighbours read neighbouring terms.
+// A thread has an output and adds its terms in order. Neighbours read neighbouring terms. With the
+// second bound, registers do not spill for the sake of more blocks.
 template <class T>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(block_threads, 2)
     sum_by_thread_kernel(T* to, float beta, const T* from, StridedBox box, StridedBox terms,
                          int64_t outputs, int64_t count) {
   const int64_t in_row = terms.sizes[terms.rank - 1], step = terms.from[terms.rank - 1];

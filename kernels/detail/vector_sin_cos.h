@@ -11,17 +11,9 @@ struct SinCos {
   double sin, cos;
 };
 
-// The sine and cosine of x, computed by operations that the compiler can vectorise. On cuda they
-// need no large tables, unlike functions for any x. They are as exact as x: within 2^-52 of the
-// sine and cosine of some x' with |x' - x| <= 2^-53 |x|.
-// x = n * pi / 2 + r with |r| <= pi / 4; the sine and cosine of r are the polynomials of Sun's
-// fdlibm. pi / 2 is the sum of two parts. The first part has 33 bits, so its product with n < 2^20
-// is exact.
-[[gnu::always_inline]] HOST_DEVICE inline SinCos vector_sin_cos(double x) {
-  // Adding 1.5 * 2^52 rounds to an integer, which is then in the lowest bits of the sum.
-  constexpr double rounder = 0x1.8p52, two_over_pi = 0.63661977236758134308;
-  const double shifted = x * two_over_pi + rounder, n = shifted - rounder;
-  const double r = (x - n * 1.57079632673412561417) - n * 6.07710050650619224932e-11;
+// The sine and cosine of `quarter` quarters of a turn and r more, |r| <= pi / 4, by the polynomials
+// of Sun's fdlibm.
+[[gnu::always_inline]] HOST_DEVICE inline SinCos sin_cos_of_quarters(uint64_t quarter, double r) {
   const double z = r * r;
   double p = 1.58969099521155010221e-10;
   p = p * z - 2.50507602534068634195e-8;
@@ -37,10 +29,22 @@ struct SinCos {
   q = q * z - 1.38888888888741095749e-3;
   q = q * z + 4.16666666666666019037e-2;
   const double cos_r = 1 - z / 2 + z * z * q;
-  const auto quarter = std::bit_cast<uint64_t>(shifted);
   const double sine = (quarter & 1) != 0 ? cos_r : sin_r;
   const double cosine = (quarter & 1) != 0 ? sin_r : cos_r;
   return {(quarter & 2) != 0 ? -sine : sine, ((quarter + 1) & 2) != 0 ? -cosine : cosine};
+}
+
+// The sine and cosine of x, computed by operations that the compiler can vectorise. On cuda they
+// need no large tables, unlike functions for any x. They are as exact as x: within 2^-52 of the
+// sine and cosine of some x' with |x' - x| <= 2^-53 |x|.
+// x = n * pi / 2 + r with |r| <= pi / 4. pi / 2 is the sum of two parts. The first part has 33
+// bits, so its product with n < 2^20 is exact.
+[[gnu::always_inline]] HOST_DEVICE inline SinCos vector_sin_cos(double x) {
+  // Adding 1.5 * 2^52 rounds to an integer, which is then in the lowest bits of the sum.
+  constexpr double rounder = 0x1.8p52, two_over_pi = 0.63661977236758134308;
+  const double shifted = x * two_over_pi + rounder, n = shifted - rounder;
+  const double r = (x - n * 1.57079632673412561417) - n * 6.07710050650619224932e-11;
+  return sin_cos_of_quarters(std::bit_cast<uint64_t>(shifted), r);
 }
 
 }  // namespace accrue
