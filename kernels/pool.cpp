@@ -25,15 +25,19 @@ void for_each_window(const Shape& x, const Shape& y, Pool2dShape s, int64_t begi
 }
 
 // The part of a window that lies in the image, rows [top, bottom) and columns [left, right), of
-// `kernel` places in a row.
+// `kernel` places in a row, which are `down` and `across` pixels apart.
 struct Part {
   int64_t kernel, stride, top, bottom, left, right;
+  static constexpr int64_t down = 1, across = 1;
+};
+struct DilatedPart {
+  int64_t kernel, stride, top, bottom, left, right, down, across;
 };
 // A whole window within the image. Its sizes are constants, so that loops unroll.
 template <int64_t side, int64_t step>
 struct Whole {
   static constexpr int64_t kernel = side, stride = step, top = 0, bottom = side, left = 0,
-                           right = side;
+                           right = side, down = 1, across = 1;
 };
 
 // Pools `count` windows side by side, of which the same part lies in the image. The first window
@@ -48,11 +52,11 @@ void max_of_windows(T* y, uint8_t* winner, const T* x, int64_t first, int64_t co
     Index at[chunk];
     for (int64_t w = 0; w < size; ++w) {
       const int64_t window = first + (begin + w) * s.stride;
-      Wide<T> best = x[window + s.top * W + s.left];
+      Wide<T> best = x[window + s.top * s.down * W + s.left * s.across];
       auto best_at = static_cast<Index>(s.top * s.kernel + s.left);
       for (int64_t i = s.top; i < s.bottom; ++i)
         for (int64_t j = s.left; j < s.right; ++j) {
-          const Wide<T> v = x[window + i * W + j];
+          const Wide<T> v = x[window + i * s.down * W + j * s.across];
           const bool better = wins(v, best);
           best = better ? v : best;
           best_at = better ? static_cast<Index>(i * s.kernel + j) : best_at;
@@ -70,19 +74,29 @@ void max_of_windows(T* y, uint8_t* winner, const T* x, int64_t first, int64_t co
 
 // Pools a row of GW windows over the plane x [H, W]. The windows begin at row `top` of the plane,
 // in the padding if it is negative.
-template <bool relu, class T>
+template <bool relu, class AnyPart, class T>
 void max_of_row(T* y, uint8_t* winner, const T* x, int64_t H, int64_t W, int64_t GW, int64_t top,
                 Pool2dShape s) {
-  const int64_t k = s.kernel.w, p = s.padding.w, stride = s.stride.w;
-  const Part rows{k, stride, std::max<int64_t>(0, -top), std::min(s.kernel.h, H - top), 0, k};
+  constexpr bool is_dilated = std::is_same_v<AnyPart, DilatedPart>;
+  const int64_t k = s.kernel.w, p = s.padding.w, stride = s.stride.w, extent = extent_of(s).w;
+  AnyPart rows{k, stride, 0, 0, 0, k};
+  if constexpr (is_dilated) rows.down = s.dilation.h, rows.across = s.dilation.w;
+  // The places [begin, end) of a window's `kernel` that lie among `size` pixels.
+  const auto place = [](int64_t from, int64_t step, int64_t most) {
+    const int64_t first_behind = is_dilated ? ceil_div(from, step) : from;
+    return std::min(std::max<int64_t>(0, first_behind), most);
+  };
+  rows.top = place(-top, rows.down, s.kernel.h);
+  rows.bottom = place(H - top, rows.down, s.kernel.h);
   // Windows [first, last) have all their columns in the image.
   const int64_t first = std::min(ceil_div(p, stride), GW);
-  const int64_t last = std::max(first, W + p < k ? 0 : std::min(GW, (W + p - k) / stride + 1));
+  const int64_t last =
+      std::max(first, W + p < extent ? 0 : std::min(GW, (W + p - extent) / stride + 1));
   const auto column = [&](int64_t w) { return w * stride - p; };
   const auto cut = [&](int64_t w) {
-    Part part = rows;
-    part.left = std::max<int64_t>(0, -column(w));
-    part.right = std::min(k, W - column(w));
+    AnyPart part = rows;
+    part.left = place(-column(w), rows.across, k);
+    part.right = place(W - column(w), rows.across, k);
     max_of_windows<relu>(y + w, winner + w, x, top * W + column(w), 1, W, part);
   };
   for (int64_t w = 0; w < first; ++w) cut(w);
@@ -91,7 +105,7 @@ void max_of_row(T* y, uint8_t* winner, const T* x, int64_t H, int64_t W, int64_t
                          part);
   };
   const bool is_whole = rows.top == 0 && rows.bottom == s.kernel.h;
-  if (is_whole && s.kernel == 3 && stride == 2) inner(Whole<3, 2>{});
+  if (is_whole && !is_dilated && s.kernel == 3 && stride == 2) inner(Whole<3, 2>{});
   else inner(rows);
   for (int64_t w = last; w < GW; ++w) cut(w);
 }
@@ -100,7 +114,7 @@ template <bool relu, class T>
 void max_pool2d_rows(View y, View winner, View x, Pool2dShape s, int64_t begin, int64_t end) {
   constexpr int64_t vector = 16;
   const int64_t H = x.shape[2], W = x.shape[3], GH = y.shape[2], GW = y.shape[3];
-  const bool is_usual = s.kernel == 2 && s.stride == 2 && has_whole_windows(x.shape, y.shape, s);
+  const bool is_usual = has_usual_windows(x.shape, y.shape, s);
   for (int64_t row = begin; row < end; ++row) {
     T* out = y.as<T>() + row * GW;
     uint8_t* at = winner.as<uint8_t>() + row * GW;
@@ -111,8 +125,10 @@ void max_pool2d_rows(View y, View winner, View x, Pool2dShape s, int64_t begin, 
       // write past the row's end, the next row overwrites.
       const int64_t count = std::min(round_up(GW, vector), (end - row) * GW);
       max_of_windows<relu>(out, at, plane, top * W, count, W, Whole<2, 2>{});
+    } else if (s.dilation == 1) {
+      max_of_row<relu, Part>(out, at, plane, H, W, GW, top, s);
     } else {
-      max_of_row<relu>(out, at, plane, H, W, GW, top, s);
+      max_of_row<relu, DilatedPart>(out, at, plane, H, W, GW, top, s);
     }
   }
 }
@@ -145,9 +161,12 @@ void max_pool2d_backward(GradTarget dx, View dy, View winner, Pool2dShape s) {
     const Shape& shape = dx.grad.shape;
     std::array<int64_t, 256> offset_of{};  // of a winner from its window's first pixel
     const int64_t places = s.kernel.h * s.kernel.w;
-    offset_of.fill(s.padding.h * shape[3] + s.padding.w);
+    const auto offset = [&](int64_t i, int64_t j) {
+      return i * s.dilation.h * shape[3] + j * s.dilation.w;
+    };
+    offset_of.fill(offset(s.padding.h, s.padding.w));
     for (int64_t i = 0; i < places; ++i)
-      offset_of[static_cast<size_t>(i)] = i / s.kernel.w * shape[3] + i % s.kernel.w;
+      offset_of[static_cast<size_t>(i)] = offset(i / s.kernel.w, i % s.kernel.w);
     T* out = dx.grad.as<T>();
     const T* in = dy.as<T>();
     const uint8_t* at = winner.as<uint8_t>();
@@ -294,7 +313,7 @@ namespace {
 
 // The windows along one dimension of an image.
 int64_t windows_of(int64_t size, const Pool2dShape& s, int64_t PerAxis::*at) {
-  const int64_t stride = s.stride.*at, spare = size + 2 * (s.padding.*at) - s.kernel.*at;
+  const int64_t stride = s.stride.*at, spare = size + 2 * (s.padding.*at) - extent_of(s).*at;
   if (!s.ceil_mode) return spare / stride + 1;
   const int64_t windows = ceil_div(spare, stride) + 1;
   return (windows - 1) * stride < size + s.padding.*at ? windows : windows - 1;
@@ -304,11 +323,14 @@ Tensor pooled(std::string_view op, const Tensor& x, Pool2dShape s) {
   check_same(op, {&x});
   check(x.shape().rank() == 4, "[{}] x {}: expected x [N, C, H, W]", op, x.shape());
   const int64_t H = x.size(2), W = x.size(3);
+  const PerAxis extent = extent_of(s);
   check(x.shape().numel(2, 4) > 0 && is_at_least(s.kernel, 1) && is_at_least(s.stride, 1) &&
-            s.kernel.h <= H + 2 * s.padding.h && s.kernel.w <= W + 2 * s.padding.w,
-        "[{}] kernel {}, stride {} and padding {} with x {}: expected a kernel and a stride above "
-        "0 and the kernel to fit",
-        op, s.kernel, s.stride, s.padding, x.shape());
+            is_at_least(s.dilation, 1) && extent.h <= H + 2 * s.padding.h &&
+            extent.w <= W + 2 * s.padding.w,
+        "[{}] kernel {}, stride {}, padding {}{} with x {}: expected a kernel, a stride and a "
+        "dilation above 0 and the kernel to fit",
+        op, s.kernel, s.stride, s.padding,
+        s.dilation == 1 ? "" : fmt::format(" and dilation {}", s.dilation), x.shape());
   return Tensor::empty(
       {x.size(0), x.size(1), windows_of(H, s, &PerAxis::h), windows_of(W, s, &PerAxis::w)},
       x.dtype(), x.device());
@@ -345,6 +367,8 @@ Tensor avg_pool2d(const Tensor& x, Pool2dShape shape) {
             2 * shape.padding.w <= shape.kernel.w,
         "[avg_pool2d] padding {} of kernel {}: expected at most half of it", shape.padding,
         shape.kernel);
+  check(shape.dilation == 1, "[avg_pool2d] dilation {}: expected 1; only max_pool2d has others",
+        shape.dilation);
   Tensor y = pooled("avg_pool2d", x, shape);
   launch<cpu::avg_pool2d, cuda::avg_pool2d>(y.device(), y.view(), x.view(), shape);
   const Edge edge = x;

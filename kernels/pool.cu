@@ -5,23 +5,28 @@
 namespace accrue::cuda {
 namespace {
 
+template <int64_t side>
+using Constant = std::integral_constant<int64_t, side>;
+
 // Where the windows lie along rows or columns. The side, the step and the padding of a window are
-// constants in the usual case, see with_geometry.
-template <class Side, class Step, class Padding>
+// constants in the usual case, see with_geometry. The dilation mostly is.
+template <class Side, class Step, class Padding, class Dilation>
 struct Axis {
   Side kernel;
   Step stride;
   Padding padding;
+  Dilation dilation;
 };
 // x has planes of H x W pixels, y of GH x GW windows.
-template <class Side, class Step, class Padding>
+template <class Side, class Step, class Padding, class Dilation>
 struct Geometry {
   int64_t H, W, GH, GW;
-  Axis<Side, Step, Padding> h, w;
+  Axis<Side, Step, Padding, Dilation> h, w;
 };
 
-template <int64_t side>
-using Constant = std::integral_constant<int64_t, side>;
+using UsualGeometry = Geometry<Constant<2>, Constant<2>, Constant<0>, Constant<1>>;
+using AnyGeometry = Geometry<int64_t, int64_t, int64_t, Constant<1>>;
+using DilatedGeometry = Geometry<int64_t, int64_t, int64_t, int64_t>;
 
 // The item of a grid-stride loop, as a place in planes of H x W. It divides once and then adds with
 // carry: a division per item would take longer than the item's memory accesses.
@@ -65,11 +70,12 @@ struct Range {
 };
 template <class Axis>
 __device__ Range inside(const Axis& s, int64_t window, int64_t size) {
-  const int64_t first = window * s.stride - s.padding;
-  return {max(int64_t{0}, -first), min(int64_t{s.kernel}, size - first)};
+  const int64_t first = window * s.stride - s.padding, before = s.dilation - 1;
+  return {max(int64_t{0}, before - first) / s.dilation,
+          min(int64_t{s.kernel}, (size - first + before) / s.dilation)};
 }
 template <class Side, class Step>
-__device__ Range inside(const Axis<Side, Step, Constant<0>>& s, int64_t, int64_t) {
+__device__ Range inside(const Axis<Side, Step, Constant<0>, Constant<1>>& s, int64_t, int64_t) {
   return {0, s.kernel};
 }
 
@@ -83,13 +89,13 @@ __global__ void __launch_bounds__(block_threads)
   for (Place window(s.GH, s.GW); window.item < n; window.advance()) {
     const int64_t first = first_pixel(s, window);
     const Range rows = inside(s.h, window.h, s.H), columns = inside(s.w, window.w, s.W);
-    Wide<T> best = x[first + rows.begin * s.W + columns.begin];
+    Wide<T> best = x[first + rows.begin * s.h.dilation * s.W + columns.begin * s.w.dilation];
     int64_t best_at = rows.begin * s.w.kernel + columns.begin;
     for (int64_t i = 0; i < s.h.kernel; ++i)
       for (int64_t j = 0; j < s.w.kernel; ++j) {
         // Not the loops' bounds, which are to be constants.
         if (i < rows.begin || i >= rows.end || j < columns.begin || j >= columns.end) continue;
-        const Wide<T> v = x[first + i * s.W + j];
+        const Wide<T> v = x[first + i * s.h.dilation * s.W + j * s.w.dilation];
         if (!wins(v, best)) continue;
         best = v;
         best_at = i * s.w.kernel + j;
@@ -119,8 +125,6 @@ __global__ void __launch_bounds__(block_threads)
     y[window.item] = T(share * sum);
   }
 }
-
-using AnyGeometry = Geometry<int64_t, int64_t, int64_t>;
 
 // The windows of a mean along each dimension, where they reach beyond the image.
 struct Counted {
@@ -226,22 +230,47 @@ __device__ auto share_of_windows(const Place& pixel, const Geometry& s, const Sh
   }
   return sum;
 }
-// Windows whose step is their side do not overlap: at most one contains a pixel.
-template <int64_t side, class Share>
-__device__ auto share_of_windows(const Place& pixel,
-                                 const Geometry<Constant<side>, Constant<side>, Constant<0>>& s,
-                                 const Share& share) {
+// These windows do not overlap: at most one contains a pixel.
+template <class Share>
+__device__ auto share_of_windows(const Place& pixel, const UsualGeometry& s, const Share& share) {
   using T = decltype(share(0, 0));
+  constexpr int64_t side = 2;
   const int64_t i = pixel.h / side, j = pixel.w / side;
   if (i >= s.GH || j >= s.GW) return T(0);
   return share((pixel.plane * s.GH + i) * s.GW + j, pixel.h % side * side + pixel.w % side);
+}
+// A dilated window reaches over pixels that it does not contain.
+template <class Share>
+__device__ auto share_of_windows(const Place& pixel, const DilatedGeometry& s, const Share& share) {
+  using T = decltype(share(0, 0));
+  const auto reaching = [](int64_t p, int64_t G, const auto& axis) {
+    const int64_t extent = (axis.kernel - 1) * axis.dilation + 1;
+    return Range{p < extent ? 0 : (p - extent) / axis.stride + 1, min(p / axis.stride + 1, G)};
+  };
+  const int64_t h = pixel.h + s.h.padding, w = pixel.w + s.w.padding;
+  const Range rows = reaching(h, s.GH, s.h), columns = reaching(w, s.GW, s.w);
+  T sum = 0;
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const int64_t down = h - i * s.h.stride;
+    if (down % s.h.dilation != 0) continue;
+    T of_row = 0;
+    for (int64_t j = columns.begin; j < columns.end; ++j) {
+      const int64_t across = w - j * s.w.stride;
+      if (across % s.w.dilation == 0)
+        of_row += share((pixel.plane * s.GH + i) * s.GW + j,
+                        down / s.h.dilation * s.w.kernel + across / s.w.dilation);
+    }
+    sum += of_row;
+  }
+  return sum;
 }
 
 // A thread owns pixels of dx, a grid apart, and sums the shares of the windows that contain each
 // pixel. Otherwise overlapping windows would add to a pixel by atomics, in an order that differs
 // from run to run. Each pixel is also written exactly once, whether a window contains it or not.
+// With the second bound, registers do not spill for the sake of more blocks.
 template <bool accumulate, class T, class Geometry, class Share>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(block_threads, std::is_same_v<Geometry, UsualGeometry> ? 4 : 3)
     pool2d_backward_kernel(T* dx, int64_t n, Geometry s, Share share) {
   for (Place pixel(s.H, s.W); pixel.item < n; pixel.advance())
     store(dx[pixel.item], share_of_windows(pixel, s, share), std::bool_constant<accumulate>{});
@@ -252,30 +281,39 @@ AnyGeometry any_geometry(const Shape& x, const Shape& y, const Pool2dShape& s) {
           x[3],
           y[2],
           y[3],
-          {s.kernel.h, s.stride.h, s.padding.h},
-          {s.kernel.w, s.stride.w, s.padding.w}};
+          {s.kernel.h, s.stride.h, s.padding.h, {}},
+          {s.kernel.w, s.stride.w, s.padding.w, {}}};
 }
 
 // Calls body with the Geometry of pooling x to y.
 template <class Body>
 void with_geometry(const Shape& x, const Shape& y, Pool2dShape s, Body&& body) {
-  if (s.kernel == 2 && s.stride == 2 && has_whole_windows(x, y, s))
-    body(Geometry<Constant<2>, Constant<2>, Constant<0>>{x[2], x[3], y[2], y[3], {}, {}});
+  if (has_usual_windows(x, y, s)) body(UsualGeometry{x[2], x[3], y[2], y[3], {}, {}});
   else body(any_geometry(x, y, s));
+}
+
+// with_geometry() of a maximum, whose windows may be dilated.
+template <class Body>
+void with_geometry_of_max(const Shape& x, const Shape& y, const Pool2dShape& s, Body&& body) {
+  if (s.dilation == 1) return with_geometry(x, y, s, body);
+  body(DilatedGeometry{x[2],
+                       x[3],
+                       y[2],
+                       y[3],
+                       {s.kernel.h, s.stride.h, s.padding.h, s.dilation.h},
+                       {s.kernel.w, s.stride.w, s.padding.w, s.dilation.w}});
 }
 
 Counted counted_windows(const Shape& x, const Shape& y, const Pool2dShape& s) {
   return {x[2], x[3], y[3], y[2], any_geometry(x, y, s), s.count_include_pad};
 }
 
-template <class T, class Share>
-void pool2d_backward(GradTarget dx, const Shape& y, Pool2dShape s, Share share) {
-  with_geometry(dx.grad.shape, y, s, [&](auto geometry) {
-    with_beta(dx.beta, [&](auto accumulate) {
-      enqueue(grid_over(dx.grad.numel()),
-              pool2d_backward_kernel<accumulate.value, T, decltype(geometry), Share>,
-              dx.grad.as<T>(), dx.grad.numel(), geometry, share);
-    });
+template <class T, class Geometry, class Share>
+void pool2d_backward(GradTarget dx, const Geometry& geometry, Share share) {
+  with_beta(dx.beta, [&](auto accumulate) {
+    enqueue(grid_over(dx.grad.numel()),
+            pool2d_backward_kernel<accumulate.value, T, Geometry, Share>, dx.grad.as<T>(),
+            dx.grad.numel(), geometry, share);
   });
 }
 
@@ -288,7 +326,7 @@ Wide<T> share_of(Pool2dShape s) {
 
 void max_pool2d(View y, View winner, View x, Pool2dShape s, Activation activation) {
   dispatch_floating(x.dtype, [&]<class T>() {
-    with_geometry(x.shape, y.shape, s, [&](auto geometry) {
+    with_geometry_of_max(x.shape, y.shape, s, [&](auto geometry) {
       enqueue(grid_over(y.numel()), max_pool2d_kernel<T, decltype(geometry)>, y.as<T>(),
               winner.as<uint8_t>(), x.as<const T>(), y.numel(), geometry, activation);
     });
@@ -297,7 +335,9 @@ void max_pool2d(View y, View winner, View x, Pool2dShape s, Activation activatio
 
 void max_pool2d_backward(GradTarget dx, View dy, View winner, Pool2dShape s) {
   dispatch_floating(dy.dtype, [&]<class T>() {
-    pool2d_backward<T>(dx, dy.shape, s, ToWinner<T>{dy.as<const T>(), winner.as<const uint8_t>()});
+    with_geometry_of_max(dx.grad.shape, dy.shape, s, [&](auto geometry) {
+      pool2d_backward<T>(dx, geometry, ToWinner<T>{dy.as<const T>(), winner.as<const uint8_t>()});
+    });
   });
 }
 
@@ -319,9 +359,11 @@ void avg_pool2d_backward(GradTarget dx, View dy, Pool2dShape s) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     const Shape& x = dx.grad.shape;
     if (!has_whole_windows(x, dy.shape, s))
-      return pool2d_backward<T>(dx, dy.shape, s,
+      return pool2d_backward<T>(dx, any_geometry(x, dy.shape, s),
                                 ToCounted<T>{dy.as<const T>(), counted_windows(x, dy.shape, s)});
-    pool2d_backward<T>(dx, dy.shape, s, ToAll<T>{dy.as<const T>(), share_of<T>(s)});
+    with_geometry(x, dy.shape, s, [&](auto geometry) {
+      pool2d_backward<T>(dx, geometry, ToAll<T>{dy.as<const T>(), share_of<T>(s)});
+    });
   });
 }
 

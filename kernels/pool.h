@@ -13,12 +13,14 @@ struct Pool2dShape {
   detail::PerAxis padding = 0;
   bool ceil_mode = false;         // also windows that reach beyond the padding
   bool count_include_pad = true;  // as zeros of a mean
+  detail::PerAxis dilation = 1;   // from a place of a window to the next, of a maximum
 };
 
 // y[n, c, h, w] = max (or mean) over 0 <= i < kernel.h, 0 <= j < kernel.w of
-//   x[n, c, h * stride.h + i - padding.h, w * stride.w + j - padding.w],
+//   x[n, c, h * stride.h + i * dilation.h - padding.h, w * stride.w + j * dilation.w - padding.w],
 // where that is a pixel of x [N, C, H, W]. Places beyond the image take no part.
-// y [N, C, GH, GW] with GH = (H + 2 padding.h - kernel.h) / stride.h + 1 rounded down, GW likewise.
+// y [N, C, GH, GW] with GH = (H + 2 padding.h - EH) / stride.h + 1 rounded down, where a window
+// reaches over EH = (kernel.h - 1) * dilation.h + 1 rows, GW likewise.
 // With ceil_mode that is rounded up, but a window that begins behind the last pixel is left out.
 // A mean divides by the number of the window's pixels, with count_include_pad also of places in the
 // padding. Places beyond the padding never count.
@@ -28,10 +30,10 @@ struct Pool2dShape {
 // wins. Keeps one byte per output, the winner's position i * kernel.w + j, and neither x nor y.
 // Backward, mean: dx[n, c, h, w] = the sum over the windows that hold it of dy / their divisor.
 // Keeps nothing.
-// Throws Error unless x has four dimensions, 1 <= kernel.h <= H + 2 padding.h, kernel.w likewise,
-// stride >= 1, 0 <= 2 padding <= kernel, and for max 2 padding < kernel and
-// kernel.h * kernel.w <= 256, with relu 255. Without ceil_mode, the pixel (padding.h, padding.w) of
-// every window of a max is then one of x.
+// Throws Error unless x has four dimensions, kernel.h >= 1, EH <= H + 2 padding.h, kernel.w
+// likewise, stride >= 1, dilation >= 1 and for mean 1, 0 <= 2 padding <= kernel, and for max
+// 2 padding < kernel and kernel.h * kernel.w <= 256, with relu 255. Without ceil_mode, the place
+// i = padding.h, j = padding.w of every window of a max is then a pixel of x.
 Tensor max_pool2d(const Tensor& x, Pool2dShape shape, Activation activation = Activation::none);
 Tensor avg_pool2d(const Tensor& x, Pool2dShape shape);
 

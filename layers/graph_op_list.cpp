@@ -225,8 +225,12 @@ Tensor adaptive_avg_pool2d_of(OpCall& c) {
 void add_of_images(Ops& ops) {
   ops.push_back(
       row_of("max_pool2d(input, kernel_size: ints, stride: ints = None, "
-             "padding: ints = 0, ceil_mode: bool = False)",
-             [](OpCall& c) { return max_pool2d(c[0], pool_of(c)); }));
+             "padding: ints = 0, dilation: ints = 1, ceil_mode: bool = False)",
+             [](OpCall& c) {
+               Pool2dShape shape = pool_of(c);
+               shape.dilation = c.axes("dilation");
+               return max_pool2d(c[0], shape);
+             }));
   ops.push_back(
       row_of("avg_pool2d(input, kernel_size: ints, stride: ints = None, "
              "padding: ints = 0, ceil_mode: bool = False, count_include_pad: bool = True)",

@@ -34,8 +34,10 @@ Shape filter_shape(std::string_view kind, int64_t from, int64_t to, PerAxis kern
 }
 
 std::string describe_pool(std::string_view kind, const Pool2dShape& shape) {
-  return fmt::format("{} {}x{}, stride {}{}{}", kind, shape.kernel.h, shape.kernel.w, shape.stride,
+  return fmt::format("{} {}x{}, stride {}{}{}{}", kind, shape.kernel.h, shape.kernel.w,
+                     shape.stride,
                      shape.padding == 0 ? "" : fmt::format(", padding {}", shape.padding),
+                     shape.dilation == 1 ? "" : fmt::format(", dilation {}", shape.dilation),
                      shape.ceil_mode ? ", rounded up" : "");
 }
 

@@ -315,11 +315,10 @@ void add_layers(nb::module_& m) {
       "MaxPool2d",
       [](const Size& kernel, const std::optional<Size>& stride, const Size& padding,
          const Size& dilation, bool return_indices, bool ceil_mode, const std::string& activation) {
-        check(per_axis(dilation) == 1, "MaxPool2d with dilation {}: expected 1",
-              per_axis(dilation));
         check(!return_indices, "MaxPool2d returns no indices: expected return_indices=False");
-        return layer<MaxPool2d>(pool_shape(kernel, stride, padding, ceil_mode, true),
-                                activation_of(activation));
+        Pool2dShape shape = pool_shape(kernel, stride, padding, ceil_mode, true);
+        shape.dilation = per_axis(dilation);
+        return layer<MaxPool2d>(shape, activation_of(activation));
       },
       "kernel_size"_a, "stride"_a = nb::none(), "padding"_a = 0, "dilation"_a = 1,
       "return_indices"_a = false, "ceil_mode"_a = false, nb::kw_only(), "activation"_a = "none",

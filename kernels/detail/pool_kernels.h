@@ -32,10 +32,21 @@ struct PoolRange {
   }
 };
 
+// The rows and columns that a window reaches over.
+inline PerAxis extent_of(const Pool2dShape& s) {
+  return {(s.kernel.h - 1) * s.dilation.h + 1, (s.kernel.w - 1) * s.dilation.w + 1};
+}
+
 // True if all places of all windows are pixels.
 inline bool has_whole_windows(const Shape& x, const Shape& y, const Pool2dShape& s) {
-  return s.padding == 0 && (y[2] - 1) * s.stride.h + s.kernel.h <= x[2] &&
-         (y[3] - 1) * s.stride.w + s.kernel.w <= x[3];
+  const PerAxis extent = extent_of(s);
+  return s.padding == 0 && (y[2] - 1) * s.stride.h + extent.h <= x[2] &&
+         (y[3] - 1) * s.stride.w + extent.w <= x[3];
+}
+
+// True for windows of 2 x 2 pixels side by side, all within the image.
+inline bool has_usual_windows(const Shape& x, const Shape& y, const Pool2dShape& s) {
+  return s.kernel == 2 && s.stride == 2 && s.dilation == 1 && has_whole_windows(x, y, s);
 }
 
 }  // namespace accrue

@@ -45,7 +45,7 @@ __device__ inline Angle exact_angle(double x) {
   };
   const uint64_t middle = m * word(1), low = middle + high_product(m, word(2));
   const uint64_t high = m * word(0) + high_product(m, word(1)) + (low < middle ? 1 : 0);
-  // Two bits are quarters. What follows counts from the nearest quarter.
+  // Two bits are quarters; the fraction counts from the nearest one.
   const uint64_t fraction = high << 2 | low >> 62;
   const double rest =
       double(static_cast<int64_t>(fraction)) * 0x1p-64 + double(low << 2) * 0x1p-128;

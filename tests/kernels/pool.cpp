@@ -19,7 +19,8 @@ namespace {
 // Where windows begin along one dimension: with ceil_mode as long as there is a pixel that none
 // has, but only before the end of the image.
 std::vector<int64_t> window_begins(int64_t size, const Pool2dShape& s, int64_t PerAxis::*at) {
-  const int64_t kernel = s.kernel.*at, stride = s.stride.*at, padding = s.padding.*at;
+  const int64_t kernel = (s.kernel.*at - 1) * (s.dilation.*at) + 1, stride = s.stride.*at,
+                padding = s.padding.*at;
   std::vector<int64_t> begins;
   int64_t h = -padding;
   for (; h + kernel <= size + padding; h += stride) begins.push_back(h);
@@ -39,8 +40,8 @@ Values pool_reference(const Values& x, const Shape& shape, Pool2dShape s, Reduce
       for (const int64_t w : window_begins(W, s, &PerAxis::w)) {
         Values window;
         int64_t places = 0;
-        for (int64_t i = h; i < h + s.kernel.h; ++i)
-          for (int64_t j = w; j < w + s.kernel.w; ++j) {
+        for (int64_t i = h; i < h + s.kernel.h * s.dilation.h; i += s.dilation.h)
+          for (int64_t j = w; j < w + s.kernel.w * s.dilation.w; j += s.dilation.w) {
             if (i >= 0 && i < H && j >= 0 && j < W)
               window.push_back(x[static_cast<size_t>((plane * H + i) * W + j)]);
             places += i < H + s.padding.h && j < W + s.padding.w;
@@ -165,6 +166,17 @@ TEST_CASE("pools", "[ops]") {
     check_op(max_pool2d_op("max 3x2 stride 4x3, ceil", {1, 2, 9, 8}, {{3, 2}, {4, 3}, 0, true},
                            activation));
   }
+  for (const Activation activation : {Activation::none, Activation::relu}) {
+    const auto dilated = [&](std::string name, const Shape& x, Pool2dShape s, PerAxis dilation) {
+      s.dilation = dilation;
+      check_op(max_pool2d_op("max " + name + ", dilated", x, s, activation));
+    };
+    dilated("2x2", {2, 2, 6, 8}, {2}, 2);
+    dilated("3x2 stride 1", {1, 2, 9, 7}, {{3, 2}, 1}, {2, 3});
+    dilated("3x3 stride 2, padded", {1, 2, 8, 9}, {3, 2, 1}, {3, 2});
+    dilated("3x3 stride 2, padded, ceil", {1, 2, 8, 10}, {3, 2, 1, true}, 2);
+    dilated("5x1 stride 3x2, padded, ceil", {2, 1, 10, 5}, {{5, 1}, {3, 2}, {2, 0}, true}, {2, 4});
+  }
   for (const bool count : {false, true}) {
     check_op(avg_pool2d_op("avg 3x3 stride 2, padded", {2, 2, 8, 7}, {3, 2, 1, false, count}));
     check_op(avg_pool2d_op("avg 2x2, padded by half", {1, 2, 5, 4}, {2, 2, 1, false, count}));
@@ -228,6 +240,14 @@ TEST_CASE("the padding of max_pool2d never wins", "[ops]") {
   REQUIRE_ERROR(avg_pool2d(x, {{1, 3}, 2, 1}), "[avg_pool2d] padding 1 of kernel 1x3: expected at");
   REQUIRE_ERROR(max_pool2d(x, {{1, 3}, {2, 0}}), "kernel 1x3, stride 2x0");
   REQUIRE_ERROR(max_pool2d(x, {{1, 300}}), "kernel 1x300: a byte tells at most 256 winners apart");
+  const auto dilated = [](Pool2dShape s, PerAxis dilation) {
+    s.dilation = dilation;
+    return s;
+  };
+  REQUIRE_ERROR(max_pool2d(x, dilated({{1, 2}, 1}, {1, 3})),
+                "kernel 1x2, stride 1, padding 0 and dilation 1x3 with x [1, 1, 1, 3]");
+  REQUIRE_ERROR(max_pool2d(x, dilated({1}, {1, 0})), "dilation 1x0");
+  REQUIRE_ERROR(avg_pool2d(x, dilated({1}, 2)), "[avg_pool2d] dilation 2: expected 1");
 }
 
 TEST_CASE("max_pool2d keeps one byte per output", "[ops]") {

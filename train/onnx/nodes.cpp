@@ -230,7 +230,8 @@ Name normalized(OnnxTrace& to, const View& x, const Normalizer& by, const View& 
 // Windows that ceil_mode adds reach beyond the padding, which is then larger behind the image.
 OnnxGraph::Attributes attributes_of(const Pool2dShape& s, const View& y, const View& x) {
   const auto behind = [&](int dim, int64_t PerAxis::*at) {
-    const int64_t reached = (y.shape[dim] - 1) * (s.stride.*at) + s.kernel.*at - s.padding.*at;
+    const int64_t reached = (y.shape[dim] - 1) * (s.stride.*at) +
+                            (s.kernel.*at - 1) * (s.dilation.*at) + 1 - s.padding.*at;
     return s.ceil_mode ? std::max(reached - x.shape[dim], s.padding.*at) : s.padding.*at;
   };
   return {
@@ -398,7 +399,10 @@ bool add_norm(OnnxTrace& to, const KernelCall& call) {
 bool add_of_images(OnnxTrace& to, const KernelCall& call) {
   return call.is<cpu::max_pool2d>([&](const View& y, const View&, const View& x,
                                       const Pool2dShape& shape, Activation activation) {
-    const Name pooled = to.graph.add("MaxPool", {to.in(x)}, attributes_of(shape, y, x));
+    auto attributes = attributes_of(shape, y, x);
+    if (shape.dilation != 1)
+      attributes.emplace_back("dilations", Integers{shape.dilation.h, shape.dilation.w});
+    const Name pooled = to.graph.add("MaxPool", {to.in(x)}, attributes);
     to.define(y, to.activated(pooled, activation));
   }) || call.is<cpu::avg_pool2d>([&](const View& y, const View& x, const Pool2dShape& shape) {
     average(to, y, x, shape);
