@@ -5,6 +5,7 @@
 #include "core/inside.h"
 #include "kernels/backend.h"
 #include "kernels/batched_matmul.h"
+#include "kernels/detail/causal_attention_kernels.h"
 
 namespace accrue {
 
@@ -24,12 +25,19 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
         "[attention] {} queries and {} keys: expected as many where a query sees the keys up to "
         "its own",
         T, S);
+  const Tensor& lengths = options.lengths;
+  check(!lengths.defined() || (lengths.dtype() == DType::i32 && lengths.shape() == Shape{N} &&
+                               lengths.device() == q.device()),
+        "[attention] lengths {} {}: expected i32 [{}] on {}, one for each sample",
+        name(lengths.dtype()), lengths.shape(), N, name(q.device()));
+  const double scale = options.scale.value_or(1 / std::sqrt(double(D)));
+  if (scale > 0) return attention_in_blocks(q, k, v, lengths, options.mask, scale);
+  // The blocks look for the largest score before they scale it.
   // The heads of a group have their queries one below the other.
   const Shape rows_of_groups{N, G, H / G * T, D};
   Tensor p =
       matmul(q.reshape(rows_of_groups), k, Transpose::no, Transpose::yes).reshape({N, H, T, S});
-  p = softmax_of_scores(std::move(p), options.scale.value_or(1 / std::sqrt(double(D))),
-                        options.lengths, options.mask);
+  p = softmax_of_scores(std::move(p), scale, lengths, options.mask);
   return matmul(p.reshape({N, G, H / G * T, S}), v).reshape({N, H, T, v.size(3)});
 }
 

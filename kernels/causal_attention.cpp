@@ -6,28 +6,29 @@
 
 namespace accrue {
 namespace cpu {
+namespace {
 
-void causal_attention(View y, View L, CausalInputs in, View scratch) {
+void attend_in_blocks(View y, View L, const CausalInputs& in, View scratch) {
   dispatch_floating(
       y.dtype, [&]<class T, class W = Wide<T>>() {
         const CausalForward<T> forward(y, L, in);
         const CausalTiling<W>& t = forward.t;
         if (in.positions.data) check_positions(in.positions, t);
+        if (in.lengths.data) check_lengths(in.lengths, t);
         const auto slot_bytes = static_cast<int64_t>(ForwardScratch<T>(t, nullptr).bytes);
         const int64_t blocks = t.vectors.parts,
                       slots = t.slots(t.blocks(), slot_bytes / int64_t{sizeof(W)});
         parallel_chunks(t.blocks(), static_cast<int>(slots), [&](int64_t chunk, int slot) {
           const ForwardScratch<T> x(t, static_cast<std::byte*>(scratch.data) + slot * slot_bytes);
           const int64_t head = chunk / blocks;
-          forward.attend(
-              query_block(t, head / t.H, head % t.H, chunk % blocks, in.positions, x.starts), x);
+          forward.attend(query_block(t, head / t.H, head % t.H, chunk % blocks, in, x.starts), x);
         });
       });
 }
 
 // Where the targets are one buffer, dq is stored before dk is added, and dk before dv.
-void causal_attention_backward(CausalTargets targets, View dy, View y, View L, CausalInputs in,
-                               View scratch) {
+void differentiate_in_blocks(const CausalTargets& targets, View dy, View y, View L,
+                             const CausalInputs& in, View scratch) {
   dispatch_floating(
       y.dtype, [&]<class T, class W = Wide<T>>() {
         const CausalBackward<T> backward(targets, dy, y, L, in);
@@ -36,22 +37,40 @@ void causal_attention_backward(CausalTargets targets, View dy, View y, View L, C
           const BackwardScratch<T> x = t.slot(scratch, slot);
           W* const sums = t.sums_of(scratch, chunk, slot);
           const int64_t group = chunk / t.parts, blocks = t.vectors.parts;
-          std::fill_n(sums, 2 * t.sums, W(0));
+          std::fill_n(sums, t.all_sums, W(0));
           for (int64_t i = chunk % t.parts; i < t.blocks_of_group; i += t.parts) {
             const int64_t h = i / blocks;
             // Each head begins with another block, because later blocks take longer.
             backward.differentiate(query_block(t, group / t.G, group % t.G * t.heads_of_group() + h,
-                                               (i + h) % blocks, in.positions, x.starts),
+                                               (i + h) % blocks, in, x.starts),
                                    x, sums);
           }
           if (t.parts == 1) backward.store_group(group, 0, t.T, sums);
         });
         if (t.parts == 1) return;
         for (int64_t group = 0; group < t.N * t.G; ++group)
-          parallel_for(t.T, 2 * t.parts * t.D, [&](int64_t begin, int64_t end) {
+          parallel_for(t.T, t.parts * (t.D + t.E), [&](int64_t begin, int64_t end) {
             backward.store_group(group, begin, end, t.sums_of(scratch, group * t.parts, 0));
           });
       });
+}
+
+}  // namespace
+
+// The kernels of the two ops are the same, so that reports name the op.
+void causal_attention(View y, View L, CausalInputs in, View scratch) {
+  attend_in_blocks(y, L, in, scratch);
+}
+void causal_attention_backward(CausalTargets targets, View dy, View y, View L, CausalInputs in,
+                               View scratch) {
+  differentiate_in_blocks(targets, dy, y, L, in, scratch);
+}
+void attention(View y, View L, CausalInputs in, View scratch) {
+  attend_in_blocks(y, L, in, scratch);
+}
+void attention_backward(CausalTargets targets, View dy, View y, View L, CausalInputs in,
+                        View scratch) {
+  differentiate_in_blocks(targets, dy, y, L, in, scratch);
 }
 
 }  // namespace cpu
@@ -61,7 +80,7 @@ template <>
 struct detail::WorkOf<cpu::causal_attention> {
   Work operator()(const View& y, const View& L, const CausalInputs& in, const View&) const {
     const CausalSizes s(in);
-    Work work = work_of(4 * s.pairs() * double(s.D), y, L, in.positions);
+    Work work = work_of(2 * s.pairs() * double(s.D + s.E), y, L, in.positions);
     work.bytes += y.data ? s.elements() * double(size_of(y.dtype)) : 0;
     return work;
   }
@@ -72,24 +91,30 @@ struct detail::WorkOf<cpu::causal_attention_backward> {
   Work operator()(const CausalTargets& to, const View& dy, const View& y, const View& L,
                   const CausalInputs& in, const View&) const {
     const CausalSizes s(in);
-    const int products =
-        1 + (to.dv ? 1 : 0) + (to.dk || to.dq ? 1 : 0) + (to.dk ? 1 : 0) + (to.dq ? 1 : 0);
-    Work work = work_of(2 * products * s.pairs() * double(s.D), dy, y, L, in.positions);
+    const int64_t channels = (1 + (to.dk ? 1 : 0) + (to.dq ? 1 : 0)) * s.D +
+                             ((to.dv ? 1 : 0) + (to.dk || to.dq ? 1 : 0)) * s.E;
+    Work work = work_of(2 * s.pairs() * double(channels), dy, y, L, in.positions);
     if (!y.data) return work;
-    const double queries = double(s.N * s.Tq * s.H * s.D), keys = double(s.N * s.T * s.G * s.D);
+    const double queries = double(s.N * s.Tq * s.H * s.D), keys = double(s.N * s.T * s.G * s.D),
+                 values = double(s.N * s.T * s.G * s.E);
     const auto touched = [](const HeadTarget& x, double elements) {
       return x ? (x.target->beta == 0 ? elements : 2 * elements) : 0;
     };
     work.bytes +=
-        (s.elements() + touched(to.dq, queries) + touched(to.dk, keys) + touched(to.dv, keys)) *
+        (s.elements() + touched(to.dq, queries) + touched(to.dk, keys) + touched(to.dv, values)) *
         double(size_of(y.dtype));
     return work;
   }
 };
 
+template <>
+struct detail::WorkOf<cpu::attention> : detail::WorkOf<cpu::causal_attention> {};
+template <>
+struct detail::WorkOf<cpu::attention_backward> : detail::WorkOf<cpu::causal_attention_backward> {};
+
 namespace cuda {
-decltype(cpu::causal_attention) causal_attention;
-decltype(cpu::causal_attention_backward) causal_attention_backward;
+decltype(cpu::causal_attention) causal_attention, attention;
+decltype(cpu::causal_attention_backward) causal_attention_backward, attention_backward;
 }  // namespace cuda
 
 namespace {
@@ -121,21 +146,25 @@ struct Attended {
   Tensor y, L;
 };
 
+template <auto CpuKernel = cpu::causal_attention, auto CudaKernel = cuda::causal_attention>
 Attended attend(const CausalInputs& in) {
   const CausalSizes s(in);
   const View& q = in.q.rows;
-  const Attended out{Tensor::empty({s.N, s.Tq, s.H * s.D}, q.dtype, q.device),
+  const Shape y = in.q.has_heads() ? Shape{s.N, s.H, s.Tq, s.E} : Shape{s.N, s.Tq, s.H * s.D};
+  const Attended out{Tensor::empty(y, q.dtype, q.device),
                      Tensor::empty({s.N, s.H, s.Tq}, wide(q.dtype), q.device)};
-  launch<cpu::causal_attention, cuda::causal_attention>(
+  launch<CpuKernel, CudaKernel>(
       q.device, out.y.view(), out.L.view(), in,
       workspace(forward_scratch_bytes(s, q.dtype, q.device), q.device).view());
   return out;
 }
 
+template <auto CpuKernel = cpu::causal_attention_backward,
+          auto CudaKernel = cuda::causal_attention_backward>
 void differentiate(const CausalTargets& targets, const Tensor& dy, const Attended& out,
                    const CausalInputs& in) {
   const Device device = dy.device();
-  launch<cpu::causal_attention_backward, cuda::causal_attention_backward>(
+  launch<CpuKernel, CudaKernel>(
       device, targets, dy.view(), out.y.view(), out.L.view(), in,
       workspace(backward_scratch_bytes(CausalSizes(in), dy.dtype(), device), device).view());
 }
@@ -278,6 +307,27 @@ class PieceAttention {
 };
 
 }  // namespace
+
+Tensor attention_in_blocks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& lengths,
+                           AttentionMask mask, double scale) {
+  const AttentionHeads heads{q.size(1), k.size(1), q.size(3)};
+  const auto inputs = [=](const Tensor& q, const Tensor& k, const Tensor& v) {
+    return CausalInputs{{q.view()}, {k.view()},       {v.view()}, {},
+                        heads,      view_of(lengths), mask,       scale};
+  };
+  Attended out = attend<cpu::attention, cuda::attention>(inputs(q, k, v));
+  Tensor y = out.y;
+
+  const Edge dq_edge = q, dk_edge = k, dv_edge = v;
+  record("attention", y, {dq_edge, dk_edge, dv_edge},
+         [=, q = q.saved(), k = k.saved(), v = v.saved(),
+          out = Attended{y.saved(), out.L}](Tensor& dy) {
+           const auto [dq, dk, dv] = claim_grads(dq_edge, dk_edge, dv_edge);
+           differentiate<cpu::attention_backward, cuda::attention_backward>({{dq}, {dk}, {dv}}, dy,
+                                                                            out, inputs(q, k, v));
+         });
+  return y;
+}
 
 Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, const Tensor& positions) {
   check_packed(qkv, heads, positions);

@@ -11,16 +11,16 @@ namespace {
 template <class T>
 struct SeenKeys {
   int first[thread_rows];  // the first key that each query sees
-  int64_t token;           // of the tile's first query
+  int64_t token;           // of the tile's first query, or all keys
   int64_t begin, end;      // the keys that any of the block's queries sees
 
   __device__ SeenKeys(const Operands<T>& in, int64_t n, int64_t row, const CausalSizes& s)
-      : token(s.token(row)) {
+      : token(s.is_causal ? s.token(row) : s.T) {
     for (int m = 0; m < thread_rows; ++m)
       first[m] = static_cast<int>(in.first_key(n, row + tile_row(m), s));
     const int64_t least = in.first_key_of(tile_size, n, row, s);
     begin = least < 0 ? 0 : least;
-    end = s.token(row + tile_size < s.Tq ? row + tile_size : s.Tq);
+    end = in.end_of_keys(n, (row + tile_size < s.Tq ? row + tile_size : s.Tq) - 1, s);
   }
   __device__ bool has(int m, int64_t key) const {
     return first[m] <= key && key < end && key <= token + tile_row(m);
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(block_threads)
       largest[m] = next;
     }
     sums.scale(before, shared);
-    sums.add(a, HeadRows<T>(in.v, n, key, g), s.D, shared);
+    sums.add(a, HeadRows<T>(in.v, n, key, g), s.E, shared);
   }
   RowElements<W> rows;
   sums.take(rows, shared);
@@ -76,13 +76,13 @@ __global__ void __launch_bounds__(block_threads)
     if (i >= s.Tq) return;
     if (seen.first[m] < 0) exponentials[m] = std::numeric_limits<W>::quiet_NaN();
     for (W& sum : rows[m]) sum /= exponentials[m];
-    store_row(y, rows[m], n, i, h, s.D);
+    store_row(y, rows[m], n, i, h, s.E);
     if (tile_lane() == 0 && blockIdx.y == 0)
       L[(n * s.H + h) * s.Tq + i] = largest[m] + std::log(exponentials[m]);
   }
 }
 
-// t[n, h, i] = sum_d dy[n, i, h, d] * y[n, i, h, d]. A warp takes one head of a query, and its
+// t[n, h, i] = sum_e dy[n, i, h, e] * y[n, i, h, e]. A warp takes one head of a query, and its
 // lanes share the channels.
 template <class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(block_threads)
     const int64_t i = at % s.Tq, h = at / s.Tq % s.H, n = at / s.Tq / s.H;
     const T *dy_row = dy.at(n, i, h), *y_row = y.at(n, i, h);
     W sum = 0;
-    for (int64_t d = lane; d < s.D; d += warp_threads) sum += dy_row[d] * y_row[d];
+    for (int64_t e = lane; e < s.E; e += warp_threads) sum += dy_row[e] * y_row[e];
     sum = warp_sum(sum);
     if (lane == 0) t[at] = sum;
   }
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(block_threads)
     const HeadRows<T> keys(in.k, n, key, g);
     TileElements<W> ds, da;
     Products::multiply(ds, queries, keys, s.D, shared);
-    Products::multiply(da, dys, HeadRows<T>(in.v, n, key, g), s.D, shared);
+    Products::multiply(da, dys, HeadRows<T>(in.v, n, key, g), s.E, shared);
     for (int m = 0; m < thread_rows; ++m) {
       const int64_t i = head + row + tile_row(m);
       ds[m] = seen.has(m, key + tile_lane())
@@ -142,80 +142,91 @@ __global__ void __launch_bounds__(block_threads)
   const HeadRows<T> keys(in.k, n, row, g), values(in.v, n, row, g);
   typename Products::Sums dk_sums, dv_sums;
   // The first query that sees the first key.
-  const int64_t first = row > s.T - s.Tq ? row - (s.T - s.Tq) : 0;
+  const int64_t first = s.is_causal && row > s.T - s.Tq ? row - (s.T - s.Tq) : 0;
   for (int64_t h = g * s.heads_of_group(); h < (g + 1) * s.heads_of_group(); ++h)
     for (int64_t query = first; query < s.Tq; query += tile_size) {
       if (in.first_key_of(tile_size, n, query, s) >= row + tile_size) continue;
       const int64_t i = query + tile_lane(), head = (n * s.H + h) * s.Tq;
-      const int64_t first_key = in.first_key(n, i, s);
+      const int64_t first_key = in.first_key(n, i, s), end = in.end_of_keys(n, i, s);
       const HeadRows<T> queries(in.q, n, query, h), dys(out.dy, n, query, h);
       TileElements<W> a, ds;
       Products::multiply(a, keys, queries, s.D, shared);
       for (int m = 0; m < thread_rows; ++m) {
         const int64_t j = row + tile_row(m);
-        const bool seen = first_key <= j && j < s.T && j <= s.token(i);
+        const bool seen = first_key <= j && j < end;
         a[m] = seen ? std::exp(scale * a[m] - out.L[head + i]) : W(0);
       }
-      if (dv.to.data) dv_sums.add(a, dys, s.D, shared);
+      if (dv.to.data) dv_sums.add(a, dys, s.E, shared);
       if (!dk.to.data) continue;
-      Products::multiply(ds, values, dys, s.D, shared);
+      Products::multiply(ds, values, dys, s.E, shared);
       for (int m = 0; m < thread_rows; ++m)
         ds[m] = i < s.Tq ? score_gradient(a[m], ds[m], out.t[head + i], scale) : W(0);
       dk_sums.add(ds, queries, s.D, shared);
     }
-  const auto store = [&](const Target<T>& target, const typename Products::Sums& sums) {
+  const auto store = [&](const Target<T>& target, const typename Products::Sums& sums, int64_t D) {
     RowElements<W> rows;
     sums.take(rows, shared);
     for (int m = 0; m < thread_rows; ++m)
-      if (row + tile_row(m) < s.T) store_row(target, rows[m], n, row + tile_row(m), g, s.D);
+      if (row + tile_row(m) < s.T) store_row(target, rows[m], n, row + tile_row(m), g, D);
   };
-  if (dk.to.data) store(dk, dk_sums);
-  if (dv.to.data) store(dv, dv_sums);
+  if (dk.to.data) store(dk, dk_sums, s.D);
+  if (dv.to.data) store(dv, dv_sums, s.E);
 }
 
-Grid grid_of(int64_t heads, int64_t rows, const CausalSizes& s) {
+Grid grid_of(int64_t heads, int64_t rows, int64_t channels) {
   return {dim3(static_cast<unsigned>(heads * ceil_div<int64_t>(rows, tile_size)),
-               static_cast<unsigned>(ceil_div<int64_t>(s.D, block_channels)))};
+               static_cast<unsigned>(ceil_div<int64_t>(channels, block_channels)))};
 }
 
-}  // namespace
-
-void causal_attention(View y, View L, CausalInputs in, View) {
+void attend_in_tiles(View y, View L, const CausalInputs& in) {
   dispatch_floating(
       y.dtype, [&]<class T, class W = Wide<T>>() {
         if constexpr (is_16_bit<T>)
           if (is_for_tensor_cores(in, {{y}})) return attend_on_tensor_cores<T>(y, L, in);
         const CausalSizes s(in);
-        enqueue(grid_of(s.N * s.H, s.Tq, s), attend_kernel<T>, Target<T>(y, s.D), L.as<W>(),
+        enqueue(grid_of(s.N * s.H, s.Tq, s.E), attend_kernel<T>, Target<T>(y, s.E), L.as<W>(),
                 Operands<T>(in), s, static_cast<W>(s.scale()));
       });
 }
 
 // A separate kernel for dq computes the tiles again, so that no sum runs over several blocks. Where
 // the targets are one buffer, dq is stored before dk is added, and dk before dv.
-void causal_attention_backward(CausalTargets targets, View dy, View y, View L, CausalInputs in,
-                               View scratch) {
+void differentiate_in_tiles(const CausalTargets& targets, View dy, View y, View L,
+                            const CausalInputs& in, View scratch) {
   dispatch_floating(
       y.dtype, [&]<class T, class W = Wide<T>>() {
         const CausalSizes s(in);
         const Operands<T> operands(in);
         W* t = static_cast<W*>(scratch.data);
-        const OutputGradient<T> out{HeadColumns{dy}.of<const T>(s.D), L.as<const W>(), t};
+        const OutputGradient<T> out{HeadColumns{dy}.of<const T>(s.E), L.as<const W>(), t};
         const W scale = static_cast<W>(s.scale());
         if (targets.dq || targets.dk)
           enqueue(grid_over(s.N * s.H * s.Tq * warp_threads), output_products_kernel<T>, t, out.dy,
-                  HeadColumns{y}.of<const T>(s.D), s);
+                  HeadColumns{y}.of<const T>(s.E), s);
         if constexpr (is_16_bit<T>)
           if (is_for_tensor_cores(
                   in, {{dy}, targets.dq.columns(), targets.dk.columns(), targets.dv.columns()}))
             return differentiate_on_tensor_cores<T>(targets, dy, L, t, in);
         if (targets.dq)
-          enqueue(grid_of(s.N * s.H, s.Tq, s), query_gradient_kernel<T>, Target<T>(targets.dq, s.D),
-                  out, operands, s, scale);
+          enqueue(grid_of(s.N * s.H, s.Tq, s.D), query_gradient_kernel<T>,
+                  Target<T>(targets.dq, s.D), out, operands, s, scale);
         if (targets.dk || targets.dv)
-          enqueue(grid_of(s.N * s.G, s.T, s), key_gradients_kernel<T>, Target<T>(targets.dk, s.D),
-                  Target<T>(targets.dv, s.D), out, operands, s, scale);
+          enqueue(grid_of(s.N * s.G, s.T, std::max(s.D, s.E)), key_gradients_kernel<T>,
+                  Target<T>(targets.dk, s.D), Target<T>(targets.dv, s.E), out, operands, s, scale);
       });
+}
+
+}  // namespace
+
+void causal_attention(View y, View L, CausalInputs in, View) { attend_in_tiles(y, L, in); }
+void causal_attention_backward(CausalTargets targets, View dy, View y, View L, CausalInputs in,
+                               View scratch) {
+  differentiate_in_tiles(targets, dy, y, L, in, scratch);
+}
+void attention(View y, View L, CausalInputs in, View) { attend_in_tiles(y, L, in); }
+void attention_backward(CausalTargets targets, View dy, View y, View L, CausalInputs in,
+                        View scratch) {
+  differentiate_in_tiles(targets, dy, y, L, in, scratch);
 }
 
 }  // namespace accrue::cuda

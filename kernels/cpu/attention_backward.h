@@ -13,13 +13,14 @@ struct BackwardScratch {
 
   BackwardScratch(const CausalTiling<W>& t, void* base) {
     BumpAllocator allocator(base);
-    const int64_t copied = needs_copy<T>(t.D) ? t.width : 0;
+    const int64_t copied = needs_copy<T>(t.D) ? t.width : 0,
+                  v_copied = needs_copy<T>(t.E) ? t.v_width : 0;
     q = allocator.take<W>(t.columns * copied);
     k = allocator.take<W>(t.keys * copied);
-    v = allocator.take<W>(t.keys * copied);
-    dy = allocator.take<W>(t.columns * copied);
+    v = allocator.take<W>(t.keys * v_copied);
+    dy = allocator.take<W>(t.columns * v_copied);
     queries = allocator.take<W>(t.D * t.columns);
-    dys = allocator.take<W>(t.D * t.columns);
+    dys = allocator.take<W>(t.E * t.columns);
     a = allocator.take<W>(t.keys * t.columns);
     ds = allocator.take<W>(t.keys * t.columns);
     dq = allocator.take<W>(t.columns * t.width);
@@ -34,32 +35,33 @@ struct BackwardScratch {
 // parts, which take turns at the group's blocks of queries; in the end their sums are added up.
 template <class T, class W = Wide<T>>
 struct BackwardTiling : CausalTiling<W> {
-  int64_t blocks_of_group, parts, chunks, slot_count, sums_count, slot_bytes, sums;
+  int64_t blocks_of_group, parts, chunks, slot_count, sums_count, slot_bytes, sums, all_sums;
 
   explicit BackwardTiling(const CausalSizes& s) : CausalTiling<W>(s) {
     constexpr int64_t wanted = 12, least_products = 1 << 20;
     const int64_t groups = s.N * s.G;
-    const auto products = static_cast<int64_t>(5 * s.pairs() * double(s.D));
+    const auto products = static_cast<int64_t>(s.pairs() * double(3 * s.D + 2 * s.E));
     blocks_of_group = s.heads_of_group() * this->vectors.parts;
     parts = std::clamp<int64_t>(
         std::min(ceil_div(wanted, groups), products / groups / least_products), 1, blocks_of_group);
     chunks = groups * parts;
     slot_bytes = static_cast<int64_t>(BackwardScratch<T>(*this, nullptr).bytes);
     sums = s.T * this->width;
-    slot_count = this->slots(chunks, slot_bytes / int64_t{sizeof(W)} + 2 * sums);
+    all_sums = sums + s.T * this->v_width;
+    slot_count = this->slots(chunks, slot_bytes / int64_t{sizeof(W)} + all_sums);
     sums_count = parts == 1 ? slot_count : chunks;
   }
   size_t bytes() const {
     return static_cast<size_t>(slot_count * slot_bytes +
-                               sums_count * 2 * sums * int64_t{sizeof(W)});
+                               sums_count * all_sums * int64_t{sizeof(W)});
   }
   BackwardScratch<T> slot(View scratch, int64_t slot) const {
     return {*this, static_cast<std::byte*>(scratch.data) + slot * slot_bytes};
   }
-  // dk [T, width] of a chunk, followed by its dv.
+  // dk [T, width] of a chunk, followed by its dv [T, v_width].
   W* sums_of(View scratch, int64_t chunk, int64_t slot) const {
     std::byte* all = static_cast<std::byte*>(scratch.data) + slot_count * slot_bytes;
-    return reinterpret_cast<W*>(all) + (parts == 1 ? slot : chunk) * 2 * sums;
+    return reinterpret_cast<W*>(all) + (parts == 1 ? slot : chunk) * all_sums;
   }
 };
 
@@ -75,9 +77,9 @@ struct CausalBackward {
         targets(targets),
         q(in.q.of<const T>(t.D)),
         k(in.k.of<const T>(t.D)),
-        v(in.v.of<const T>(t.D)),
-        y(HeadColumns{y}.of<const T>(t.D)),
-        dy(HeadColumns{dy}.of<const T>(t.D)),
+        v(in.v.of<const T>(t.E)),
+        y(HeadColumns{y}.of<const T>(t.E)),
+        dy(HeadColumns{dy}.of<const T>(t.E)),
         L(L.as<const W>()) {}
 
   // Adds to dk and dv in `sums` the part that a block of queries contributes, and stores their dq.
@@ -86,9 +88,9 @@ struct CausalBackward {
                   columns = block.columns;
     const int64_t g = h / t.heads_of_group();
     const auto queries = rows_of<T>(x.q, rows_from(q, n, first, h), rows, t.D);
-    const auto dys = rows_of<T>(x.dy, rows_from(dy, n, first, h), rows, t.D);
+    const auto dys = rows_of<T>(x.dy, rows_from(dy, n, first, h), rows, t.E);
     transpose(x.queries, columns, queries.data, queries.stride, rows, t.D);
-    transpose(x.dys, columns, dys.data, dys.stride, rows, t.D);
+    transpose(x.dys, columns, dys.data, dys.stride, rows, t.E);
     take_sums(block, x);
     const Matrix<W> a{x.a, columns}, ds{x.ds, columns}, dq{x.dq, t.width};
     const Matrix<const W> a_in{x.a, columns}, ds_in{x.ds, columns};
@@ -98,28 +100,31 @@ struct CausalBackward {
       multiply_heads(a, b, keys, {x.queries, columns}, t.D);
       hide_unseen(a, b, block);
       recompute(a, b, x.L);
-      W* dk = sums + b.key * t.width;
-      if (targets.dv) add_over_queries({dk + t.sums, t.width}, b, a_in, dys, t.width);
+      W *dk = sums + b.key * t.width, *dv = sums + t.sums + b.key * t.v_width;
+      if (targets.dv) add_over_queries({dv, t.v_width}, b, a_in, dys, t.v_width);
       if (!targets.dk && !targets.dq) return;
-      const auto values = rows_of<T>(x.v, rows_from(v, n, b.key, g), b.keys, t.D);
-      multiply_heads(ds, b, values, {x.dys, columns}, t.D);
+      const auto values = rows_of<T>(x.v, rows_from(v, n, b.key, g), b.keys, t.E);
+      multiply_heads(ds, b, values, {x.dys, columns}, t.E);
       differentiate_scores(ds, a_in, b, x.t);
       if (targets.dk) add_over_queries({dk, t.width}, b, ds_in, queries, t.width);
       if (targets.dq) add_over_keys(dq, b, ds_in, keys, t.width);
     });
-    if (targets.dq) store_rows(targets.dq, {n, h, first, first + rows}, x.dq);
+    if (targets.dq) store_rows(targets.dq, {n, h, first, first + rows}, x.dq, t.D);
   }
 
   // Stores rows [begin, end) of a group's dk and dv. Before that it adds the sums of the other
   // parts to the first part's sums.
   void store_group(int64_t group, int64_t begin, int64_t end, W* sums) const {
-    for (W* of_targets : {sums, sums + t.sums})
+    const auto add_parts = [&](W* of_target, int64_t width) {
       for (int64_t part = 1; part < t.parts; ++part)
-        for (int64_t i = begin * t.width; i < end * t.width; ++i)
-          of_targets[i] += of_targets[part * 2 * t.sums + i];
+        for (int64_t i = begin * width; i < end * width; ++i)
+          of_target[i] += of_target[part * t.all_sums + i];
+      return of_target + begin * width;
+    };
+    const W *dk = add_parts(sums, t.width), *dv = add_parts(sums + t.sums, t.v_width);
     const HeadRows rows{group / t.G, group % t.G, begin, end};
-    if (targets.dk) store_rows(targets.dk, rows, sums + begin * t.width);
-    if (targets.dv) store_rows(targets.dv, rows, sums + t.sums + begin * t.width);
+    if (targets.dk) store_rows(targets.dk, rows, dk, t.D);
+    if (targets.dv) store_rows(targets.dv, rows, dv, t.E);
   }
 
  private:
@@ -133,7 +138,7 @@ struct CausalBackward {
               *dy_i = dy.at(block.n, block.first + i, block.h);
       W sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (int64_t d = 0; d < t.D; ++d) sum += dy_i[d] * y_i[d];
+      for (int64_t e = 0; e < t.E; ++e) sum += dy_i[e] * y_i[e];
       x.t[i] = sum;
     }
   }
@@ -165,14 +170,15 @@ struct CausalBackward {
   struct HeadRows {
     int64_t n, h, begin, end;
   };
-  // out = x + beta * out, x [rows, width].
-  void store_rows(const HeadTarget& out, const HeadRows& rows, const W* x) const {
-    const Heads<T> to = out.of<T>(t.D);
+  // out = x + beta * out, x [rows, width] with `channels` that count.
+  void store_rows(const HeadTarget& out, const HeadRows& rows, const W* x, int64_t channels) const {
+    const Heads<T> to = out.of<T>(channels);
+    const int64_t width = round_up(channels, lanes<W>);
     with_beta(out.target->beta, [&](auto accumulate) {
-      for (int64_t r = rows.begin; r < rows.end; ++r, x += t.width) {
+      for (int64_t r = rows.begin; r < rows.end; ++r, x += width) {
         T* row = to.at(rows.n, r, rows.h);
 #pragma omp simd
-        for (int64_t d = 0; d < t.D; ++d) store(row[d], x[d], accumulate);
+        for (int64_t d = 0; d < channels; ++d) store(row[d], x[d], accumulate);
       }
     });
   }

@@ -14,8 +14,10 @@ namespace accrue::cpu {
 // Queries of a head that are computed together.
 struct QueryBlock {
   int64_t n, h, first, rows;
-  int64_t columns;                   // rows, rounded up to whole vectors
-  int64_t token;                     // of the first query
+  int64_t columns;  // rows, rounded up to whole vectors
+  int64_t token;    // of the first query, where attention is causal
+  int64_t keys;     // that queries of the sample may see
+  bool is_causal;
   const int32_t* starts = nullptr;   // [columns]: the token that begins a query's document; or null
   int64_t earliest = 0, latest = 0;  // the least and the largest of the starts; 0 without them
 };
@@ -32,11 +34,13 @@ inline constexpr int64_t most_keys = 96;
 // Calls body(block) for the keys that the queries see, in order.
 template <class Body>
 void for_each_block(const QueryBlock& q, Body&& body) {
-  const Partition before(q.token - q.earliest, most_keys);
+  const int64_t end = q.is_causal ? std::min(q.token, q.keys) : q.keys;
+  const Partition before(end - q.earliest, most_keys);
   for (int64_t b = 0; b < before.parts; ++b)
     if (before.size(b) > 0)
       body(ScoreBlock{q.earliest + before.begin(b), before.size(b), q.rows, q.columns, false});
-  body(ScoreBlock{q.token, q.rows, q.rows, q.columns, true});
+  if (!q.is_causal || q.keys <= q.token) return;
+  body(ScoreBlock{q.token, std::min(q.rows, q.keys - q.token), q.rows, q.columns, true});
 }
 
 // On the diagonal the products run in strips, which leave out most pairs that do not see each

@@ -14,14 +14,15 @@ namespace accrue::cpu {
 template <class W>
 struct CausalTiling : CausalSizes {
   Partition vectors;  // of queries
-  int64_t columns, keys, width;
+  int64_t columns, keys, width, v_width;
 
   explicit CausalTiling(const CausalSizes& s)
       : CausalSizes(s),
         vectors(ceil_div(s.Tq, lanes<W>), most_vectors),
         columns(vectors.size(0) * lanes<W>),
         keys(std::max(std::min(most_keys, s.T), columns)),
-        width(round_up(s.D, lanes<W>)) {}
+        width(round_up(s.D, lanes<W>)),
+        v_width(round_up(s.E, lanes<W>)) {}
 
   int64_t blocks() const { return N * H * vectors.parts; }
 
@@ -48,10 +49,10 @@ struct ForwardScratch {
     const int64_t copied = needs_copy<T>(t.D) ? t.width : 0;
     q = allocator.take<W>(t.columns * copied);
     k = allocator.take<W>(t.keys * copied);
-    v = allocator.take<W>(t.keys * copied);
+    v = allocator.take<W>(t.keys * (needs_copy<T>(t.E) ? t.v_width : 0));
     queries = allocator.take<W>(t.D * t.columns);
     scores = allocator.take<W>(t.keys * t.columns);
-    y = allocator.take<W>(t.columns * t.width);
+    y = allocator.take<W>(t.columns * t.v_width);
     largest = allocator.take<W>(t.columns);
     next = allocator.take<W>(t.columns);
     sums = allocator.take<W>(t.columns);
@@ -70,13 +71,24 @@ inline void check_positions(View positions, const CausalSizes& s) {
             *at, i, n, s.token(i));
 }
 
+inline void check_lengths(View lengths, const CausalSizes& s) {
+  const auto* at = lengths.as<const int32_t>();
+  for (int64_t n = 0; n < s.N; ++n)
+    check(1 <= at[n] && at[n] <= s.T,
+          "[attention] length {} of sample {}: expected 1 to {}, the keys that there are", at[n], n,
+          s.T);
+}
+
 // Returns block `index` of the queries of head h in row n. `starts` is scratch.
 template <class W>
 QueryBlock query_block(const CausalTiling<W>& t, int64_t n, int64_t h, int64_t index,
-                       View positions, int32_t* starts) {
+                       const CausalInputs& in, int32_t* starts) {
+  const View& positions = in.positions;
   const int64_t first = t.vectors.begin(index) * lanes<W>,
                 columns = t.vectors.size(index) * lanes<W>;
-  QueryBlock q{n, h, first, std::min(columns, t.Tq - first), columns, t.token(first)};
+  const int64_t keys = in.lengths.data ? in.lengths.as<const int32_t>()[n] : t.T;
+  QueryBlock q{n,    h,          first, std::min(columns, t.Tq - first), columns, t.token(first),
+               keys, t.is_causal};
   if (!positions.data) return q;
   const int32_t* at = positions.as<const int32_t>() + n * t.Tq + first;
   for (int64_t i = 0; i < q.rows; ++i) starts[i] = static_cast<int32_t>(q.token + i) - at[i];
@@ -142,8 +154,8 @@ struct CausalForward {
       : t(CausalSizes(in)),
         q(in.q.of<const T>(t.D)),
         k(in.k.of<const T>(t.D)),
-        v(in.v.of<const T>(t.D)),
-        y(HeadColumns{y}.of<T>(t.D)),
+        v(in.v.of<const T>(t.E)),
+        y(HeadColumns{y}.of<T>(t.E)),
         L(L.as<W>()) {}
 
   void attend(const QueryBlock& block, const ForwardScratch<T>& x) const {
@@ -152,23 +164,23 @@ struct CausalForward {
     const int64_t g = h / t.heads_of_group();
     const auto queries = rows_of<T>(x.q, rows_from(q, n, first, h), rows, t.D);
     transpose(x.queries, columns, queries.data, queries.stride, rows, t.D);
-    const Matrix<W> scores{x.scores, columns}, sums{x.y, t.width};
+    const Matrix<W> scores{x.scores, columns}, sums{x.y, t.v_width};
     const RunningSoftmax<W> softmax{x.largest, x.next, x.sums, static_cast<W>(t.scale())};
     std::fill_n(x.largest, columns, std::numeric_limits<W>::lowest());
     std::fill_n(x.sums, columns, W(0));
-    std::fill_n(x.y, rows * t.width, W(0));
+    std::fill_n(x.y, rows * t.v_width, W(0));
     for_each_block(block, [&](const ScoreBlock& b) {
       const auto keys = rows_of<T>(x.k, rows_from(k, n, b.key, g), b.keys, t.D);
       multiply_heads(scores, b, keys, {x.queries, columns}, t.D);
       hide_unseen(scores, b, block);
-      exponentiate(scores, sums, b, t.width, softmax);
-      const auto values = rows_of<T>(x.v, rows_from(v, n, b.key, g), b.keys, t.D);
-      add_over_keys(sums, b, {x.scores, columns}, values, t.width);
+      exponentiate(scores, sums, b, t.v_width, softmax);
+      const auto values = rows_of<T>(x.v, rows_from(v, n, b.key, g), b.keys, t.E);
+      add_over_keys(sums, b, {x.scores, columns}, values, t.v_width);
     });
     for (int64_t i = 0; i < rows; ++i) {
       L[(n * t.H + h) * t.Tq + first + i] = softmax.scale * x.largest[i] + std::log(x.sums[i]);
       T* out = y.at(n, first + i, h);
-      for (int64_t d = 0; d < t.D; ++d) out[d] = T(x.y[i * t.width + d] / x.sums[i]);
+      for (int64_t e = 0; e < t.E; ++e) out[e] = T(x.y[i * t.v_width + e] / x.sums[i]);
     }
   }
 };

@@ -35,18 +35,31 @@ struct HeadRows {
 template <class T>
 struct Operands {
   Heads<const T> q, k, v;
-  const int32_t* positions;
+  const int32_t *positions, *lengths;
 
   explicit Operands(const CausalInputs& in)
       : q(in.q.of<const T>(in.heads.size)),
         k(in.k.of<const T>(in.heads.size)),
         v(in.v.of<const T>(in.heads.size)),
-        positions(in.positions.data ? in.positions.as<const int32_t>() : nullptr) {}
+        positions(in.positions.data ? in.positions.as<const int32_t>() : nullptr),
+        lengths(in.lengths.data ? in.lengths.as<const int32_t>() : nullptr) {}
 
-  // The first key that query i of row n sees; -1 if its position is wrong, T if there is no such
-  // query.
+  // The keys that queries of row n may see; all if their number is wrong.
+  __device__ int64_t keys_of(int64_t n, const CausalSizes& s) const {
+    if (!lengths) return s.T;
+    const int64_t length = lengths[n];
+    return 1 <= length && length <= s.T ? length : s.T;
+  }
+  // Behind the last key that queries of row n up to i see.
+  __device__ int64_t end_of_keys(int64_t n, int64_t i, const CausalSizes& s) const {
+    const int64_t keys = keys_of(n, s);
+    return s.is_causal && s.token(i) + 1 < keys ? s.token(i) + 1 : keys;
+  }
+  // The first key that query i of row n sees; -1 if its position or the length is wrong, T if there
+  // is no such query.
   __device__ int64_t first_key(int64_t n, int64_t i, const CausalSizes& s) const {
     if (i >= s.Tq) return s.T;
+    if (lengths && !(1 <= lengths[n] && lengths[n] <= s.T)) return -1;
     if (!positions) return 0;
     const int64_t token = s.token(i), position = positions[n * s.Tq + i];
     return 0 <= position && position <= token ? token - position : -1;

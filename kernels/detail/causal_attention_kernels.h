@@ -6,35 +6,46 @@
 #include "core/inside.h"
 #include "kernels/backend.h"
 #include "kernels/causal_attention.h"
+#include "kernels/softmax.h"
 
 namespace accrue {
 
-// Heads that lie side by side in the rows of a tensor [N, T, columns], from some column on.
+// The rows of heads, T of each, and the elements from one row, head and sample to the next.
 template <class T>
 struct Heads {
   T* data;
-  int64_t rows, stride, size;  // T, the columns, and D
+  int64_t rows, stride, of_head, of_sample;
 
   // The channels of head h in row t of sample n.
   HOST_DEVICE T* at(int64_t n, int64_t t, int64_t h) const {
-    return data + (n * rows + t) * stride + h * size;
+    return data + n * of_sample + t * stride + h * of_head;
   }
 };
 
+// Heads that lie side by side in the rows of a tensor [N, T, columns], from some column on; or one
+// after another, [N, heads, T, D].
 struct HeadColumns {
   View rows;
   int64_t first = 0;
 
+  bool has_heads() const { return rows.shape.rank() == 4; }
   template <class T>
   Heads<T> of(int64_t size) const {
-    return {rows.as<T>() + first, rows.shape[1], rows.shape[2], size};
+    const Shape& x = rows.shape;
+    if (has_heads()) return {rows.as<T>(), x[2], x[3], x[2] * x[3], x[1] * x[2] * x[3]};
+    return {rows.as<T>() + first, x[1], x[2], size, x[1] * x[2]};
   }
 };
 
+// The operands of causal_attention(), or those of attention(), whose queries see the keys that
+// `mask` and `lengths` say.
 struct CausalInputs {
   HeadColumns q, k, v;
   View positions;  // has no data if each row is one document
   AttentionHeads heads;
+  View lengths = {};  // has no data if all keys of a sample are seen
+  AttentionMask mask = AttentionMask::causal;
+  std::optional<double> scale = {};
 };
 
 // `first` is the column of the target's rows at which the heads begin.
@@ -56,26 +67,37 @@ struct CausalTargets {
 };
 
 struct CausalSizes {
-  int64_t N, H, G, D, Tq, T;
+  int64_t N, H, G, D, E, Tq, T;
+  bool is_causal;
+  double factor;
 
   explicit CausalSizes(const CausalInputs& x)
       : N(x.q.rows.shape[0]),
         H(x.heads.queries),
         G(x.heads.groups),
         D(x.heads.size),
-        Tq(x.q.rows.shape[1]),
-        T(x.k.rows.shape[1]) {}
+        E(x.v.has_heads() ? x.v.rows.shape[3] : D),
+        Tq(x.q.rows.shape[x.q.has_heads() ? 2 : 1]),
+        T(x.k.rows.shape[x.k.has_heads() ? 2 : 1]),
+        is_causal(x.mask == AttentionMask::causal),
+        factor(x.scale.value_or(1 / std::sqrt(static_cast<double>(D)))) {}
   HOST_DEVICE int64_t heads_of_group() const { return H / G; }
-  // The token of query i.
+  // The token of query i, where attention is causal.
   HOST_DEVICE int64_t token(int64_t i) const { return T - Tq + i; }
   // The number of pairs of a query and a key that it sees, if rows are single documents.
   double pairs() const {
-    return double(N) * double(H) * double(Tq) * (double(T - Tq) + double(Tq + 1) / 2);
+    const double keys = is_causal ? double(T - Tq) + double(Tq + 1) / 2 : double(T);
+    return double(N) * double(H) * double(Tq) * keys;
   }
   // The number of elements of q, k and v.
-  double elements() const { return double(N * D) * double(Tq * H + 2 * T * G); }
+  double elements() const { return double(N) * double(D * (Tq * H + T * G) + E * T * G); }
   // The factor of the scores.
-  double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
+  double scale() const { return factor; }
 };
+
+// attention() with a positive scale, of operands that fit: y [N, H, T, E]. Keeps q, k, v, y and the
+// logarithms of sums.
+Tensor attention_in_blocks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& lengths,
+                           AttentionMask mask, double scale);
 
 }  // namespace accrue

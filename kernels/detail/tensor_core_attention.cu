@@ -21,13 +21,14 @@ struct SeenKeys {
     for (int r = 0; r < 2; ++r) {
       const int64_t i = row + row_of_lane(r);
       first[r] = static_cast<int>(in.first_key(n, i, s));
-      last[r] = static_cast<int>(s.token(i));
+      last[r] = static_cast<int>(in.end_of_keys(n, i, s) - 1);
     }
     const int64_t least = in.first_key_of(fragment_rows, n, row, s);
     begin = static_cast<int>(least < 0 ? 0 : least);
-    end = static_cast<int>(s.token(row + fragment_rows < s.Tq ? row + fragment_rows : s.Tq));
+    end = static_cast<int>(
+        in.end_of_keys(n, (row + fragment_rows < s.Tq ? row + fragment_rows : s.Tq) - 1, s));
     begin_of_all = warp_max(first[0] > first[1] ? first[0] : first[1]);
-    end_of_all = static_cast<int>(s.token(row + first_row_of_warp())) + 1;
+    end_of_all = static_cast<int>(in.end_of_keys(n, row + first_row_of_warp(), s));
   }
   __device__ bool has(int r, int key) const { return first[r] <= key && key <= last[r]; }
   __device__ bool has_all(int key, int count) const {
@@ -160,7 +161,7 @@ struct QueryTile {
 // The query of a column of scores, where the columns are queries.
 struct ColumnQuery {
   float L, t;
-  int first_key;
+  int first_key, end;  // the keys that it sees
 };
 
 // dk and dv, or one of them. Rows are keys, and columns are the queries of all heads of the group,
@@ -177,7 +178,7 @@ __global__ void __launch_bounds__(fragment_threads, 2)
   const float to_log2 = scale * log2_of_e;
   const int64_t last_head = (g + 1) * s.heads_of_group();
   // The first query that sees the first key.
-  const int64_t first = row > s.T - s.Tq ? row - (s.T - s.Tq) : 0;
+  const int64_t first = s.is_causal && row > s.T - s.Tq ? row - (s.T - s.Tq) : 0;
   const auto next_of = [&](QueryTile tile) {
     do {
       tile.query += columns;
@@ -193,9 +194,9 @@ __global__ void __launch_bounds__(fragment_threads, 2)
       if (threadIdx.x < columns) {
         const int64_t i = tile.query + threadIdx.x, at = (n * s.H + tile.h) * s.Tq + i;
         const bool there = i < s.Tq;
-        of_columns[buffer][threadIdx.x] = {there ? log2_of_e * out.L[at] : 0,
-                                           there && wants_dk ? out.t[at] : 0,
-                                           static_cast<int>(in.first_key(n, i, s))};
+        of_columns[buffer][threadIdx.x] = {
+            there ? log2_of_e * out.L[at] : 0, there && wants_dk ? out.t[at] : 0,
+            static_cast<int>(in.first_key(n, i, s)), static_cast<int>(in.end_of_keys(n, i, s))};
       }
     }
     __pipeline_commit();
@@ -215,7 +216,7 @@ __global__ void __launch_bounds__(fragment_threads, 2)
         const int column = c + column_of_lane(e);
         const ColumnQuery& query = of_columns[buffer][column];
         const int64_t j = row + row_of_lane(e / 2);
-        const bool seen = query.first_key <= j && j <= s.token(tile.query + column);
+        const bool seen = query.first_key <= j && j < query.end;
         a[c / 8][e] = seen ? std::exp2(to_log2 * a[c / 8][e] - query.L) : 0;
       }
     if constexpr (wants_dv) add_weighted(dv_sums, a, dys[buffer], s.D);
@@ -250,14 +251,15 @@ void with_channels(int64_t D, F&& f) {
 bool is_aligned(const HeadColumns& x) {
   if (!x.rows.data) return true;
   constexpr int64_t bytes = 2 * vector_elements;
-  return x.first % vector_elements == 0 && x.rows.shape[2] % vector_elements == 0 &&
+  return x.first % vector_elements == 0 && x.rows.shape[-1] % vector_elements == 0 &&
          reinterpret_cast<uintptr_t>(x.rows.data) % bytes == 0;
 }
 
 }  // namespace
 
 bool is_for_tensor_cores(const CausalInputs& in, std::initializer_list<HeadColumns> others) {
-  return is_16_bit_dtype(in.q.rows.dtype) && in.heads.size <= 128 &&
+  const CausalSizes s(in);
+  return is_16_bit_dtype(in.q.rows.dtype) && s.D == s.E && in.heads.size <= 128 &&
          in.heads.size % vector_elements == 0 && is_aligned(in.q) && is_aligned(in.k) &&
          is_aligned(in.v) && std::all_of(others.begin(), others.end(), is_aligned) &&
          context().properties().major >= 8;

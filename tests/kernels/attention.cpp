@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/autograd.h"
+#include "kernels/batched_matmul.h"
 #include "kernels/causal_attention.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
@@ -67,8 +68,33 @@ Op attention_op(std::string_view name, const AttentionSizes& z, const Seen& seen
               },
           .reference = [=](const auto& in) { return attend(z, seen, in); },
           .depth = double(z.D + z.S * z.H) + 12,
-          // Scores, probabilities and the result.
+          // Scores and probabilities too, on tensor cores and with a negative scale.
           .roundings = 3};
+}
+
+// Y and the gradients of q, k and v.
+std::vector<Values> results_of(const AttentionSizes& z, const Seen& seen, DType dtype,
+                               bool in_blocks) {
+  std::vector<Tensor> in;
+  for (const Shape& shape : {z.q(), z.k(), z.v()})
+    in.push_back(require_grad(tensor_with(random_values(shape, in.size() + 1, 2), shape, dtype)));
+  const Tensor lengths = seen.lengths.empty() ? Tensor() : indices(seen.lengths, in[0]);
+  const int64_t N = in[0].size(0), H = in[0].size(1), T = in[0].size(2), G = in[1].size(1),
+                S = in[1].size(2), rows = H / G * T;
+  Tensor y;
+  if (in_blocks) {
+    y = attention(in[0], in[1], in[2], {seen.mask, lengths, seen.scale});
+  } else {
+    const Tensor scores =
+        matmul(in[0].reshape({N, G, rows, in[0].size(3)}), in[1], Transpose::no, Transpose::yes);
+    const Tensor p =
+        detail::softmax_of_scores(scores.reshape({N, H, T, S}), *seen.scale, lengths, seen.mask);
+    y = matmul(p.reshape({N, G, rows, S}), in[2]).reshape({N, H, T, in[2].size(3)});
+  }
+  std::vector<Values> results{to_doubles(y)};
+  backward_from(y, random_values(y.shape(), 9));
+  for (const Tensor& x : in) results.push_back(to_doubles(grad(x)));
+  return results;
 }
 
 }  // namespace
@@ -82,6 +108,22 @@ TEST_CASE("attention", "[ops]") {
   check_op(attention_op("causal", {2, 2, 1, 4, 4, 3, 3}, {causal}));
   check_op(attention_op("causal, with lengths", {2, 2, 2, 4, 4, 3, 3}, {causal, {2, 4}}));
   check_op(attention_op("of one key", {1, 1, 1, 1, 1, 1, 1}, {}));
+  check_op(attention_op("of tensor cores", {1, 2, 1, 3, 4, 8, 8}, {.lengths = {3}}));
+  check_op(attention_op("of turned scores", {2, 2, 1, 3, 3, 2, 3}, {causal, {2, 3}, -0.5}));
+}
+
+TEST_CASE("attention in many blocks is a product by a softmax", "[ops]") {
+  const auto causal = AttentionMask::causal;
+  const auto check = [](const AttentionSizes& z, const Seen& seen, DType dtype, double most) {
+    const auto blocks = results_of(z, seen, dtype, true), whole = results_of(z, seen, dtype, false);
+    for (size_t i = 0; i < blocks.size(); ++i)
+      for (size_t j = 0; j < blocks[i].size(); ++j)
+        REQUIRE(std::abs(blocks[i][j] - whole[i][j]) < most);
+  };
+  check({2, 4, 2, 70, 150, 6, 5}, {.lengths = {150, 97}, .scale = 0.3}, DType::f64, 1e-12);
+  check({2, 2, 2, 110, 110, 4, 7}, {causal, {60, 110}, 0.5}, DType::f64, 1e-12);
+  check({1, 4, 2, 75, 140, 16, 16}, {.lengths = {131}, .scale = 0.25}, DType::bf16, 0.06);
+  check({1, 2, 1, 140, 140, 16, 16}, {causal, {100}, 0.25}, DType::f16, 0.01);
 }
 
 // causal_attention has its heads side by side in rows; with one head, that is the same.
@@ -97,13 +139,22 @@ TEST_CASE("attention with a causal mask is causal_attention", "[ops]") {
   for (size_t i = 0; i < whole.size(); ++i) REQUIRE(std::abs(whole[i] - blocks[i]) < 1e-13);
 }
 
-TEST_CASE("attention keeps one matrix of probabilities", "[ops]") {
-  if (test_device() != Device::cpu) return;
-  const Tensor q = require_grad(ones({1, 2, 50, 4})), k = ones({1, 2, 60, 4});
-  const auto bytes = [] { return ledger(Device::cpu).current()[Category::activations]; };
-  const auto before = bytes();
-  const Tensor y = attention(q, k, k);
-  REQUIRE(bytes() - before == 4 * (2 * 50 * 60 + 2 * 50 * 4));
+TEST_CASE("attention keeps y and a logarithm for each query, and its scratch is as small",
+          "[ops]") {
+  for (const Device device : {Device::meta, Device::meta_cuda}) {
+    const auto peaks = [&](int64_t T) {
+      const auto make = [&] { return Tensor::full({1, 2, T, 4}, 1, DType::f32, device); };
+      const Tensor q = require_grad(make()), k = make();
+      auto& bytes = ledger(device);
+      const auto before = bytes.current()[Category::activations];
+      const Tensor y = attention(q, k, k);
+      REQUIRE(bytes.current()[Category::activations] - before == size_t(4 * 2 * T * (4 + 1)));
+      bytes.reset_peak();
+      backward(y, Tensor::full(y.shape(), 1, DType::f32, device));
+      return double(bytes.peak().total());
+    };
+    REQUIRE(peaks(1 << 16) < 2.1 * peaks(1 << 15));
+  }
 }
 
 TEST_CASE("attention refuses what does not fit", "[ops]") {
