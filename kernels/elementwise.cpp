@@ -38,6 +38,13 @@ bool has_gradient(const FormulaInfo& info, size_t operand) {
   return !(info.reads[operand] & formula_list::has_no_gradient);
 }
 
+// The first operand that has the dtype of the result; a condition may have integers.
+size_t first_number(const FormulaInfo& info) { return info.formula == Formula::where ? 1 : 0; }
+
+bool is_of_integers(const Tensor& x) {
+  return x.defined() && (x.dtype() == DType::i32 || x.dtype() == DType::u8);
+}
+
 // The dtype of the results: a 16-bit one beside parameters in float32.
 DType dtype_of_result(std::span<const Tensor> operands) {
   for (const Tensor& x : operands)
@@ -50,11 +57,14 @@ Shape check_operands(const FormulaInfo& info, std::array<Tensor, 3>& x) {
   const size_t count = operand_count(info);
   for (size_t k = count; k < x.size(); ++k)
     check(!x[k].defined(), "[{}] operand number {} came: expected {}", info.name, k + 1, count);
-  const DType dtype = dtype_of_result(std::span(x).first(count));
-  for (Tensor& operand_k : std::span(x).first(count)) {
+  const size_t numbers = is_of_integers(x[0]) ? first_number(info) : 0;
+  const DType dtype = dtype_of_result(std::span(x).first(count).subspan(numbers));
+  for (Tensor& operand_k : std::span(x).first(count).subspan(numbers)) {
     if (operand_k.defined() && operand_k.dtype() != dtype) operand_k = operand(operand_k, dtype);
-    check_same(info.name, {&x[0], &operand_k});
+    check_same(info.name, {&x[numbers], &operand_k});
   }
+  check(x[0].device() == x[numbers].device(), "[{}] the condition on {}, a number on {}", info.name,
+        name(x[0].device()), name(x[numbers].device()));
   Shape shape = x[0].shape();
   for (size_t k = 1; k < count; ++k) {
     const auto both = broadcast_shape(shape, x[k].shape());
@@ -130,13 +140,14 @@ struct Recorded {
 };
 
 // y, over an operand if that has its shape and is neither shared nor read any more.
-Tensor result_for(std::span<const Tensor> operands, const Shape& shape, unsigned read) {
+Tensor result_for(std::span<const Tensor> operands, const Tensor& like, const Shape& shape,
+                  unsigned read) {
   for (size_t k = 0; k < operands.size(); ++k) {
     const Tensor& x = operands[k];
-    if (x.defined() && x.sole_owner() && x.shape() == shape && !reads_operand(read, k))
+    if (x.defined() && x.sole_owner() && x.shape() == shape && x.dtype() == like.dtype() &&
+        !reads_operand(read, k))
       return x.detach();
   }
-  const Tensor& like = operands[0];
   return reads_result(read) ? Tensor::empty(shape, like.dtype(), like.device())
                             : empty_result(shape, like.dtype(), like.device());
 }
@@ -164,7 +175,7 @@ Tensor apply(Formula formula, std::array<Tensor, 3> x, const std::vector<double>
   const Shape shape = check_operands(info, x);
   const std::vector<size_t> wanted = op.wanted(shape);
   const unsigned read = op.read_for(wanted);
-  Tensor y = result_for(x, shape, read);
+  Tensor y = result_for(x, x[first_number(info)], shape, read);
   if (!result_is_unread() || reads_result(read))
     launch<cpu::elementwise_forward, cuda::elementwise_forward>(y.device(), y.view(), view_of(x[0]),
                                                                 view_of(x[1]), view_of(x[2]), op.f);

@@ -73,11 +73,14 @@ struct Source {
   __device__ W at(int64_t i) const {
     if (!array) return 0;
     const int64_t element = strided.at(i);
+    if (dtype == dtype_of<W>()) return static_cast<const W*>(array)[element];
+    if (dtype == DType::i32) return W(static_cast<const int32_t*>(array)[element]);
+    if (dtype == DType::u8) return W(static_cast<const uint8_t*>(array)[element]);
     if constexpr (std::is_same_v<W, float>) {
       if (dtype == DType::f16) return static_cast<const Half*>(array)[element];
       if (dtype == DType::bf16) return static_cast<const BFloat16*>(array)[element];
     }
-    return static_cast<const W*>(array)[element];
+    return 0;
   }
 };
 

@@ -109,7 +109,9 @@ class Tile {
     if (!x.data) return;
     const int last = at.rank - 1;
     const bool in_one_row = last == 0 || first % at.sizes[last] + n <= at.sizes[last];
-    if (in_one_row && at.strides[last] == 1) take(x, at.at(first), n);
+    if (x.dtype == DType::i32) gather<int32_t>(x, at, first, n);
+    else if (x.dtype == DType::u8) gather<uint8_t>(x, at, first, n);
+    else if (in_one_row && at.strides[last] == 1) take(x, at.at(first), n);
     else if (x.dtype == dtype_of<W>()) gather<W>(x, at, first, n);
     else if constexpr (std::is_same_v<W, float>) {
       if (x.dtype == DType::f16) gather<Half>(x, at, first, n);
@@ -141,7 +143,7 @@ class Tile {
       if (stride == 0) std::fill_n(out, count, W(in[element]));
       else if (stride == 1) std::copy_n(in + element, count, out);
       else
-        for (int64_t i = 0; i < count; ++i) out[i] = in[element + i * stride];
+        for (int64_t i = 0; i < count; ++i) out[i] = W(in[element + i * stride]);
       out += count;
     });
     for (; done < n; done += std::min(done, n - done))

@@ -83,6 +83,10 @@
   BINARY(div, "Div", a / b, B, d / b, AB, -d * (a / b) / b) \
   BINARY(pow, "Pow", std::pow(a, b), AB, b == 0 ? T(0) : d * (b * std::pow(a, b - 1)), \
          ABY, a == 0 && b >= 0 ? T(0) : d * (y * log_of(a))) \
+  BINARY(remainder, "", remainder_of(a, b), PASS, d, AB, -d * floor_quotient_of(a, b)) \
+  BINARY(floor_divide, "", floor_quotient_of(a, b), NO, T(0), NO, T(0)) \
+  BINARY(atan2, "", std::atan2(a, b), AB, a == 0 && b == 0 ? T(0) : d * b / (a * a + b * b), \
+         AB, a == 0 && b == 0 ? T(0) : -d * a / (a * a + b * b)) \
   BINARY(minimum, "Min", a < b || a != a ? a : b, AB, a == b ? d / 2 : a > b ? T(0) : d, \
          AB, a == b ? d / 2 : a < b ? T(0) : d) \
   BINARY(maximum, "Max", a > b || a != a ? a : b, AB, a == b ? d / 2 : a < b ? T(0) : d, \

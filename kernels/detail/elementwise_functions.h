@@ -61,6 +61,20 @@ template <class T>
   return x > 22 ? T(1) : slope;
 }
 
+// a - b * floor(a / b), with b's sign, and floor(a / b), both of the exact quotient, as in PyTorch.
+template <class T>
+[[gnu::always_inline]] HOST_DEVICE inline T remainder_of(T a, T b) {
+  const T rest = std::fmod(a, b);
+  return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
+}
+template <class T>
+[[gnu::always_inline]] HOST_DEVICE inline T floor_quotient_of(T a, T b) {
+  const T rest = std::fmod(a, b), truncated = (a - rest) / b;  // but for rounding
+  const T near = rest != 0 && (b < 0) != (rest < 0) ? truncated - 1 : truncated;
+  const T below = std::floor(near), nearest = near - below > T(0.5) ? below + 1 : below;
+  return b == 0 ? a / b : near == 0 ? std::copysign(T(0), a / b) : nearest;
+}
+
 // The numbers that a formula is computed from: the gradient of its result, the operands, the
 // result, the scalars.
 template <class T>

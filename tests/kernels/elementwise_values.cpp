@@ -85,6 +85,75 @@ TEST_CASE("comparisons and logical formulas give 0 or 1 and have no gradient", "
   }
 }
 
+// PyTorch 2.15, float64. Every quotient is one of all four dtypes.
+TEST_CASE("remainders have the sign of the divisor, and quotients are rounded down", "[ops]") {
+  const Values a{5, -5, 5, -5, 0, 1, nan, inf, 2, -6}, b{3, 3, -3, -3, 2, 0, 1, 2, inf, inf};
+  for (const DType dtype : floating_dtypes) {
+    INFO(name(dtype));
+    const ValuesAndSlopes rest = outcome_of(Formula::remainder, {a, b}, dtype);
+    REQUIRE(alike(rest.y, {2, 1, -1, -2, 0, nan, nan, nan, 2, inf}));
+    REQUIRE(rest.gradients[0] == Values(a.size(), 1));
+    REQUIRE(alike(rest.gradients[1], {-1, 2, 2, -1, 0, -inf, nan, nan, 0, 1}));
+    const ValuesAndSlopes quotient = outcome_of(Formula::floor_divide, {a, b}, dtype);
+    REQUIRE(alike(quotient.y, {1, -2, -2, 1, 0, inf, nan, nan, 0, -1}));
+    REQUIRE(quotient.gradients.empty());
+  }
+  const ValuesAndSlopes angle =
+      outcome_of(Formula::atan2, {{0, 0, 1, -1, nan}, {0, -1, 0, 0, 1}}, DType::f64);
+  REQUIRE(alike(angle.y, {0, std::acos(-1), std::acos(0), -std::acos(0), nan}));
+  REQUIRE(alike(angle.gradients[0], {0, -1, 0, 0, nan}));
+  REQUIRE(alike(angle.gradients[1], {0, 0, -1, 1, nan}));
+}
+
+// CUDA has functions of its own for any size; glibc's are the judge.
+TEST_CASE("sine, cosine and tangent are exact far from zero, too", "[ops]") {
+  Values x{0, -0.0, 0.5, -3, 22, 1e5, -131073.5, 1e7, -3e10, 0x1p100, -0x1.8p120};
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    if (dtype == DType::f64)
+      for (const double far : {6381956970095103.0 * 0x1p797, -1e300, 0x1p53, 0x1.921fb54442d18p1})
+        x.push_back(far);
+    const double unit = dtype == DType::f32 ? 0x1p-24 : 0x1p-53;
+    const auto check = [&](Formula formula, double (*f)(double)) {
+      const Values y = outcome_of(formula, {x}, dtype).y;
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double number = dtype == DType::f32 ? float(x[i]) : x[i], wanted = f(number);
+        INFO(name(dtype) << " " << info_of(formula).name << " of " << number);
+        REQUIRE(std::abs(y[i] - wanted) <= 10 * unit * std::abs(wanted));
+        REQUIRE(std::signbit(y[i]) == std::signbit(wanted));
+      }
+    };
+    check(Formula::sin, std::sin);
+    check(Formula::cos, std::cos);
+    check(Formula::tan, std::tan);
+  }
+  REQUIRE(alike(outcome_of(Formula::sin, {{inf, -inf, nan}}, DType::f32).y, {nan, nan, nan}));
+}
+
+TEST_CASE("the condition of where may have integers", "[ops]") {
+  for (const DType dtype : floating_dtypes) {
+    const Tensor b = require_grad(tensor_with({1, 2, 3}, {3}, dtype)),
+                 c = require_grad(tensor_with({4, 5}, {2, 1}, dtype));
+    for (const bool is_byte : {false, true}) {
+      const Tensor condition =
+          is_byte
+              ? Tensor::from(std::vector<uint8_t>{0, 1, 200, 1, 0, 0}, {2, 3}, test_device())
+              : Tensor::from(std::vector<int32_t>{0, 1, -70000, 1, 0, 0}, {2, 3}, test_device());
+      zero_grad(b);
+      zero_grad(c);
+      const Tensor y = where(condition, b, c);
+      REQUIRE(y.dtype() == dtype);
+      REQUIRE(to_doubles(y) == Values{4, 2, 3, 1, 5, 5});
+      backward_from(y, {1, 2, 3, 4, 5, 6});
+      REQUIRE(to_doubles(grad(b)) == Values{4, 2, 3});
+      REQUIRE(to_doubles(grad(c)) == Values{1, 11});
+      // One that nobody else has is not written over.
+      REQUIRE(to_doubles(where(Tensor(condition), ones({2, 3}), ones({}))) == Values(6, 1));
+    }
+  }
+  REQUIRE_ERROR(where(ones({2}), indices({1, 2}, ones({2})), ones({2})), "[where]");
+  REQUIRE_ERROR(sub(indices({1}, ones({1})), ones({1})), "[sub]");
+}
+
 // PyTorch 2.15, float64.
 TEST_CASE("formulas at their steps, and of NaN and infinity, are PyTorch's", "[ops]") {
   const Values x{nan, inf, -inf, 0, 3, -3, 2.5, -0.5, 1.5, 0.5};
