@@ -8,13 +8,16 @@
 
 #include "core/inside.h"
 #include "core/profile.h"
+#include "core/recompute_several.h"
 
 namespace accrue {
 
 enum class detail::Recording : char {
   on,
   off,
-  inputs_only  // a segment's first run: finds the variables that it depends on, records no graph
+  // a segment's first run: finds the variables that it depends on and the results that depend on
+  // them, and records no graph
+  inputs_only
 };
 
 struct detail::Node {
@@ -84,22 +87,45 @@ void append_unique(Variables& list, const std::shared_ptr<Variable>& variable) {
   if (std::ranges::find(list, variable) == list.end()) list.push_back(variable);
 }
 
-void attach_node(std::string_view op, Tensor& y, Variables inputs, Backward backward) {
+std::shared_ptr<Node> make_node(std::string_view op, Variables inputs, Backward backward) {
   auto node = std::make_shared<Node>();
   node->op = op;
   node->label = MemoryScope::label().empty() ? Label(op) : MemoryScope::label();
   node->sequence = sequence_counter++;
   node->inputs = std::move(inputs);
   node->backward = std::move(backward);
+  return node;
+}
+
+void attach_node(std::string_view op, Tensor& y, Variables inputs, Backward backward) {
   auto variable = make_variable(y);
-  variable->producer = std::move(node);
+  variable->producer = make_node(op, std::move(inputs), std::move(backward));
   y.set_variable(std::move(variable));
 }
 
-// All op outputs not older than `oldest` that `root` depends on, newest first.
-Variables graph_of(const std::shared_ptr<Variable>& root, uint64_t oldest) {
-  Variables found{root};
-  std::unordered_set<const Variable*> seen{root.get()};
+// In a segment's first run these mark the results that depend on a variable. A result and its
+// reshape have one mark.
+const std::shared_ptr<Node>& producer_of_marks() {
+  static const auto node = std::make_shared<Node>();
+  return node;
+}
+
+bool is_mark(const std::shared_ptr<Variable>& variable) {
+  return variable && variable->producer == producer_of_marks();
+}
+
+std::shared_ptr<Variable> make_mark() {
+  auto mark = std::make_shared<Variable>();
+  mark->frozen = true;
+  mark->producer = producer_of_marks();
+  return mark;
+}
+
+// All op outputs not older than `oldest` that `roots` depend on, newest first.
+Variables graph_of(const Variables& roots, uint64_t oldest) {
+  Variables found = roots;
+  std::unordered_set<const Variable*> seen;
+  for (const auto& root : roots) seen.insert(root.get());
   for (size_t i = 0; i < found.size(); ++i) {
     const std::shared_ptr<Node> node = found[i]->producer;
     check(node->backward != nullptr,
@@ -175,10 +201,14 @@ class PendingLeaves {
   Variables after_op_;
 };
 
-// Runs a graph, from the gradient of its newest output.
-void run_backward(Variables graph, Tensor gradient) {
-  graph.front()->grad = std::move(gradient);
-  graph.front()->fresh = false;
+void begin_from(Variable& output, Tensor gradient) {
+  output.grad = std::move(gradient);
+  output.fresh = false;
+  output.grad_of = context.sum;
+}
+
+// Runs a graph, from the gradients that some of its outputs have.
+void run_backward(Variables graph) {
   if (context.pending_leaves) context.pending_leaves->add(graph);
   for (auto& output : graph) {
     Node& node = *output->producer;
@@ -199,11 +229,11 @@ void run_backward(Variables graph, Tensor gradient) {
 }
 
 // Runs a graph, but leaves out everything older than node number `first`.
-void rehearse(Variables graph, uint64_t first, Tensor dy) {
+void rehearse(Variables graph, uint64_t first) {
   Rehearsal now{first};
   const Restored rehearsing(context.rehearsal, &now);
   const Restored counting_none(context.pending_leaves, static_cast<PendingLeaves*>(nullptr));
-  run_backward(std::move(graph), std::move(dy));
+  run_backward(std::move(graph));
 }
 
 // Backward may write over its first gradient, so a rehearsal gets a copy.
@@ -270,7 +300,7 @@ void begin_with(const Tensor& loss, const LossSeed& seed) {
 // The graph of a loss, and the thread's settings while its backward runs.
 struct BackwardPass {
   BackwardPass(const Tensor& loss, const GradHook& hook)
-      : graph(graph_of(root_of(loss), 0)),
+      : graph(graph_of({root_of(loss)}, 0)),
         phase(Phase::backward, loss.variable()->producer->label),
         leaves(hook),
         counting(context.pending_leaves, hook.complete ? &leaves : nullptr),
@@ -320,9 +350,13 @@ void detail::record(std::string_view op, Tensor& y, std::span<const Edge> inputs
   Variables wanted;
   for (const Edge& input : inputs)
     if (input.wants_grad()) wanted.push_back(input.variable());
-  if (context.recording == Recording::inputs_only)
+  if (context.recording == Recording::inputs_only) {
     for (const auto& variable : wanted) append_unique(*context.inputs_of_segment, variable);
-  else if (!wanted.empty()) attach_node(op, y, std::move(wanted), std::move(backward));
+    const auto has_mark = [](const Edge& input) { return is_mark(input.variable()); };
+    if (!wanted.empty() || std::ranges::any_of(inputs, has_mark)) y.set_variable(make_mark());
+  } else if (!wanted.empty()) {
+    attach_node(op, y, std::move(wanted), std::move(backward));
+  }
 }
 
 void detail::record_loss(std::string_view op, Tensor& loss, std::initializer_list<Edge> inputs,
@@ -330,7 +364,7 @@ void detail::record_loss(std::string_view op, Tensor& loss, std::initializer_lis
   // Both backwards share one closure, so that its saved tensors have one owner.
   const auto shared = std::make_shared<LossBackward>(std::move(backward));
   record(op, loss, inputs, [shared](Tensor& dloss) { (*shared)({.dloss = dloss.view()}); });
-  if (loss.variable())
+  if (loss.variable() && !is_mark(loss.variable()))
     loss.variable()->producer->begin = [shared](const LossSeed& seed) { (*shared)(seed); };
 }
 
@@ -354,14 +388,16 @@ void backward(const Tensor& loss, Tensor seed, const GradHook& hook) {
         name(seed.dtype()), seed.shape(), name(seed.device()), name(loss.dtype()), loss.shape(),
         name(loss.device()));
   BackwardPass pass(loss, hook);
-  run_backward(std::move(pass.graph), std::move(seed));
+  begin_from(*pass.graph.front(), std::move(seed));
+  run_backward(std::move(pass.graph));
 }
 
 void backward(const Tensor& loss, const LossSeed& seed, const GradHook& hook) {
   check_scalar(loss);
   begin_with(loss, seed);
   BackwardPass pass(loss, hook);
-  run_backward(std::move(pass.graph), {});
+  begin_from(*pass.graph.front(), {});
+  run_backward(std::move(pass.graph));
 }
 
 void detail::rehearse_backward(const Tensor& loss, const LossSeed& seed) {
@@ -374,7 +410,8 @@ void detail::rehearse_backward(const Tensor& loss, Tensor seed) {
   check_scalar(loss);
   const GradHook none;
   BackwardPass pass(loss, none);
-  rehearse(std::move(pass.graph), 0, std::move(seed));
+  begin_from(*pass.graph.front(), std::move(seed));
+  rehearse(std::move(pass.graph), 0);
 }
 
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs, LastOp last) {
@@ -388,54 +425,118 @@ Tensor recompute(Segment segment, const std::vector<Tensor>& inputs, LastOp last
 }
 
 Tensor recompute(Segment segment, const std::vector<Tensor>& inputs) {
-  const auto run = [](const Segment& segment, const std::vector<Tensor>& inputs, bool is_second) {
-    const Restored not_yet(context.is_unread, false);
-    const Restored of_this_segment(context.end_is_unread, is_second);
-    return segment(inputs);
+  const auto of_one = [segment = std::move(segment)](const std::vector<Tensor>& in) {
+    std::vector<Tensor> results;
+    results.push_back(segment(in));
+    return results;
   };
-  if (context.recording != Recording::on) return run(segment, inputs, false);
+  return std::move(recompute_several(of_one, inputs).front());
+}
+
+namespace {
+
+// A segment that backward runs again.
+struct Again {
+  SegmentOfSeveral segment;
+  std::vector<Tensor> values;  // its inputs
+  std::vector<Edge> edges;
+  std::vector<size_t> results;    // the ones that have gradients
+  std::vector<Tensor> gradients;  // of these, where backward reaches them
+
+  void differentiate();
+};
+
+std::vector<Tensor> run_segment(const SegmentOfSeveral& segment, const std::vector<Tensor>& inputs,
+                                bool is_second) {
+  const Restored not_yet(context.is_unread, false);
+  const Restored of_this_segment(context.end_is_unread, is_second);
+  return segment(inputs);
+}
+
+void Again::differentiate() {
+  for (size_t i = 0; i < values.size(); ++i)
+    if (edges[i].wants_grad()) values[i].set_variable(edges[i].variable());
+  for (bool is_last = false; !is_last;) {
+    const uint64_t first = sequence_counter;
+    if (context.segments) context.segments->begin();
+    std::vector<Tensor> again;
+    {
+      const Restored record_now(context.recording, Recording::on);
+      const Restored once_more(context.is_second_run, true);
+      again = run_segment(segment, values, true);
+    }
+    is_last = !(context.segments && context.segments->is_one());
+    if (is_last) values.clear();
+    Variables roots;
+    for (size_t i = 0; i < results.size(); ++i) {
+      const std::shared_ptr<Variable> root = again[results[i]].variable();
+      if (!gradients[i].defined() || !root || !root->producer) continue;
+      Tensor dy = is_last ? std::exchange(gradients[i], {}) : copy_of(gradients[i]);
+      begin_from(*root, dy.reshape(root->shape));
+      roots.push_back(root);
+    }
+    again.clear();
+    if (roots.empty()) return;
+    Variables graph = graph_of(roots, first);
+    roots.clear();
+    if (is_last) {
+      run_backward(std::move(graph));
+    } else {
+      rehearse(std::move(graph), first);
+      context.segments->wait();
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Tensor> detail::recompute_several(SegmentOfSeveral segment,
+                                              const std::vector<Tensor>& inputs) {
+  if (context.recording != Recording::on) return run_segment(segment, inputs, false);
   Variables wanted;
-  Tensor y;
+  std::vector<Tensor> ys;
   {
     const Restored probing(context.recording, Recording::inputs_only);
     const Restored collecting(context.inputs_of_segment, &wanted);
-    y = run(segment, inputs, false);
+    ys = run_segment(segment, inputs, false);
+  }
+  Variables marks;
+  std::vector<size_t> results, first_of;  // of each result, the first that has the same mark
+  for (const Tensor& y : ys) {
+    const bool has_gradient = is_mark(y.variable());
+    marks.push_back(has_gradient ? y.variable() : nullptr);
+    first_of.push_back(size_t(std::ranges::find(marks, marks.back()) - marks.begin()));
+    if (has_gradient && first_of.back() + 1 == marks.size()) results.push_back(marks.size() - 1);
   }
   // The segment computed nothing, or nothing that is differentiable.
-  if (y.variable() || wanted.empty()) return y;
+  if (results.empty()) return ys;
 
-  std::vector<Tensor> values;
-  for (const Tensor& input : inputs) values.push_back(input.saved());
-  std::vector<Edge> edges(inputs.begin(), inputs.end());
-  attach_node("recompute", y, std::move(wanted),
-              [run, segment = std::move(segment), values = std::move(values),
-               edges = std::move(edges)](Tensor& dy) mutable {
-                for (size_t i = 0; i < values.size(); ++i)
-                  if (edges[i].wants_grad()) values[i].set_variable(edges[i].variable());
-                for (bool is_last = false; !is_last;) {
-                  const uint64_t first = sequence_counter;
-                  if (context.segments) context.segments->begin();
-                  Tensor again;
-                  {
-                    const Restored record_now(context.recording, Recording::on);
-                    const Restored once_more(context.is_second_run, true);
-                    again = run(segment, values, true);
-                  }
-                  is_last = !(context.segments && context.segments->is_one());
-                  if (is_last) values.clear();
-                  const std::shared_ptr<Variable> root = again.variable();
-                  again.reset();
-                  if (!root || !root->producer) return;
-                  Variables graph = graph_of(root, first);
-                  if (is_last) {
-                    run_backward(std::move(graph), std::exchange(dy, {}).reshape(root->shape));
-                  } else {
-                    rehearse(std::move(graph), first, copy_of(dy).reshape(root->shape));
-                    context.segments->wait();
-                  }
-                }
-              });
-  return y;
+  const auto again = std::make_shared<Again>();
+  again->segment = std::move(segment);
+  for (const Tensor& input : inputs) again->values.push_back(input.saved());
+  again->edges.assign(inputs.begin(), inputs.end());
+  again->results = results;
+  again->gradients.resize(results.size());
+  if (results.size() == 1) {
+    attach_node("recompute", ys[results[0]], std::move(wanted), [again](Tensor& dy) {
+      again->gradients[0] = std::exchange(dy, {});
+      again->differentiate();
+    });
+  } else {
+    // The segment's node is that of a variable without elements. The results' nodes are newer: they
+    // run before it.
+    const auto all = std::make_shared<Variable>();
+    all->producer =
+        make_node("recompute", std::move(wanted), [again](Tensor&) { again->differentiate(); });
+    for (size_t i = 0; i < results.size(); ++i)
+      attach_node("recompute", ys[results[i]], {all}, [again, all, i](Tensor& dy) {
+        again->gradients[i] = std::exchange(dy, {});
+        all->fresh = false;
+      });
+  }
+  for (size_t i = 0; i < ys.size(); ++i)
+    if (marks[i]) ys[i].set_variable(ys[first_of[i]].variable());
+  return ys;
 }
 
 RehearsalScope::RehearsalScope(SegmentRehearsal& decide)

@@ -150,12 +150,14 @@ void Graph::output(Value value) {
   declare_held(value.number);
   outputs_.push_back(value.number);
   plain_ = schedule_of(live_calls());
+  cutting_.reset();
 }
 
 void Graph::weigh(Value result, double weight) {
   const auto& call = values_.at(result.number).call;
   check(call.has_value(), "[graph] {} is no result of a call", values_[result.number].name);
   calls_[*call].weight = weight;
+  cutting_.reset();
 }
 
 // Text

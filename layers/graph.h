@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,10 +25,13 @@ namespace accrue {
 // are given, within a layer behind the layer's name, and are declared in the order of their first
 // use. A layer that is called twice shares its weights.
 //
-// For Recompute, a graph is cut where one differentiable tensor crosses. A block is a piece between
-// two cuts that has weights of more than one dimension, together with the pieces without such
-// weights that follow it. Results that need no gradient, such as a mask, are computed before all
-// blocks and kept. A graph that cannot be cut leaves Recompute to its layers.
+// For Recompute, a graph may be cut between any two calls with weights of more than one dimension,
+// there where the results that cross weigh least. The segments between the cuts are chosen so that
+// the results that are kept and the largest segment weigh least together. With Recompute::all the
+// graph is cut wherever one differentiable tensor alone can cross, and elsewhere as it pays: the
+// levels of a U-Net are cut beside their skips, a dense block between its layers. Results that need
+// no gradient and read none that do, such as a mask, are computed before all segments and kept. A
+// graph in which no cut pays leaves Recompute to its layers.
 class Graph : public Layer {
  public:
   // A value of this graph. One that is default-constructed stands for an operand that is left out.
@@ -70,8 +74,8 @@ class Graph : public Layer {
 
   size_t inputs() const { return inputs_.size(); }
   size_t outputs() const { return outputs_.size(); }
-  // How much memory the call of this result takes beside other calls, which have 1 unless this is
-  // called: segments for Recompute::sqrt are of about equal weight.
+  // How much memory the results of the call of this result take beside the results of other calls,
+  // which have 1 unless this is called. Recompute cuts by it.
   void weigh(Value result, double weight);
 
   // The network's answers to its inputs, in the order in which they were declared. Throws Error
@@ -106,6 +110,14 @@ class Graph : public Layer {
   };
   // The values of a pass.
   using Values = std::vector<Tensor>;
+  // How a graph is cut.
+  struct Cutting {
+    std::vector<bool> differentiable;  // values, for which this is true
+    Recompute recompute;
+    std::shared_ptr<const Schedule> schedule;
+    size_t first;              // the position of the first segment
+    std::vector<size_t> ends;  // the segments'
+  };
   struct Running {
     const Pass& pass;
     int64_t samples;
@@ -124,8 +136,8 @@ class Graph : public Layer {
   Schedule schedule_of(std::vector<size_t> order) const;
   std::vector<bool> differentiable(const Values& values) const;
   bool is_differentiable(const Call& call, const std::vector<bool>& values) const;
-  std::vector<size_t> cuts(const Schedule& schedule, size_t first,
-                           const std::vector<bool>& differentiable) const;
+  std::shared_ptr<const Cutting> cutting_for(std::vector<bool> differentiable,
+                                             Recompute recompute) const;
   Tensor take(const Schedule& schedule, size_t position, size_t slot, Values& values) const;
   void run_calls(const Schedule& schedule, size_t begin, size_t end, Values& values,
                  const Running& running) const;
@@ -147,6 +159,8 @@ class Graph : public Layer {
   std::vector<Added> layers_;
   std::vector<size_t> inputs_, outputs_;
   Schedule plain_;  // of what the outputs need
+  mutable std::mutex cutting_mutex_;
+  mutable std::shared_ptr<const Cutting> cutting_;  // the last
   int next_number_ = 0;
   size_t results_ = 0;
 };

@@ -1,9 +1,9 @@
-// How a graph runs: its schedules, segments for Recompute, and passes.
+// How a graph runs: its schedules and passes.
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/inside.h"
+#include "core/recompute_several.h"
 #include "kernels/computed.h"
 #include "layers/graph_parts.h"
 
@@ -56,29 +56,6 @@ std::vector<bool> Graph::differentiable(const Values& values) const {
   for (const Call& call : calls_) {
     const bool is_so = is_differentiable(call, found);
     for (const size_t result : call.results) found[result] = is_so;
-  }
-  return found;
-}
-
-// The positions between calls, from `first` on, that one differentiable value crosses.
-std::vector<size_t> Graph::cuts(const Schedule& schedule, size_t first,
-                                const std::vector<bool>& differentiable) const {
-  const size_t n = schedule.order.size();
-  std::vector<int> change(n + 2);
-  const auto crosses = [&](size_t value, size_t from) {
-    if (!differentiable[value] || schedule.last_use[value] < from) return;
-    ++change[from];
-    --change[schedule.last_use[value] + 1];
-  };
-  for (const size_t input : inputs_) crosses(input, 0);
-  for (size_t position = 0; position < n; ++position)
-    for (const size_t result : calls_[schedule.order[position]].results)
-      crosses(result, position + 1);
-  std::vector<size_t> found;
-  int crossing = 0;
-  for (size_t position = 0; position < n; ++position) {
-    crossing += change[position];
-    if (position > first && crossing == 1) found.push_back(position);
   }
   return found;
 }
@@ -146,8 +123,7 @@ bool Graph::has_fixed_weights(const Call& call) const {
 void Graph::run_segment(const std::shared_ptr<const Schedule>& schedule, size_t begin, size_t end,
                         Values& values, const Running& running) const {
   std::vector<bool> is_made(values_.size());
-  std::vector<size_t> read;
-  size_t made = Value::none;
+  std::vector<size_t> read, made;
   for (size_t position = begin; position < end; ++position) {
     const Call& call = calls_[schedule->order[position]];
     for (const size_t value : call.operands)
@@ -156,7 +132,7 @@ void Graph::run_segment(const std::shared_ptr<const Schedule>& schedule, size_t 
         read.push_back(value);
     for (const size_t result : call.results) {
       is_made[result] = true;
-      if (schedule->last_use[result] >= end) made = result;
+      if (schedule->last_use[result] >= end) made.push_back(result);
     }
   }
   std::vector<Tensor> inputs;
@@ -168,83 +144,30 @@ void Graph::run_segment(const std::shared_ptr<const Schedule>& schedule, size_t 
     Values inner(values_.size());
     for (size_t i = 0; i < read.size(); ++i) inner[read[i]] = in[i];
     run_calls(*schedule, begin, end, inner, {pass, samples, dtype});
-    return std::move(inner[made]);
+    std::vector<Tensor> results;
+    for (const size_t result : made) results.push_back(std::move(inner[result]));
+    return results;
   };
-  values[made] = recompute(segment, inputs);
+  std::vector<Tensor> results = recompute_several(segment, inputs);
+  for (size_t i = 0; i < made.size(); ++i) values[made[i]] = std::move(results[i]);
 }
-
-namespace {
-
-struct Block {
-  size_t end;
-  double weight;
-  bool has_weights;
-};
-
-// The ends of the segments that blocks are put together into: all of them, or about sqrt(n), by
-// weight.
-std::vector<size_t> segments_of(const std::vector<Block>& blocks, Recompute recompute) {
-  const size_t n = blocks.size();
-  const size_t segments =
-      recompute == Recompute::all ? n : static_cast<size_t>(std::ceil(std::sqrt(double(n))));
-  std::vector<double> until{0};
-  for (const Block& block : blocks) until.push_back(until.back() + block.weight);
-  std::vector<size_t> ends;
-  size_t taken = 0;
-  for (size_t s = 1; s < segments; ++s) {
-    const double goal = until.back() * double(s) / double(segments);
-    size_t end = taken + 1;
-    const size_t most = n - (segments - s);
-    while (end < most && std::abs(until[end + 1] - goal) < std::abs(until[end] - goal)) ++end;
-    ends.push_back(blocks[end - 1].end);
-    taken = end;
-  }
-  ends.push_back(blocks.back().end);
-  return ends;
-}
-
-}  // namespace
 
 void Graph::run_in_segments(Values& values, const Running& running) const {
-  const std::vector<bool> differentiable = this->differentiable(values);
-  const auto is_so = [&](size_t c) { return is_differentiable(calls_[c], differentiable); };
-  std::vector<size_t> order = plain_.order;
-  const auto behind = std::ranges::stable_partition(order, [&](size_t c) { return !is_so(c); });
-  const size_t first = order.size() - behind.size(), n = order.size();
-  const auto schedule = std::make_shared<const Schedule>(schedule_of(std::move(order)));
-
-  std::vector<size_t> ends = cuts(*schedule, first, differentiable);
-  ends.push_back(n);
-  std::vector<Block> blocks;
-  size_t begin = first;
-  for (const size_t end : ends) {
-    Block piece{end, 0, false};
-    for (; begin < end; ++begin) {
-      const Call& call = calls_[schedule->order[begin]];
-      piece.weight += call.weight;
-      piece.has_weights |= call.has_weights;
-    }
-    if (blocks.empty() || (piece.has_weights && blocks.back().has_weights)) {
-      blocks.push_back(piece);
-    } else {
-      blocks.back() = {end, blocks.back().weight + piece.weight,
-                       blocks.back().has_weights || piece.has_weights};
-    }
-  }
+  const auto cutting = cutting_for(differentiable(values), running.pass.recompute);
+  const auto& [_, recompute, schedule, first, ends] = *cutting;
   run_calls(*schedule, 0, first, values, running);
-  // A block that is alone has nothing that it could be computed again from but all there is.
-  if (blocks.size() == 1) return run_calls(*schedule, first, n, values, running);
+  // A segment that is alone has nothing that it could be computed again from but all there is.
+  if (ends.size() == 1) return run_calls(*schedule, first, ends[0], values, running);
   Pass inner = running.pass;
   inner.recompute = Recompute::none;
   const Running within{inner, running.samples, running.dtype};
-  begin = first;
-  const std::vector<size_t> segments = segments_of(blocks, running.pass.recompute);
-  for (size_t s = 0; s + 1 < segments.size(); ++s) {
-    run_segment(schedule, begin, segments[s], values, within);
-    begin = segments[s];
+  size_t begin = first;
+  for (size_t s = 0; s + 1 < ends.size(); ++s) {
+    run_segment(schedule, begin, ends[s], values, within);
+    begin = ends[s];
   }
   // Not the last segment: its backward would begin with what has just been dropped.
-  run_calls(*schedule, begin, n, values, within);
+  run_calls(*schedule, begin, ends.back(), values, within);
 }
 
 DType Graph::computes_in(const Values& inputs) const {

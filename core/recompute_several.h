@@ -1,0 +1,17 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace accrue::detail {
+
+using SegmentOfSeveral = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
+
+// recompute() (core/autograd.h) of a segment with several results: backward runs it a second time
+// once it has the gradients of all results that it reaches. Results may share their elements, as a
+// tensor and its reshape do, may be inputs, and may have no gradient.
+std::vector<Tensor> recompute_several(SegmentOfSeveral segment, const std::vector<Tensor>& inputs);
+
+}  // namespace accrue::detail
