@@ -104,8 +104,7 @@ std::vector<size_t> ends_of(const std::vector<Place>& places, const Weights& wei
   return ends;
 }
 
-// Between any two calls with weights the place where the results that cross weigh least: of the
-// places where one differentiable value crosses, if there are any.
+// Between any two calls with weights the last place where the results that cross weigh least.
 std::vector<Place> places_of(size_t first, const std::vector<bool>& has_weights,
                              const std::vector<int>& crossing, const std::vector<double>& weights) {
   std::vector<Place> places{{first, true}};
@@ -113,12 +112,7 @@ std::vector<Place> places_of(size_t first, const std::vector<bool>& has_weights,
   size_t best = 0;
   bool is_behind_weights = false;
   for (size_t p = first; p < n; ++p) {
-    if (is_behind_weights) {
-      const auto is_single = [&](size_t i) { return crossing[i] == 1; };
-      const bool is_better = best == 0 || is_single(p) > is_single(best) ||
-                             (is_single(p) == is_single(best) && weights[p] <= weights[best]);
-      if (is_better) best = p;
-    }
+    if (is_behind_weights && (best == 0 || weights[p] <= weights[best])) best = p;
     if (!has_weights[p]) continue;
     if (best > 0) places.push_back({best, crossing[best] == 1});
     is_behind_weights = true;

@@ -5,10 +5,12 @@
 #include "core/ceil_div.h"
 #include "core/profile.h"
 #include "core/random.h"
+#include "core/recompute_several.h"
 #include "kernels/arithmetic.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/linear.h"
+#include "kernels/losses.h"
 #include "kernels/norm.h"
 #include "kernels/pointwise.h"
 #include "layers/layers.h"
@@ -346,6 +348,66 @@ TEST_CASE("ops at the end of a segment compute only kept tensors the second time
   REQUIRE(da == da_again);
   REQUIRE(db == db_again);
   REQUIRE(flops_again == flops + 2 * 2 * 3 * 1);
+}
+
+TEST_CASE("a segment has several results, of which some are alike or without gradients",
+          "[recompute]") {
+  const Tensor w =
+      require_grad(Tensor::from(std::vector<double>{1, 2, 3, 4, 5, 6}, {2, 3}, test_device()));
+  const Tensor x = require_grad(
+      Tensor::from(std::vector<double>{0.5, -1, 2, 0.25, 3, -2}, {2, 3}, test_device()));
+  const Tensor ones = Tensor::full({2, 3}, 1, DType::f64, test_device());
+  int runs = 0;
+  // a is read again inside, a's reshape has a's gradient, x comes back, `ones` has no gradient, and
+  // nobody reads the last.
+  const auto segment = [&](const std::vector<Tensor>& in) {
+    ++runs;
+    const Tensor a = mul(in[0], in[1]), b = tanh(scale(a, 0.5));
+    return std::vector<Tensor>{a, b, a.reshape({6}), in[0], add(ones, ones), sigmoid(a)};
+  };
+  const auto loss_of = [&](const std::vector<Tensor>& y, bool reads_all) {
+    // a's gradient comes from three calls outside, in this order.
+    Tensor sum = reads_all ? mul(tanh(y[0]), tanh(y[2].reshape({2, 3}))) : ones;
+    if (reads_all) sum = mul(sum, y[0]);
+    sum = add(mul(sum, y[3]), mul(y[4], y[1]));
+    return mse_loss(sum, Tensor::full({2, 3}, 0.3, DType::f64, test_device()));
+  };
+  for (const bool reads_all : {true, false}) {
+    std::vector<std::vector<double>> gradients;
+    for (const bool again : {false, true}) {
+      zero_grad(w);
+      zero_grad(x);
+      runs = 0;
+      for (int micro = 0; micro < 2; ++micro) {
+        const std::vector<Tensor> y = again ? recompute_several(segment, {x, w}) : segment({x, w});
+        REQUIRE(y[2].variable() == y[0].variable());
+        REQUIRE(y[3].variable() == x.variable());
+        REQUIRE(!y[4].variable());
+        backward(loss_of(y, reads_all));
+      }
+      REQUIRE(runs == (again ? 4 : 2));
+      gradients.push_back(to_doubles(grad(w)));
+      gradients.push_back(to_doubles(grad(x)));
+    }
+    REQUIRE(gradients[2] == gradients[0]);
+    REQUIRE(gradients[3] == gradients[1]);
+  }
+}
+
+TEST_CASE("leaves complete once though a segment has several results", "[recompute]") {
+  const Tensor w = require_grad(Tensor::full({4}, 2, DType::f64, test_device()));
+  for (const GradHook::When when : {GradHook::When::kernel, GradHook::When::op}) {
+    zero_grad(w);
+    const auto y = recompute_several(
+        [](const std::vector<Tensor>& in) {
+          return std::vector<Tensor>{mul(in[0], in[0]), tanh(in[0])};
+        },
+        {w});
+    int completed = 0;
+    backward(mse_loss(mul(mul(y[0], y[1]), w), Tensor::full({4}, 1, DType::f64, test_device())), 1,
+             {.when = when, .complete = [&](Variable&) { ++completed; }});
+    REQUIRE(completed == 1);
+  }
 }
 
 }  // namespace accrue::test

@@ -127,7 +127,7 @@ std::unique_ptr<Graph> cells(int steps) {
     h = net.call("mul", {net.call("tanh", {c}, numbers), h}, numbers);
     if (t == 0) {
       rows = net.call("flatten", {h}, numbers, {{"start_dim", 1}});
-      mask = net.call("gt", {c, h}, numbers);
+      mask = net.call("greater", {c, h}, numbers);
     }
   }
   const Value masked = net.call("where", {mask, h, c}, numbers);
@@ -175,7 +175,7 @@ Outcome outcome_of(Graph& net, const Shape& shape, Recompute recompute, DType dt
   return outcome;
 }
 
-// Requires the same bits for every Recompute, and these peaks in percent of the whole.
+// Requires the same bits for every Recompute, and at most these percent of the peak without it.
 void require_cuts(const std::function<std::unique_ptr<Graph>()>& make, const Shape& shape,
                   size_t percent_sqrt, size_t percent_all) {
   for (const DType dtype : {DType::f32, DType::f64}) {
@@ -191,7 +191,7 @@ void require_cuts(const std::function<std::unique_ptr<Graph>()>& make, const Sha
       // Beside the scratch of convolutions on cuda these activations are little.
       if (test_device() != Device::cpu) continue;
       INFO(again.peak << " B of " << kept.peak);
-      CHECK(100 * again.peak <= percent * kept.peak);
+      REQUIRE(100 * again.peak <= percent * kept.peak);
       REQUIRE(run(recompute, Device::meta).peak == again.peak);
     }
   }
@@ -202,16 +202,16 @@ using cuts::require_cuts;
 }  // namespace
 
 TEST_CASE("a U-Net as a graph is cut beside its skips", "[graph]") {
-  require_cuts(cuts::unet, {2, 3, 32, 32}, 1, 1);
+  require_cuts(cuts::unet, {2, 3, 32, 32}, 72, 78);
 }
 
 TEST_CASE("a dense block as a graph is cut between its layers", "[graph]") {
-  require_cuts([] { return cuts::dense(true); }, {2, 3, 16, 16}, 1, 1);
-  require_cuts([] { return cuts::dense(false); }, {2, 3, 16, 16}, 1, 1);
+  require_cuts([] { return cuts::dense(true); }, {2, 3, 16, 16}, 56, 56);
+  require_cuts([] { return cuts::dense(false); }, {2, 3, 16, 16}, 64, 66);
 }
 
 TEST_CASE("a state of several tensors crosses the cuts of a graph", "[graph]") {
-  require_cuts([] { return cuts::cells(9); }, {2, 3, 8, 8}, 1, 1);
+  require_cuts([] { return cuts::cells(9); }, {2, 3, 8, 8}, 42, 43);
 }
 
 }  // namespace accrue::test
