@@ -441,7 +441,7 @@ struct Again {
   std::vector<Tensor> values;  // its inputs
   std::vector<Edge> edges;
   std::vector<size_t> results;    // the ones that have gradients
-  std::vector<Tensor> gradients;  // of these, where backward reaches them
+  std::vector<Tensor> gradients;  // of `results`, where backward reaches them
 
   void differentiate();
 };

@@ -63,6 +63,8 @@ examples/accumulate_by_hand | tee by_hand
 awk 'function same(a, b) { return (a > b ? a - b : b - a) < 1e-5 * a }
      NR > 1 { bad += !same($2, $3) || !same($2, $5) || same($2, $4) != ($1 == 96) }
      END { exit NR != 4 || bad }' by_hand || fail "accumulate_by_hand: the columns above are wrong"
+examples/five_networks networks | tee five
+[[ $(wc -l <five) -eq 15 ]] || fail "five_networks: expected three lines for each network"
 examples/custom_op
 
 mkdir components subproject

@@ -146,11 +146,21 @@ run_tests() {
 
 # Builds the module for the judges' Python, and runs them.
 judge() {
-  local settings=(-C build-dir=build/judged)
+  local settings=(-C build-dir=build/judged -C cmake.define.ACCRUE_MPI=ON)
   while read -r launcher; do settings+=(-C "cmake.define.${launcher#-D}"); done < <(ccache_options)
   CXX=${CXX:-c++} "$python" -m pip install . --quiet --no-deps --target "$scratch/judged" \
     "${settings[@]}" &&
     PYTHONPATH=$scratch/judged "$python" -m pytest -q -rs python/tests/judges
+}
+
+# Builds the example of five networks against an installed accrue, and has their steps judged.
+judge_networks() {
+  cmake --install build/release --prefix "$scratch/installed" >/dev/null &&
+    cmake -S examples -B "$scratch/examples" -DCMAKE_PREFIX_PATH="$scratch/installed" >/dev/null &&
+    cmake --build "$scratch/examples" --target five_networks >/dev/null &&
+    "$scratch/examples/five_networks" "$scratch/networks" &&
+    PYTHONPATH=$scratch/judged ACCRUE_FIVE_NETWORKS=$scratch/networks \
+      "$python" -m pytest -q -rs python/tests/judges/test_five_networks.py -k in_cpp
 }
 
 run_demo() (
@@ -196,6 +206,7 @@ if limit=$build_limit step "build (release)" build build/release release; then
     --program build/release/apps/accrue
   step "documents" scripts/check_docs.py build/release/apps/accrue
   step "installed: examples, pkg-config, packages" scripts/check_install.sh build/release
+  [[ ! -d $scratch/judged ]] || step "judge: PyTorch beside five networks in C++" judge_networks
   step_if_available "Python's wheel in a bare environment" scripts/check_wheel.sh
   step_if_available "ranks of MPICH" scripts/check_mpich.sh build/release
   if command -v doxygen >/dev/null; then

@@ -36,7 +36,6 @@ Dataset draw(int64_t size, int64_t classes, bool by_pixel) {
             .classes = classes}}};
 }
 
-// The largest difference of numbers, and the largest number.
 struct Distance {
   double apart = 0, largest = 0;
 };
@@ -47,7 +46,7 @@ NamedTensors weights_in(const std::string& path) {
   return weights;
 }
 
-// Of two files' weights, or of what two others are away from a start.
+// How far two files' weights are apart, and how far they are from the start's at most.
 Distance distance(const std::string& path, const std::string& other, const std::string& start) {
   const NamedTensors a = weights_in(path), b = weights_in(other), from = weights_in(start);
   Distance found;

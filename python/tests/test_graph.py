@@ -87,6 +87,41 @@ class Networks(unittest.TestCase):
                 self.equal(again.weights, parts.weights)
                 self.assertEqual(again.memory["this run"], again.memory["predicted"])
 
+    def test_keep_little_beside_skips_and_in_dense_blocks(self):
+        def conv(x, out, kernel, name):
+            return accrue.Conv2d(x.shape[1], out, kernel, padding=kernel // 2)(x, name=name)
+
+        def dense(images):
+            every = [conv(images, 8, 3, "stem")]
+            for i in range(6):
+                h = accrue.relu(accrue.GroupNorm(4, 8 + 4 * i)(accrue.cat(every, 1), name=f"norm{i}"))
+                h = conv(accrue.gelu(conv(h, 16, 1, f"narrow{i}")), 4, 3, f"new{i}")
+                every.append(h)
+            return accrue.cat(every, 1)
+
+        def gated(images):
+            fine = accrue.gelu(conv(accrue.gelu(conv(images, 8, 3, "a")), 8, 3, "b"))
+            deep = accrue.gelu(conv(fine.max_pool2d(2), 16, 3, "c"))
+            deep = accrue.gelu(conv(deep, 16, 3, "d")).interpolate(scale_factor=2, mode="bilinear")
+            z = accrue.relu(conv(fine, 4, 1, "skip") + conv(deep, 4, 1, "signal"))
+            both = accrue.cat([fine * accrue.sigmoid(conv(z, 1, 1, "gate")), deep], 1)
+            return accrue.gelu(conv(accrue.gelu(conv(both, 8, 3, "e")), 8, 3, "f"))
+
+        for make, most in ((dense, 0.5), (gated, 0.75)):
+            runs = {}
+            for recompute in ("none", "sqrt", "all"):
+                x = accrue.input(3, 16, 16)
+                y = make(x)
+                y = accrue.Linear(y.shape[1], 5)(y.mean((2, 3)), name="head")
+                run = accrue.train(accrue.Network(x, y), samples(shape=(3, 16, 16)), threads=1,
+                                   effective_batch=8, micro_batch=3, lr=0.01, recompute=recompute)
+                self.assertEqual(run.memory["this run"], run.memory["predicted"])
+                runs[recompute] = run
+            for recompute in ("sqrt", "all"):
+                self.equal(runs[recompute].weights, runs["none"].weights)
+                self.assertLess(runs[recompute].memory["this run"]["activations"],
+                                most * runs["none"].memory["this run"]["activations"])
+
     def test_have_norms_of_the_window(self):
         x = accrue.input(3, 8, 8)
         y = accrue.Conv2d(3, 8, 3, padding=1)(x)

@@ -1,7 +1,15 @@
-"""Five networks of values in float64, beside PyTorch's: five steps of Adam, whole and in every split.
+"""Five networks in float64, beside PyTorch's: five steps of Adam, whole, in every split and on two ranks.
 
-The bound is ten times the distance of PyTorch from itself with the samples of a window in another order.
+Networks of values are made here. The same networks in C++, examples/five_networks, leave files in a folder, which
+ACCRUE_FIVE_NETWORKS names (scripts/check_install.sh). The bound is ten times the distance of PyTorch from itself with
+the samples of a window in another order.
 """
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
 
 import accrue
 import numpy as np
@@ -9,6 +17,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from safetensors.numpy import load_file
 from test_general_graphs import Vit, vit
 from torch import nn
 from torch.nn import functional
@@ -186,34 +195,115 @@ def farthest(a, b):
     return max(np.abs(a[name] - b[name]).max() for name in b)
 
 
-@pytest.mark.parametrize("network, module, size, classes, has_norms", (
-    (vit, Vit, 8, 5, False), (mobile, Mobile, 16, 5, True), (excited, Excited, 16, 5, True),
-    (gated, Gated, 16, 5, False), (gates, Gates, 16, 3, False)))
-def test_steps(network, module, size, classes, has_norms):
+NETWORKS = {"vit": (vit, Vit, 8, 5), "mobile": (mobile, Mobile, 16, 5), "excited": (excited, Excited, 16, 5),
+            "gated": (gated, Gated, 16, 5), "gates": (gates, Gates, 16, 3)}
+
+
+class Judge:
+    """What PyTorch makes of a start and samples, by which others' results are judged."""
+
+    def __init__(self, module, state, x, y):
+        random = np.random.default_rng(3)
+        self.module, self.found = module, []
+        self.gradient, self.weights = steps_of(module, state, x, y)
+        order = np.concatenate([i + random.permutation(WINDOW) for i in range(0, len(x), WINDOW)])
+        _, moved = steps_of(module, state, x[order], y[order])
+        self.largest = max(np.abs(g).max() for g in self.gradient.values())
+        self.bound = 10 * max(farthest(moved, self.weights), 1e-16)
+
+    def take(self, start, step, weights):
+        """Weights after a step of SGD, which moved them by the gradient, and after all steps of Adam."""
+        difference = max(np.abs(start[name] - step[name] - g).max() for name, g in self.gradient.items())
+        self.found.append((difference / self.largest, farthest(weights, self.weights)))
+
+    def decide(self):
+        print(f"\n{self.module.__name__}: gradient {max(f[0] for f in self.found):.1e} of the largest, weights after"
+              f" {STEPS} steps {max(f[1] for f in self.found):.1e}, PyTorch in another order {self.bound / 10:.1e}")
+        for of_gradient, of_weights in self.found:
+            assert of_gradient <= 1e-10
+            assert of_weights <= self.bound
+
+
+def train(network, samples, by, **options):
+    x, y = samples
+    if by == "sgd":
+        return accrue.train(network(), (x[:WINDOW], y[:WINDOW]), optimizer="sgd", momentum=0, lr=1, **options)
+    return accrue.train(network(), (x, y), optimizer="adam", lr=1e-2, eps=1e-3, **options)
+
+
+def options_for(name, init):
+    options = dict(init=init, precision="fp64", effective_batch=WINDOW, no_shuffle=True, threads=1,
+                   schedule="constant", weight_decay=0)
+    if name in ("mobile", "excited"):
+        options |= dict(batch_norm="window", batch_norm_by="keep")
+    return options
+
+
+def have_ranks():
+    info = subprocess.run([sys.executable, "-m", "accrue", "info", "--model", "mlp-small"], capture_output=True,
+                          text=True, check=True)
+    return shutil.which("mpirun") and "MPI: none" not in info.stdout
+
+
+def train_as_rank(name, by, folder):
+    """A process of two, which trains once and leaves its weights."""
+    folder = pathlib.Path(folder)
+    with np.load(folder / "start.npz") as start:
+        init = accrue.Weights(dict(start))
+    with np.load(folder / "samples.npz") as samples:
+        result = train(NETWORKS[name][0], (samples["x"], samples["y"]), by, micro_batch=3, **options_for(name, init))
+    rank = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"]
+    np.savez(folder / f"{by}-{rank}.npz", **result.weights)
+
+
+def weights_of_ranks(name, by, folder):
+    may_share = dict(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                     OMPI_MCA_rmaps_base_oversubscribe="1", PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe")
+    paths = [str(pathlib.Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    work = f"import test_five_networks as t; t.train_as_rank({name!r}, {by!r}, {str(folder)!r})"
+    done = subprocess.run(["mpirun", "-n", "2", sys.executable, "-c", work], capture_output=True, text=True,
+                          timeout=300, env=os.environ | may_share | dict(PYTHONPATH=os.pathsep.join(paths)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    ranks = [dict(np.load(folder / f"{by}-{rank}.npz")) for rank in (0, 1)]
+    for each in ranks[0]:
+        np.testing.assert_array_equal(ranks[0][each], ranks[1][each])
+    return ranks[0]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_steps(name, tmp_path):
+    network, module, size, classes = NETWORKS[name]
     torch.manual_seed(1)
     random = np.random.default_rng(2)
     state = module().double().state_dict()
     x = random.normal(size=(STEPS * WINDOW, 3, size, size))
     y = random.integers(0, classes, (len(x), size, size) if module is Gates else len(x))
-    gradient, weights = steps_of(module, state, x, y)
-    order = np.concatenate([i + random.permutation(WINDOW) for i in range(0, len(x), WINDOW)])
-    moved_gradient, moved = steps_of(module, state, x[order], y[order])
-    largest = max(np.abs(g).max() for g in gradient.values())
-    bound = 10 * max(farthest(moved, weights), 1e-16)
+    judge = Judge(module, state, x, y)
 
     init = accrue.Weights({n: t.numpy() for n, t in state.items() if not n.endswith("num_batches_tracked")})
-    options = dict(init=init, precision="fp64", effective_batch=WINDOW, no_shuffle=True, threads=1,
-                   schedule="constant", weight_decay=0)
-    if has_norms:
-        options |= dict(batch_norm="window", batch_norm_by="keep")
-    found = []
-    for options["micro_batch"] in (8, 3, 1):
-        step = accrue.train(network(), (x[:WINDOW], y[:WINDOW]), optimizer="sgd", momentum=0, lr=1, **options)
-        difference = max(np.abs(init[n] - step.weights[n] - g).max() for n, g in gradient.items())
-        result = accrue.train(network(), (x, y), optimizer="adam", lr=1e-2, eps=1e-3, **options)
-        found.append((difference / largest, farthest(result.weights, weights)))
-    print(f"\n{module.__name__}: gradient {max(f[0] for f in found):.1e} of the largest, weights after"
-          f" {STEPS} steps {max(f[1] for f in found):.1e}, PyTorch in another order {bound / 10:.1e}")
-    for of_gradient, of_weights in found:
-        assert of_gradient <= 1e-10
-        assert of_weights <= bound
+    for micro_batch in (8, 3, 1):
+        step, result = (train(network, (x, y), by, micro_batch=micro_batch, **options_for(name, init))
+                        for by in ("sgd", "adam"))
+        judge.take(init, step.weights, result.weights)
+    if not have_ranks():
+        print("without two ranks: no mpirun, or built without MPI")
+    else:
+        np.savez(tmp_path / "start.npz", **init)
+        np.savez(tmp_path / "samples.npz", x=x, y=y)
+        judge.take(init, *(weights_of_ranks(name, by, tmp_path) for by in ("sgd", "adam")))
+    judge.decide()
+
+
+@pytest.mark.skipif("ACCRUE_FIVE_NETWORKS" not in os.environ, reason="examples/five_networks has left no files")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_steps_in_cpp(name):
+    path = pathlib.Path(os.environ["ACCRUE_FIVE_NETWORKS"], name)
+    weights_in = lambda what: load_file(f"{path}-{what}.safetensors")
+    start, samples = weights_in("start"), weights_in("data")
+    x, y = samples["x"].astype("float64"), samples["y"].astype("int64")
+    state = {n: torch.tensor(w) for n, w in start.items()}
+    state |= {n.replace("running_mean", "num_batches_tracked"): torch.tensor(0) for n in start if "running_mean" in n}
+    judge = Judge(NETWORKS[name][1], state, x, y.reshape(len(y), *x.shape[2:]) if y.ndim == 4 else y)
+    for way in ("whole", "3+3+2", "singles", "ranks"):
+        judge.take(start, weights_in(f"{way}-sgd"), weights_in(way))
+    judge.decide()
