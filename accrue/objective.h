@@ -7,5 +7,6 @@
 //     fmt::print("{}\n", score.describe());
 
 #include "train/objective.h"
+#include "train/output_losses.h"
 #include "train/score.h"
 #include "train/weighted_objectives.h"

@@ -144,13 +144,29 @@ Graph::Value Graph::call(std::unique_ptr<Layer> layer, Value x, std::string name
   return call(add(std::move(layer), std::move(name)), x);
 }
 
-void Graph::output(Value value) {
+void Graph::output(Value value, std::string name) {
   check(value.defined() && value.number < values_.size(),
         "[graph] an output is no value of this graph");
+  check(name.empty() || std::ranges::find(output_names_, name) == output_names_.end(),
+        "[graph] two outputs are called '{}': expected a name for each", name);
   declare_held(value.number);
   outputs_.push_back(value.number);
-  plain_ = schedule_of(live_calls());
+  output_names_.push_back(std::move(name));
+  plain_ = schedule_of(live_calls(outputs_), outputs_);
   cutting_.reset();
+}
+
+std::vector<std::string> Graph::input_names() const {
+  std::vector<std::string> names;
+  for (const size_t input : inputs_) names.push_back(values_[input].name);
+  return names;
+}
+
+std::vector<std::string> Graph::output_names() const {
+  std::vector<std::string> names = output_names_;
+  for (size_t i = 0; i < names.size(); ++i)
+    if (names[i].empty()) names[i] = names.size() == 1 ? "y" : fmt::format("y{}", i);
+  return names;
 }
 
 void Graph::weigh(Value result, double weight) {
@@ -194,7 +210,10 @@ std::string Graph::describe() const {
                           held->shape());
   for (const Call& call : calls_) text += text_of(call) + "\n";
   std::vector<std::string> outputs;
-  for (const size_t output : outputs_) outputs.push_back(values_[output].name);
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const std::string& name = output_names_[i];
+    outputs.push_back((name.empty() ? "" : name + "=") + values_[outputs_[i]].name);
+  }
   return text + fmt::format("return {}\n", fmt::join(outputs, ", "));
 }
 

@@ -10,6 +10,7 @@
 
 #include "layers/graph_ops.h"
 #include "layers/module.h"
+#include "layers/named_network.h"
 
 namespace accrue {
 
@@ -25,14 +26,11 @@ namespace accrue {
 // are given, within a layer behind the layer's name, and are declared in the order of their first
 // use. A layer that is called twice shares its weights.
 //
-// For Recompute, a graph may be cut between any two calls with weights of more than one dimension,
-// there where the results that cross weigh least. The segments between the cuts are chosen so that
-// the results that are kept and the largest segment weigh least together. With Recompute::all the
-// graph is cut wherever one differentiable tensor alone can cross, and elsewhere as it pays: the
-// levels of a U-Net are cut beside their skips, a dense block between its layers. Results that need
-// no gradient and read none that do, such as a mask, are computed before all segments and kept. A
-// graph in which no cut pays leaves Recompute to its layers.
-class Graph : public Layer {
+// For Recompute, a graph is cut where one differentiable tensor crosses. A block is a piece between
+// two cuts that has weights of more than one dimension, together with the pieces without such
+// weights that follow it. Results that need no gradient, such as a mask, are computed before all
+// blocks and kept. A graph that cannot be cut leaves Recompute to its layers.
+class Graph : public Layer, public NamedNetwork {
  public:
   // A value of this graph. One that is default-constructed stands for an operand that is left out.
   struct Value {
@@ -69,18 +67,24 @@ class Graph : public Layer {
   Value call(const Layer& layer, Value x);
   // add() and call().
   Value call(std::unique_ptr<Layer> layer, Value x, std::string name = "");
-  // Appends a result of the network.
-  void output(Value value);
+  // Appends a result of the network. Without a name the only output is "y", and several are "y0",
+  // "y1", ... Throws Error for a name that another output has.
+  void output(Value value, std::string name = "");
 
   size_t inputs() const { return inputs_.size(); }
   size_t outputs() const { return outputs_.size(); }
-  // How much memory the results of the call of this result take beside the results of other calls,
-  // which have 1 unless this is called. Recompute cuts by it.
+  std::vector<std::string> input_names() const override;
+  std::vector<std::string> output_names() const override;
+  // How much memory the call of this result takes beside other calls, which have 1 unless this is
+  // called: segments for Recompute::sqrt are of about equal weight.
   void weigh(Value result, double weight);
 
   // The network's answers to its inputs, in the order in which they were declared. Throws Error
   // unless there is a tensor for each input, and what the ops throw.
   std::vector<Tensor> run(std::vector<Tensor> inputs, const Pass& pass) const;
+  // Some of the answers: calls that only the others need are left out.
+  std::vector<Tensor> outputs_of(std::vector<Tensor> inputs, const std::vector<std::string>& wanted,
+                                 const Pass& pass) const override;
   // The same for a graph of one input and one output. Throws Error for another.
   Tensor forward(Tensor x, const Pass& pass) const override;
   // The calls, a line each.
@@ -104,9 +108,9 @@ class Graph : public Layer {
     double weight = 1;
   };
   // Calls in the order in which they run, and of each value the position of its last use, which for
-  // outputs is behind all calls.
+  // the outputs that they are needed for is behind all calls.
   struct Schedule {
-    std::vector<size_t> order, last_use;
+    std::vector<size_t> order, last_use, outputs;
   };
   // The values of a pass.
   using Values = std::vector<Tensor>;
@@ -132,18 +136,21 @@ class Graph : public Layer {
   bool has_fixed_weights(const Call& call) const;
   std::string text_of(const Call& call) const;
 
-  std::vector<size_t> live_calls() const;
-  Schedule schedule_of(std::vector<size_t> order) const;
+  std::vector<size_t> live_calls(const std::vector<size_t>& outputs) const;
+  Schedule schedule_of(std::vector<size_t> order, std::vector<size_t> outputs) const;
   std::vector<bool> differentiable(const Values& values) const;
   bool is_differentiable(const Call& call, const std::vector<bool>& values) const;
-  std::shared_ptr<const Cutting> cutting_for(std::vector<bool> differentiable,
+  std::shared_ptr<const Cutting> cutting_for(const Schedule& plain,
+                                             std::vector<bool> differentiable,
                                              Recompute recompute) const;
   Tensor take(const Schedule& schedule, size_t position, size_t slot, Values& values) const;
   void run_calls(const Schedule& schedule, size_t begin, size_t end, Values& values,
                  const Running& running) const;
   void run_segment(const std::shared_ptr<const Schedule>& schedule, size_t begin, size_t end,
                    Values& values, const Running& running) const;
-  void run_in_segments(Values& values, const Running& running) const;
+  void run_in_segments(const Schedule& plain, Values& values, const Running& running) const;
+  std::vector<Tensor> run(const Schedule& plain, std::vector<Tensor> inputs,
+                          const Pass& pass) const;
   DType computes_in(const Values& inputs) const;
 
   std::vector<Known> values_;
@@ -158,7 +165,8 @@ class Graph : public Layer {
   };
   std::vector<Added> layers_;
   std::vector<size_t> inputs_, outputs_;
-  Schedule plain_;  // of what the outputs need
+  std::vector<std::string> output_names_;  // empty for those without
+  Schedule plain_;                         // of what the outputs need
   mutable std::mutex cutting_mutex_;
   mutable std::shared_ptr<const Cutting> cutting_;  // the last
   int next_number_ = 0;

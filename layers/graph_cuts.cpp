@@ -124,10 +124,12 @@ std::vector<Place> places_of(size_t first, const std::vector<bool>& has_weights,
 
 }  // namespace
 
-std::shared_ptr<const Graph::Cutting> Graph::cutting_for(std::vector<bool> differentiable,
+std::shared_ptr<const Graph::Cutting> Graph::cutting_for(const Schedule& plain,
+                                                         std::vector<bool> differentiable,
                                                          Recompute recompute) const {
   const std::lock_guard lock(cutting_mutex_);
-  if (cutting_ && cutting_->recompute == recompute && cutting_->differentiable == differentiable)
+  if (cutting_ && cutting_->recompute == recompute && cutting_->differentiable == differentiable &&
+      cutting_->schedule->outputs == plain.outputs)
     return cutting_;
 
   // Calls without gradients whose operands are such calls' results run first.
@@ -138,10 +140,11 @@ std::shared_ptr<const Graph::Cutting> Graph::cutting_for(std::vector<bool> diffe
                     const auto made_by = value == Value::none ? std::nullopt : values_[value].call;
                     return !made_by || is_early[*made_by];
                   });
-  std::vector<size_t> order = plain_.order;
+  std::vector<size_t> order = plain.order;
   const auto behind = std::ranges::stable_partition(order, [&](size_t c) { return is_early[c]; });
   const size_t first = order.size() - behind.size(), n = order.size();
-  const auto schedule = std::make_shared<const Schedule>(schedule_of(std::move(order)));
+  const auto schedule =
+      std::make_shared<const Schedule>(schedule_of(std::move(order), plain.outputs));
 
   std::vector<Result> results;
   std::vector<bool> has_weights(n);

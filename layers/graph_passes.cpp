@@ -1,5 +1,7 @@
 // How a graph runs: its schedules and passes.
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "core/inside.h"
@@ -9,9 +11,9 @@
 
 namespace accrue {
 
-std::vector<size_t> Graph::live_calls() const {
+std::vector<size_t> Graph::live_calls(const std::vector<size_t>& outputs) const {
   std::vector<bool> is_read(values_.size());
-  for (const size_t output : outputs_) is_read[output] = true;
+  for (const size_t output : outputs) is_read[output] = true;
   std::vector<size_t> live;
   for (size_t c = calls_.size(); c-- > 0;) {
     const Call& call = calls_[c];
@@ -24,7 +26,7 @@ std::vector<size_t> Graph::live_calls() const {
   return live;
 }
 
-Graph::Schedule Graph::schedule_of(std::vector<size_t> order) const {
+Graph::Schedule Graph::schedule_of(std::vector<size_t> order, std::vector<size_t> outputs) const {
   std::vector<size_t> last_use(values_.size());
   for (size_t position = 0; position < order.size(); ++position) {
     const Call& call = calls_[order[position]];
@@ -32,8 +34,8 @@ Graph::Schedule Graph::schedule_of(std::vector<size_t> order) const {
       for (const size_t value : *values)
         if (value != Value::none) last_use[value] = position;
   }
-  for (const size_t output : outputs_) last_use[output] = order.size();
-  return {std::move(order), std::move(last_use)};
+  for (const size_t output : outputs) last_use[output] = order.size();
+  return {std::move(order), std::move(last_use), std::move(outputs)};
 }
 
 bool Graph::is_differentiable(const Call& call, const std::vector<bool>& values) const {
@@ -152,8 +154,8 @@ void Graph::run_segment(const std::shared_ptr<const Schedule>& schedule, size_t 
   for (size_t i = 0; i < made.size(); ++i) values[made[i]] = std::move(results[i]);
 }
 
-void Graph::run_in_segments(Values& values, const Running& running) const {
-  const auto cutting = cutting_for(differentiable(values), running.pass.recompute);
+void Graph::run_in_segments(const Schedule& plain, Values& values, const Running& running) const {
+  const auto cutting = cutting_for(plain, differentiable(values), running.pass.recompute);
   const auto& [_, recompute, schedule, first, ends] = *cutting;
   run_calls(*schedule, 0, first, values, running);
   // A segment that is alone has nothing that it could be computed again from but all there is.
@@ -181,6 +183,11 @@ DType Graph::computes_in(const Values& inputs) const {
 }
 
 std::vector<Tensor> Graph::run(std::vector<Tensor> inputs, const Pass& pass) const {
+  return run(plain_, std::move(inputs), pass);
+}
+
+std::vector<Tensor> Graph::run(const Schedule& plain, std::vector<Tensor> inputs,
+                               const Pass& pass) const {
   check(inputs.size() == inputs_.size() && !inputs.empty(),
         "[graph] a network of {} runs on {}: expected a tensor for each, and at least one",
         counted(std::ssize(inputs_), "input"), counted(std::ssize(inputs), "tensor"));
@@ -189,14 +196,38 @@ std::vector<Tensor> Graph::run(std::vector<Tensor> inputs, const Pass& pass) con
                         computes_in(inputs)};
   Values values(values_.size());
   for (size_t i = 0; i < inputs.size(); ++i) values[inputs_[i]] = std::move(inputs[i]);
-  if (pass.recompute == Recompute::none) run_calls(plain_, 0, plain_.order.size(), values, running);
-  else run_in_segments(values, running);
+  if (pass.recompute == Recompute::none) run_calls(plain, 0, plain.order.size(), values, running);
+  else run_in_segments(plain, values, running);
   std::vector<Tensor> outputs;
-  for (const size_t output : outputs_) {
+  for (const size_t output : plain.outputs) {
     const Held* const held = values_[output].held;
     outputs.push_back(held ? as_computed(held->tensor()) : values[output]);
   }
   return outputs;
+}
+
+std::vector<Tensor> Graph::outputs_of(std::vector<Tensor> inputs,
+                                      const std::vector<std::string>& wanted,
+                                      const Pass& pass) const {
+  check(!wanted.empty(), "[graph] no outputs are wanted: expected {}",
+        fmt::join(output_names(), ", "));
+  const std::vector<std::string> names = output_names();
+  std::vector<size_t> outputs;
+  for (const std::string& name : wanted) {
+    const auto found = std::ranges::find(names, name);
+    check(found != names.end(), "[graph] the network has no output '{}': it has {}", name,
+          fmt::join(names, ", "));
+    outputs.push_back(outputs_[size_t(found - names.begin())]);
+  }
+  const Shape shape = inputs.empty() ? Shape() : inputs.front().shape();
+  std::vector<Tensor> found;
+  Module::run(shape, pass, [&] {
+    found = outputs == outputs_
+                ? run(std::move(inputs), pass)
+                : run(schedule_of(live_calls(outputs), outputs), std::move(inputs), pass);
+    return found.front();
+  });
+  return found;
 }
 
 Tensor Graph::forward(Tensor x, const Pass& pass) const {

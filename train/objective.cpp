@@ -87,6 +87,21 @@ Tensor Objective::answer(const Layer& model, const Samples& samples, const Pass&
   return model(seen.empty() ? samples.fields.front().values : samples[seen], pass);
 }
 
+std::vector<std::string> Objective::inputs() const {
+  std::string seen = input();
+  return seen.empty() ? std::vector<std::string>() : std::vector{std::move(seen)};
+}
+
+Loss Objective::cost(const Layer& model, const Samples& samples, const Pass& pass) const {
+  return loss(answer(model, samples, pass), samples);
+}
+
+std::vector<NamedLoss> Objective::losses(const Layer&, const Samples&, const Pass&) const {
+  fail("objective {} has no losses that count apart", name());
+}
+
+std::vector<Tensor> Objective::weights(const Samples& samples) const { return {weight(samples)}; }
+
 Tensor Objective::window_loss(const Tensor&) const {
   fail("objective {} has no loss of a window", name());
 }
@@ -95,6 +110,11 @@ Tensor Objective::weight(const Samples&) const { return {}; }
 
 void Objective::add_score(const Tensor& sums, const Tensor& answer, const Samples& samples) const {
   add_mean(sums, loss(answer, samples), samples.size());
+}
+
+void Objective::add_score_of(const Tensor& sums, const Layer& model, const Samples& samples,
+                             const Pass& pass) const {
+  add_score(sums, answer(model, samples, pass), samples);
 }
 
 void Objective::add_score_of_all(const Tensor&, const Tensor&) const {
@@ -111,7 +131,7 @@ Score Objective::score(std::span<const double> sums, const Dataset& data) const 
 
 void Objective::check_data(const Dataset& data) const {
   for (const std::string& field : targets()) data.field(field);
-  if (const std::string seen = input(); !seen.empty()) data.field(seen);
+  for (const std::string& field : inputs()) data.field(field);
 }
 
 void Objective::add_on_host(const Tensor& sums,

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "accumulate/summed_losses.h"
 #include "data/samples.h"
 #include "layers/module.h"
 
@@ -43,6 +44,7 @@ using Descriptions = std::map<std::string, std::string, std::less<>>;
 // answer, the cost of its answer, and its score. Everything else, from the data set to the
 // predicted memory, works with any fields of a data set. To write an objective, override name(),
 // targets() and loss(). For a score beyond the loss, also override sums(), add_score() and score().
+// An objective that needs more of a model than one answer overrides cost() and add_score_of().
 class Objective {
  public:
   virtual ~Objective() = default;
@@ -52,6 +54,9 @@ class Objective {
   // input() is the field that the model sees; empty means the data's first field. targets() are the
   // fields that the loss and the score need.
   virtual std::string input() const { return {}; }
+  // The fields that the model sees, if it sees several: by default input() alone, if it is not
+  // empty.
+  virtual std::vector<std::string> inputs() const;
   virtual std::vector<std::string> targets() const = 0;
   // The model's answer to samples: by default, to their input field alone.
   virtual Tensor answer(const Layer& model, const Samples& samples, const Pass& pass) const;
@@ -60,6 +65,17 @@ class Objective {
   // The cost of the model's answer: a scalar, the mean over the samples, or over the things that
   // weight() counts.
   virtual Tensor loss(const Tensor& answer, const Samples& samples) const = 0;
+  // The training loss of a micro-batch, which weight() says the weight of, and numbers beside it
+  // for reports, which terms() names: by default the loss() of the answer().
+  virtual Loss cost(const Layer& model, const Samples& samples, const Pass& pass) const;
+  virtual std::vector<std::string> terms() const { return {}; }
+  // True if the cost is a sum of losses() that are means over different things, such as judged
+  // pixels and samples. A window then looks ahead at weights(), one for each loss: f64 [] as
+  // weight(), or undefined for one that counts samples (train/counted_losses.h).
+  virtual bool counts_apart(const Dataset&) const { return false; }
+  virtual std::vector<NamedLoss> losses(const Layer& model, const Samples& samples,
+                                        const Pass& pass) const;
+  virtual std::vector<Tensor> weights(const Samples& samples) const;
   // True if the training loss is a function of all samples of a window together, for example
   // because it compares them with each other. That function is window_loss(), a mean over answers
   // [N, ...].
@@ -89,6 +105,9 @@ class Objective {
   virtual int64_t sums() const { return 1; }
   virtual void add_score(const Tensor& sums, const Tensor& answer, const Samples& samples) const;
   virtual void add_score_of_all(const Tensor& sums, const Tensor& answers) const;
+  // The same as add_score(), of a model: by default of its answer().
+  virtual void add_score_of(const Tensor& sums, const Layer& model, const Samples& samples,
+                            const Pass& pass) const;
   virtual Score score(std::span<const double> sums, const Dataset& data) const;
 
   // Throws Error unless the data set has the objective's fields.

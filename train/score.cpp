@@ -6,15 +6,15 @@
 #include "data/loader.h"
 #include "kernels/concat.h"
 #include "train/joined_answers.h"
+#include "train/output_losses.h"
 
 namespace accrue {
 
 namespace {
 
-void for_each_part(const Layer& model, const Objective& objective, const Dataset& data,
-                   int64_t micro_batch, DType dtype, Device device, const Ranks* ranks,
-                   int64_t piece, const StopRequest& stop,
-                   const std::function<void(const Tensor& answer, const MicroBatch& part)>& visit) {
+void for_each_part(const Dataset& data, int64_t micro_batch, DType dtype, Device device,
+                   const Ranks* ranks, int64_t piece, const StopRequest& stop,
+                   const std::function<void(const MicroBatch& part, const Pass& pass)>& visit) {
   const NoGrad no_grad;
   const MemoryScope scope(Phase::evaluate, "evaluation");
   const int64_t size = std::min(micro_batch, data.size());
@@ -35,7 +35,7 @@ void for_each_part(const Layer& model, const Objective& objective, const Dataset
   pass.piece = piece;
   while (const MicroBatch* part = loader.next()) {
     throw_if_stopped(stop);
-    visit(objective.answer(model, *part, pass), *part);
+    visit(*part, pass);
   }
 }
 
@@ -47,9 +47,9 @@ void detail::for_each_answer(
     const std::function<void(const Tensor& answer, const Samples& part, int64_t begin)>& visit,
     const StopRequest& stop) {
   int64_t begin = 0;
-  for_each_part(model, objective, data, micro_batch, dtype, device, nullptr, 0, stop,
-                [&](const Tensor& answer, const MicroBatch& part) {
-                  visit(answer, part, begin);
+  for_each_part(data, micro_batch, dtype, device, nullptr, 0, stop,
+                [&](const MicroBatch& part, const Pass& pass) {
+                  visit(objective.answer(model, part, pass), part, begin);
                   begin += part.size();
                 });
 }
@@ -61,10 +61,12 @@ Tensor detail::sum_scores(const Layer& model, const Objective& objective, const 
   objective.check_data(data);
   const Tensor sums = Tensor::full({objective.sums()}, 0, DType::f64, device, Category::workspace);
   std::vector<Tensor> answers;
-  for_each_part(model, objective, data, micro_batch, dtype, device, ranks, piece, stop,
-                [&](const Tensor& answer, const MicroBatch& part) {
-                  if (objective.scores_all_at_once()) answers.push_back(answer);
-                  objective.add_score(sums, answer, part);
+  for_each_part(data, micro_batch, dtype, device, ranks, piece, stop,
+                [&](const MicroBatch& part, const Pass& pass) {
+                  if (!objective.scores_all_at_once())
+                    return objective.add_score_of(sums, model, part, pass);
+                  answers.push_back(objective.answer(model, part, pass));
+                  objective.add_score(sums, answers.back(), part);
                 });
   if (!objective.scores_all_at_once()) return sums;
   const Tensor own = answers.empty() ? Tensor() : concat(answers, 0);
@@ -95,6 +97,22 @@ Score evaluate(const Layer& model, const Dataset& data, int64_t micro_batch, DTy
   return evaluate(model, *objective_of(data), data, micro_batch, dtype, device);
 }
 
+namespace {
+
+// Copies the answers to the samples from `begin` on into all answers, which are made at first.
+void keep_answers(Tensor& all, const Tensor& answer, int64_t begin, int64_t samples) {
+  const Tensor host = answer.detach().to(Device::cpu);
+  const Tensor y = host.dtype() == DType::f64 ? host : as_f32(host);
+  if (!all.defined()) {
+    std::vector<int64_t> sizes{samples};
+    for (const int64_t size : y.shape().sizes().subspan(1)) sizes.push_back(size);
+    all = Tensor::empty(Shape(sizes), y.dtype(), Device::cpu, Category::data);
+  }
+  all.slice(begin, begin + y.size(0)).copy_from(y);
+}
+
+}  // namespace
+
 Tensor detail::all_answers(const Layer& model, const Objective& objective, const Dataset& data,
                            int64_t micro_batch, DType dtype, Device device,
                            const StopRequest& stop) {
@@ -102,16 +120,29 @@ Tensor detail::all_answers(const Layer& model, const Objective& objective, const
   for_each_answer(
       model, objective, data, micro_batch, dtype, device,
       [&](const Tensor& answer, const Samples&, int64_t begin) {
-        const Tensor host = answer.detach().to(Device::cpu);
-        const Tensor y = host.dtype() == DType::f64 ? host : as_f32(host);
-        if (!all.defined()) {
-          std::vector<int64_t> sizes{data.size()};
-          for (const int64_t size : y.shape().sizes().subspan(1)) sizes.push_back(size);
-          all = Tensor::empty(Shape(sizes), y.dtype(), Device::cpu, Category::data);
-        }
-        all.slice(begin, begin + y.size(0)).copy_from(y);
+        keep_answers(all, answer, begin, data.size());
       },
       stop);
+  return all;
+}
+
+std::vector<Tensor> detail::all_answers(const Layer& model, const std::vector<std::string>& inputs,
+                                        const std::vector<std::string>& wanted, const Dataset& data,
+                                        int64_t micro_batch, DType dtype, Device device,
+                                        const StopRequest& stop) {
+  std::vector<Tensor> all(wanted.size());
+  int64_t begin = 0;
+  for_each_part(data, micro_batch, dtype, device, nullptr, 0, stop,
+                [&](const MicroBatch& part, const Pass& pass) {
+                  const auto answers = answers_by_name(model, inputs, wanted, part, pass);
+                  for (size_t i = 0; i < all.size(); ++i) {
+                    check(answers[i].shape().rank() > 0 && answers[i].size(0) == part.size(),
+                          "the output '{}' is {} for {}: expected an answer to each", wanted[i],
+                          answers[i].shape(), counted(part.size(), "sample"));
+                    keep_answers(all[i], answers[i], begin, data.size());
+                  }
+                  begin += part.size();
+                });
   return all;
 }
 

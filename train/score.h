@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "accumulate/ranks.h"
 #include "layers/module.h"
@@ -45,6 +47,12 @@ void for_each_answer(
 Tensor all_answers(const Layer& model, const Objective& objective, const Dataset& data,
                    int64_t micro_batch, DType dtype, Device device,
                    const StopRequest& stop = never_stop);
+// The same of a network that sees the fields `inputs`: its outputs `wanted`
+// (train/output_losses.h).
+std::vector<Tensor> all_answers(const Layer& model, const std::vector<std::string>& inputs,
+                                const std::vector<std::string>& wanted, const Dataset& data,
+                                int64_t micro_batch, DType dtype, Device device,
+                                const StopRequest& stop = never_stop);
 
 }  // namespace detail
 

@@ -5,6 +5,7 @@
 #include "accumulate/ranks.h"
 #include "core/ceil_div.h"
 #include "core/cuda.h"
+#include "train/counted_losses.h"
 #include "train/weights.h"
 #include "train/window_loss.h"
 
@@ -92,6 +93,13 @@ void check_window_loss(const TrainingOptions& o) {
   check_can_wait(o, why);
 }
 
+void check_counts_apart(const TrainingOptions& o) {
+  constexpr std::string_view why =
+      "the losses are means over different things, whose numbers in the window they must know, so";
+  check_sees_window(o, why);
+  check_can_wait(o, why);
+}
+
 void check_batch_norm(const TrainingOptions& o, Device device) {
   check(o.batch_norm_by == BatchNormBy::keep || o.batch_norm == BatchNormOver::window,
         "BatchNorms of a micro-batch do not wait for a window: expected batch-norm-by keep, or "
@@ -121,6 +129,7 @@ Training::Training(const TrainingOptions& options, const Dataset& data, Device d
       objective_(options.objective_for(data)),
       data_(data) {
   if (options_.players.empty() && objective_->is_of_window()) check_window_loss(options_);
+  if (options_.players.empty() && objective_->counts_apart(data_)) check_counts_apart(options_);
   check_precision(options_.precision, device_);
   check_batch_norm(options_, device_);
   if (!options_.share_unit) options_.share_unit = options.batches.micro;
@@ -171,6 +180,21 @@ void take_loss_of_window(Player& player, const ObjectivePtr& objective, const La
   player.walk = [loss, each = player.walk] { return loss->walk(each); };
 }
 
+// Gives the player the objective's losses that count apart.
+void take_losses_apart(Player& player, const ObjectivePtr& objective, const Layer& model,
+                       Ranks* ranks) {
+  const auto losses = std::make_shared<CountedLosses>(
+      [objective, &model](const Samples& samples, const Pass& pass) {
+        return objective->losses(model, samples, pass);
+      },
+      [objective](const Samples& samples) { return objective->weights(samples); }, ranks);
+  player.loss = [losses](const Samples& samples, const Pass& pass) {
+    return losses->loss(samples, pass);
+  };
+  player.weight = nullptr;
+  player.walk = [losses, each = player.walk] { return losses->walk(each); };
+}
+
 }  // namespace
 
 void Training::make_networks() {
@@ -198,6 +222,8 @@ void Training::make_networks() {
                        .weight = own.weight,
                        .walk = batch_norm_walk(options_.batch_norm, options_.batch_norm_by,
                                                options_.window_passes, options_.ranks)});
+    if (options_.players.empty() && objective_->counts_apart(data_))
+      take_losses_apart(players.back(), objective_, model, options_.ranks);
     if (own.of_window) take_loss_of_window(players.back(), own.of_window, model, options_.ranks);
   }
   game_.emplace(std::move(players), options_.order);

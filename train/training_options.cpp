@@ -109,15 +109,14 @@ Metadata TrainingOptions::weights_metadata() const {
 
 std::vector<PlayerOptions> TrainingOptions::networks(const ObjectivePtr& to) const {
   if (!players.empty()) return players;
-  return {
-      {.name = "",
-       .model = model,
-       .loss = [to](const Networks& networks, const Samples& samples, const Pass& pass) -> Loss {
-         return to->loss(to->answer(networks[""], samples, pass), samples);
-       },
-       .of_window = to->is_of_window() ? to : nullptr,
-       .step = *this,
-       .weight = [to](const Samples& samples) { return to->weight(samples); }}};
+  return {{.name = "",
+           .model = model,
+           .loss = [to](const Networks& networks, const Samples& samples,
+                        const Pass& pass) -> Loss { return to->cost(networks[""], samples, pass); },
+           .of_window = to->is_of_window() ? to : nullptr,
+           .step = *this,
+           .terms = to->terms(),
+           .weight = [to](const Samples& samples) { return to->weight(samples); }}};
 }
 
 ScheduleOptions TrainingOptions::schedule_of(const PlayerOptions& network, int64_t samples) const {

@@ -13,6 +13,7 @@
 #include "images/augmentation.h"
 #include "images/contrastive.h"
 #include "images/segmentation.h"
+#include "layers/graph.h"
 #include "layers/layers.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
@@ -23,6 +24,7 @@
 #include "text/models.h"
 #include "text/preferences.h"
 #include "text/text_pairs.h"
+#include "train/output_losses.h"
 #include "train/plan.h"
 #include "train/score.h"
 #include "train/trainer.h"
@@ -85,6 +87,16 @@ Dataset counted_differently(int64_t N) {
   for (float& weight : weights.span<float>()) weight = random.uniform(0, 2);
   weights.span<float>()[1] = 0;
   data.fields.push_back({"weights", weights, Encoding::weight});
+  return data;
+}
+
+// Labels and numbers; samples count differently for the labels.
+Dataset with_both(int64_t N) {
+  Dataset data = counted_differently(N);
+  const Tensor y = Tensor::empty({N, 2}, DType::f32, Device::cpu, Category::data);
+  RandomStream random(5);
+  for (float& v : y.span<float>()) v = float(random.normal());
+  data.fields.push_back({"targets", y, Encoding::number});
   return data;
 }
 
@@ -154,6 +166,23 @@ Dataset answers(int64_t N) {
   return data;
 }
 
+// A third output has no loss.
+std::unique_ptr<Layer> two_heads() {
+  auto net = std::make_unique<Graph>();
+  const auto of_layer = [&]<class L>(std::unique_ptr<L> layer, Graph::Value x) {
+    return net->call(std::move(layer), x);
+  };
+  Graph::Value x = net->input("images");
+  x = of_layer(std::make_unique<Conv2d>(1, 2, 3, Conv2dShape{.padding = 1}), x);
+  x = net->call("relu", {of_layer(std::make_unique<BatchNorm>(2), x)});
+  x = net->call("flatten", {x}, {{"start_dim", 1}});
+  constexpr int64_t features = 2 * side * side;
+  net->output(of_layer(std::make_unique<Linear>(features, 2), x), "numbers");
+  net->output(of_layer(std::make_unique<Linear>(features, 5), x), "unused");
+  net->output(of_layer(std::make_unique<Linear>(features, classes), x), "class");
+  return net;
+}
+
 template <class... Last>
 ModelFactory network(int64_t channels, Last... last) {
   return [=] {
@@ -211,6 +240,15 @@ std::vector<Task> all_tasks() {
   all.push_back(task(
       "classification with weights", counted, answering(classes),
       classification(counted.train.field("labels"), {{{0.5, 2, 1}, 0.1}, "weights", "images"})));
+  const Datasets of_two = both(with_both);
+  all.push_back(task(
+      "two outputs", of_two, two_heads,
+      losses_of_outputs(
+          {"images"},
+          {{"class",
+            classification(of_two.train.field("labels"), {.weights = "weights", .input = "images"}),
+            0.5},
+           {"numbers", regression(of_two.train.field("targets"), {.input = "images"})}})));
   return all;
 }
 
