@@ -118,16 +118,17 @@ ModelFactory Fonts::factory(const std::string&, const NetworkOptions& options,
   return [o = networks(options, sample)] { return std::make_unique<Zi2ziGenerator>(o); };
 }
 
-Example Fonts::example(const Layer& network, const SampleSpec& sample) const {
+Example Fonts::example(const Layer& network, const SampleSpec& sample, int64_t N) const {
   const Shape& image = sample.input().shape;
   const Tensor sources =
-      Tensor::full({2, image[0], image[1], image[2]}, 0, DType::f32, Device::cpu);
-  const Tensor styles = Tensor::from(std::vector<int32_t>(2), {2});
+      Tensor::full({N, image[0], image[1], image[2]}, 0, DType::f32, Device::cpu);
+  const Tensor styles = Tensor::from(std::vector<int32_t>(size_t(N)), {N});
   const Zi2ziGenerator& generator = Zi2ziGenerator::of(network);
   return {.inputs = {{sample.input().name, sources}, {"styles", styles}},
-          .answer_name = "drawings",
-          .answer = [&generator, sources, styles] {
-            return generator.draw(generator.encode(sources, Pass::eval()), styles, Pass::eval());
+          .answer_names = {"drawings"},
+          .answers = [&generator, sources, styles] {
+            return std::vector{
+                generator.draw(generator.encode(sources, Pass::eval()), styles, Pass::eval())};
           }};
 }
 

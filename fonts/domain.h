@@ -24,7 +24,7 @@ class Fonts : public Domain {
   ModelFactory factory(const std::string& model, const NetworkOptions& options,
                        const SampleSpec& sample) const override;
   // The drawings of images in styles.
-  Example example(const Layer& network, const SampleSpec& sample) const override;
+  Example example(const Layer& network, const SampleSpec& sample, int64_t N) const override;
   std::vector<PlayerOptions> players(const NetworkOptions& options, const SampleSpec& sample,
                                      const StepOptions& step) const override;
   ObjectivePtr objective(const Dataset& data) const override;

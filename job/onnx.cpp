@@ -24,7 +24,8 @@ std::string described(const Example& example, OnnxInput input) {
                                  is_bytes ? accrue::name(DType::u8) : accrue::name(values.dtype()),
                                  fmt::join(sizes, ", ")));
   }
-  return fmt::format("{} of {}", example.answer_name, fmt::join(inputs, " and "));
+  return fmt::format("{} of {}", fmt::join(example.answer_names, " and "),
+                     fmt::join(inputs, " and "));
 }
 
 }  // namespace
@@ -53,11 +54,12 @@ void detail::export_onnx(const Request& request, const std::string& path, OnnxIn
   SampleSpec sample = request.sample;
   for (const auto& domain : request.domains) sample = domain->asked(sample, request.given);
   const LoadedNetwork loaded = load_network(request, sample, Device::cpu);
-  const Example example = request.domains.of_model(about.name).example(*loaded.model, sample);
+  const Domain& domain = request.domains.of_model(about.name);
+  const auto example = [&](int64_t N) { return domain.example(*loaded.model, sample, N); };
   const Normalization pixels = about.has_own_pixels ? Normalization{} : request.domains.pixels();
   const auto bytes = takes_bytes ? std::optional(pixels) : std::nullopt;
   write_text_atomically(path, onnx_of(example, loaded.parameters, said, bytes));
-  notices.say("{}: {}", path, described(example, input));
+  notices.say("{}: {}", path, described(example(1), input));
 }
 
 }  // namespace accrue

@@ -259,6 +259,8 @@ const GraphOp& detail::graph_op(std::string_view name) {
 
 // Calls
 
+thread_local constinit OpTrace* OpTrace::of_this_thread = nullptr;
+
 const OpValue& OpCall::attribute(std::string_view name) const {
   size_t i = 0;
   for (const Argument& each : op_.arguments) {

@@ -126,6 +126,7 @@ class OpCall {
 
   const Where where;
 
+  const std::vector<Tensor>& operands() const { return operands_; }
   // Operand i; undefined if it was left out.
   const Tensor& operator[](size_t i) const { return operands_.at(i); }
   // The same, given away: an op may write over it.
@@ -155,6 +156,27 @@ class OpCall {
   const GraphOp& op_;
   std::vector<Tensor> operands_;
   const std::vector<OpValue>& attributes_;
+};
+
+// While alive, runs the ops of the graphs that this thread runs. A trace within another trace
+// replaces it.
+class OpTrace {
+ public:
+  OpTrace() : before_(of_this_thread) { of_this_thread = this; }
+  virtual ~OpTrace() { of_this_thread = before_; }
+  OpTrace(const OpTrace&) = delete;
+  OpTrace& operator=(const OpTrace&) = delete;
+
+  // Returns what op.run(call) returns.
+  virtual std::vector<Tensor> run(const GraphOp& op, OpCall& call) = 0;
+
+  // The trace of this thread; null if there is none.
+  static OpTrace* current() { return of_this_thread; }
+
+ private:
+  static thread_local constinit OpTrace* of_this_thread;
+
+  OpTrace* const before_;
 };
 
 }  // namespace accrue::detail

@@ -82,7 +82,8 @@ class Graph::Node : public Module {
     const Shape first = operands.front().shape();
     run(first, where.pass, [&] {
       OpCall call(op, std::move(operands), attributes, where);
-      results = op.run(call);
+      OpTrace* const trace = OpTrace::current();
+      results = trace ? trace->run(op, call) : op.run(call);
       check(!results.empty(), "[{}] has no results", op.name);
       return results.front();
     });

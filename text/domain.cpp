@@ -167,14 +167,14 @@ ModelFactory Text::factory(const std::string& model, const NetworkOptions& optio
   };
 }
 
-Example Text::example(const Layer& network, const SampleSpec& sample) const {
+Example Text::example(const Layer& network, const SampleSpec& sample, int64_t N) const {
   check(base.empty(),
         "an ONNX file has numbers in float32, but the weights of the base '{}' stay as they are "
         "stored: expected merged ones (accrue text merge)",
         base);
   const LanguageModel& model = LanguageModel::of(network);
   // Sizes that are all different.
-  const int64_t N = 2, E = model.head().size(1), most = tokens_of(sample),
+  const int64_t E = model.head().size(1), most = tokens_of(sample),
                 T = std::min<int64_t>(E == 3 ? 4 : 3, most);
   const Tensor tokens = Tensor::from(std::vector<int32_t>(size_t(N * T)), {N, T});
   const Tensor positions = positions_of(tokens);
@@ -183,28 +183,27 @@ Example Text::example(const Layer& network, const SampleSpec& sample) const {
     const Tensor gamma = Tensor::full({E}, 1 / std::sqrt(double(E)), DType::f32, Device::cpu);
     return {.inputs = {{sample.input().name, tokens}, {"lengths", lengths}},
             .free_sizes = {"batch", "tokens"},
-            .answer_name = "embeddings",
+            .answer_names = {"embeddings"},
             // Computes embed(). Its constant is made outside, in memory that no computed tensor has
             // used.
-            .answer =
+            .answers =
                 [=, &model] {
                   const Tensor means = segment_mean(model.states({tokens, positions}, Pass::eval()),
                                                     lengths.reshape({N, 1}));
-                  return rms_norm(means.reshape({N, E}), gamma, 1e-24);
+                  return std::vector{rms_norm(means.reshape({N, E}), gamma, 1e-24)};
                 },
-            .free_sizes_of_answer = 1,
             .positions = positions,
             .most_positions = most};
   }
   return {
       .inputs = {{sample.input().name, tokens}},
       .free_sizes = {"batch", "tokens"},
-      .answer_name = "logits",
-      .answer =
-          [&model, tokens, positions] {
+      .answer_names = {"logits"},
+      .answers =
+          [=, &model] {
             const Tensor x = model.states({tokens, positions}, Pass::eval());
             const Tensor logits = linear(x.reshape({tokens.numel(), x.size(2)}), model.head(), {});
-            return logits.reshape({tokens.size(0), tokens.size(1), logits.size(1)});
+            return std::vector{logits.reshape({N, T, logits.size(1)})};
           },
       .positions = positions,
       .most_positions = most};

@@ -54,7 +54,7 @@ class Text : public Domain {
                        const SampleSpec& sample) const override;
   // The logits of rows of tokens, each of which is a document; their embeddings (embed()) if
   // embeds().
-  Example example(const Layer& network, const SampleSpec& sample) const override;
+  Example example(const Layer& network, const SampleSpec& sample, int64_t N) const override;
   // Rows of this many tokens from a vocabulary of this size.
   static SampleSpec rows_of_tokens(int64_t tokens, int64_t vocabulary);
   // The network of this name for such rows, or the network of the base.

@@ -11,13 +11,14 @@ std::vector<PlayerOptions> Domain::players(const NetworkOptions&, const SampleSp
   return {};
 }
 
-Example Domain::example(const Layer& network, const SampleSpec& sample) const {
-  std::vector<int64_t> sizes{2};
+Example Domain::example(const Layer& network, const SampleSpec& sample, int64_t N) const {
+  std::vector<int64_t> sizes{N};
   std::ranges::copy(sample.input().shape.sizes(), std::back_inserter(sizes));
-  const Tensor x = Tensor::full(Shape(sizes), 0, DType::f32, Device::cpu);
-  return {.inputs = {{sample.input().name, x}}, .answer_name = "logits", .answer = [&network, x] {
-            return network(x, Pass::eval());
-          }};
+  const DType dtype = sample.input().encoding == Encoding::index ? DType::i32 : DType::f32;
+  const Tensor x = Tensor::full(Shape(sizes), 0, dtype, Device::cpu);
+  return {.inputs = {{sample.input().name, x}},
+          .answer_names = {"logits"},
+          .answers = [&network, x] { return std::vector{network(x, Pass::eval())}; }};
 }
 
 const Field* Domain::told_apart(const DomainModel& model, const Dataset& data) const {

@@ -96,9 +96,9 @@ class Domain {
   // Returns a factory for one of its models, for such samples.
   virtual ModelFactory factory(const std::string& model, const NetworkOptions& options,
                                const SampleSpec& sample) const = 0;
-  // An example of the inputs and answer of one of its networks. By default the answer is logits,
-  // and the input is the network's input field, as numbers.
-  virtual Example example(const Layer& network, const SampleSpec& sample) const;
+  // An example of the inputs and answer of one of its networks, for N samples. By default the
+  // answer is logits, and the input is the network's input field, as indices or numbers.
+  virtual Example example(const Layer& network, const SampleSpec& sample, int64_t N) const;
   // The players of a game, if its models are games of networks that train each other; the last one
   // is the model.
   virtual std::vector<PlayerOptions> players(const NetworkOptions& options,

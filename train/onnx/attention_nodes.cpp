@@ -22,10 +22,6 @@ namespace {
 using Name = OnnxTrace::Name;
 using Integers = OnnxTrace::Integers;
 
-Name transposed(OnnxTrace& to, const Name& x, const Integers& order) {
-  return to.graph.add("Transpose", {x}, {{"perm", order}});
-}
-
 // softmax(scale * q k + mask)
 Name probabilities(OnnxTrace& to, const Name& q, const Name& k, double scale,
                    const Name& mask = {}) {
@@ -36,9 +32,8 @@ Name probabilities(OnnxTrace& to, const Name& q, const Name& k, double scale,
 void attend(OnnxTrace& to, const View& y, const AttentionInputs& of) {
   const AttentionSizes sizes(of);
   const auto rows = [&](const View& x) { return to.graph.reshape(to.in(x), {0, 0, -1}); };
-  const Name a =
-      probabilities(to, transposed(to, rows(of.q), {0, 2, 1}), rows(of.k), sizes.scale());
-  const Name means = to.graph.add("MatMul", {rows(of.v), transposed(to, a, {0, 2, 1})});
+  const Name a = probabilities(to, to.transposed(rows(of.q), {0, 2, 1}), rows(of.k), sizes.scale());
+  const Name means = to.graph.add("MatMul", {rows(of.v), to.transposed(a, {0, 2, 1})});
   const auto shape = y.shape.sizes().subspan(1);
   Integers target(shape.begin(), shape.end());
   target.insert(target.begin(), -1);
@@ -54,7 +49,7 @@ Name heads(OnnxTrace& to, const HeadColumns& of, int64_t width, const Integers& 
                                to.graph.integers({of.first + width}), to.graph.integers({2})});
   Integers whole{0, 0};
   whole.insert(whole.end(), shape.begin(), shape.end());
-  return transposed(to, to.graph.reshape(x, whole), order);
+  return to.transposed(to.graph.reshape(x, whole), order);
 }
 
 Name unseen_tokens(OnnxTrace& to) {
@@ -76,7 +71,7 @@ void attend(OnnxTrace& to, const View& y, const CausalInputs& of) {
   const Name k = heads(to, of.k, G * D, {G, 1, D}, {0, 2, 3, 4, 1});
   const Name v = heads(to, of.v, G * D, {G, 1, D}, {0, 2, 3, 1, 4});
   const Name a = probabilities(to, q, k, sizes.scale(), unseen_tokens(to));
-  const Name means = transposed(to, to.graph.add("MatMul", {a, v}), {0, 3, 1, 2, 4});
+  const Name means = to.transposed(to.graph.add("MatMul", {a, v}), {0, 3, 1, 2, 4});
   to.define(y, to.graph.reshape(means, {0, 0, G * R * D}));
 }
 

@@ -136,8 +136,18 @@ PerAxis reach(const ConvGeometry& g) {
           (g.GW - 1) * g.stride.w - g.padding.w + g.dilation.w * (g.KW - 1) + 1 - g.W};
 }
 
+// x [N, C, H, W]. Attributes such as pads are computed from H and W.
+Name image(OnnxTrace& to, const View& x) {
+  const OnnxTrace::FreeShape shape = to.free_shape(x.shape);
+  check(!shape.is_free(2) && !shape.is_free(3),
+        "images {} whose sides grow with the number of samples have no counterpart in ONNX: "
+        "expected samples or channels in front",
+        x.shape);
+  return to.in(x);
+}
+
 std::vector<Name> operands(OnnxTrace& to, const View& x, const Name& w, const View& b) {
-  std::vector<Name> inputs{to.in(x), w};
+  std::vector<Name> inputs{image(to, x), w};
   if (b.data) inputs.push_back(to.in(b));
   return inputs;
 }
@@ -240,26 +250,40 @@ OnnxGraph::Attributes attributes_of(const Pool2dShape& s, const View& y, const V
       {"pads", Integers{s.padding.h, s.padding.w, behind(2, &PerAxis::h), behind(3, &PerAxis::w)}}};
 }
 
+// Where windows that ceil_mode adds end beyond a padding that counts, x is padded before: ONNX
+// would count all that they cover.
 void average(OnnxTrace& to, const View& y, const View& x, const Pool2dShape& s) {
   auto attributes = attributes_of(s, y, x);
-  const auto& pads = std::get<Integers>(attributes.back().second);
-  check(!s.count_include_pad || (pads[2] == s.padding.h && pads[3] == s.padding.w),
-        "an average pool of {} with ceil_mode that counts its padding has no counterpart in ONNX: "
-        "expected count_include_pad=False, or windows that end within the padding",
-        x.shape);
-  if (s.padding != 0 && s.count_include_pad)
+  auto& pads = std::get<Integers>(attributes.back().second);
+  Name in = image(to, x);
+  const PerAxis beyond(pads[2] - s.padding.h, pads[3] - s.padding.w);
+  if (s.count_include_pad && beyond != 0) {
+    if (s.padding != 0)
+      in = to.graph.add("Pad", {in, to.graph.integers({0, 0, s.padding.h, s.padding.w, 0, 0,
+                                                       s.padding.h, s.padding.w})});
+    pads = {0, 0, beyond.h, beyond.w};
+  } else if (s.padding != 0 && s.count_include_pad) {
     attributes.emplace_back("count_include_pad", int64_t{1});
-  to.define(y, to.graph.add("AveragePool", {to.in(x)}, attributes));
+  }
+  to.define(y, to.graph.add("AveragePool", {in}, attributes));
 }
 
-// A mean over windows of one size; ONNX has no others.
+// [windows, size], or [size, windows] for columns: the part of each pixel in the means of windows.
+Name means(OnnxTrace& to, const AdaptiveAxis& axis, bool are_columns) {
+  const auto [size, windows] = axis;
+  std::vector<float> parts(size_t(size * windows));
+  for (int64_t w = 0; w < windows; ++w)
+    for (int64_t i = axis.begin(w); i < axis.end(w); ++i)
+      parts[size_t(are_columns ? i * windows + w : w * size + i)] = 1 / float(axis.count(w));
+  return to.graph.numbers(parts, are_columns ? Shape{size, windows} : Shape{windows, size});
+}
+
+// Windows of one size, or of several, which ONNX has as products alone.
 void average_adaptively(OnnxTrace& to, const View& y, const View& x) {
-  const PerAxis step(x.shape[2] / y.shape[2], x.shape[3] / y.shape[3]);
-  check(step.h * y.shape[2] == x.shape[2] && step.w * y.shape[3] == x.shape[3],
-        "an adaptive average pool of {} to {} has no counterpart in ONNX: expected a height and "
-        "width that are multiples of the result's",
-        x.shape, y.shape);
-  average(to, y, x, {.kernel = step});
+  const int64_t H = x.shape[2], W = x.shape[3], GH = y.shape[2], GW = y.shape[3];
+  if (H % GH == 0 && W % GW == 0) return average(to, y, x, {.kernel = PerAxis(H / GH, W / GW)});
+  const Name rows = to.graph.add("MatMul", {means(to, {H, GH}, false), image(to, x)});
+  to.define(y, to.graph.add("MatMul", {rows, means(to, {W, GW}, true)}));
 }
 
 // A negative pad crops.
@@ -268,7 +292,7 @@ void shift(OnnxTrace& to, const GradTarget& y, const View& x, const Shift& by) {
   const int64_t rows = y.grad.shape[2] - from[2] + by.rows;
   const int64_t columns = y.grad.shape[3] - from[3] + by.columns;
   const Integers pads{0, 0, -by.rows, -by.columns, 0, 0, rows, columns};
-  to.define(y, to.graph.add("Pad", {to.in(x), to.graph.integers(pads)}));
+  to.define(y, to.graph.add("Pad", {image(to, x), to.graph.integers(pads)}));
 }
 
 void resize(OnnxTrace& to, const View& y, const View& x) {
@@ -277,7 +301,7 @@ void resize(OnnxTrace& to, const View& y, const View& x) {
         x.shape, y.shape);
   const Name scales =
       to.graph.numbers({1, 1, float(y.shape[2] / x.shape[2]), float(y.shape[3] / x.shape[3])}, {4});
-  to.define(y, to.graph.add("Resize", {to.in(x), "", scales},
+  to.define(y, to.graph.add("Resize", {image(to, x), "", scales},
                             {{"mode", "nearest"},
                              {"nearest_mode", "floor"},
                              {"coordinate_transformation_mode", "asymmetric"}}));
@@ -306,13 +330,20 @@ bool picks_alike(const TappedAxis& axis) {
   return true;
 }
 
+// The pixels that the axis picks, by their numbers.
+Name picked(OnnxTrace& to, const Name& x, const TappedAxis& axis, int64_t dim) {
+  Integers places;
+  for (int64_t o = 0; o < axis.out; ++o) places.push_back(axis.tap(o, 0).index);
+  return to.graph.add("Gather", {x, to.graph.integers(places)}, {{"axis", dim}});
+}
+
 void resize_by_taps(OnnxTrace& to, const View& y, const View& x, const TappedAxis& rows,
                     const TappedAxis& columns) {
   const ResizeMode mode = rows.mode;
   const bool picks = mode == ResizeMode::nearest || mode == ResizeMode::nearest_exact;
-  check(!picks || (picks_alike(rows) && picks_alike(columns)),
-        "resizing {} to {} by {} pixels has no counterpart in ONNX, which rounds otherwise",
-        x.shape, y.shape, name(mode));
+  const Name in = image(to, x);
+  if (picks && !(picks_alike(rows) && picks_alike(columns)))
+    return to.define(y, picked(to, picked(to, in, rows, 2), columns, 3));
   const char* const places = rows.coordinates == Coordinates::align_corners ? "align_corners"
                              : mode == ResizeMode::nearest                  ? "asymmetric"
                                                                             : "half_pixel";
@@ -326,7 +357,7 @@ void resize_by_taps(OnnxTrace& to, const View& y, const View& x, const TappedAxi
   }
   if (mode == ResizeMode::bicubic) attributes.emplace_back("cubic_coeff_a", -0.75);
   const Name scales = to.graph.numbers({1, 1, onnx_scale(rows), onnx_scale(columns)}, {4});
-  to.define(y, to.graph.add("Resize", {to.in(x), "", scales}, attributes));
+  to.define(y, to.graph.add("Resize", {in, "", scales}, attributes));
 }
 
 }  // namespace
@@ -402,7 +433,7 @@ bool add_of_images(OnnxTrace& to, const KernelCall& call) {
     auto attributes = attributes_of(shape, y, x);
     if (shape.dilation != 1)
       attributes.emplace_back("dilations", Integers{shape.dilation.h, shape.dilation.w});
-    const Name pooled = to.graph.add("MaxPool", {to.in(x)}, attributes);
+    const Name pooled = to.graph.add("MaxPool", {image(to, x)}, attributes);
     to.define(y, to.activated(pooled, activation));
   }) || call.is<cpu::avg_pool2d>([&](const View& y, const View& x, const Pool2dShape& shape) {
     average(to, y, x, shape);

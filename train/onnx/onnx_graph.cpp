@@ -45,7 +45,7 @@ void fill(onnx::ValueInfoProto& out, const std::string& name, DType dtype, const
   type.set_elem_type(type_of(dtype, name));
   for (size_t i = 0; i < shape.sizes().size(); ++i) {
     auto& size = *type.mutable_shape()->add_dim();
-    if (i < free_sizes.size()) size.set_dim_param(free_sizes[i]);
+    if (i < free_sizes.size() && !free_sizes[i].empty()) size.set_dim_param(free_sizes[i]);
     else size.set_dim_value(shape.sizes()[i]);
   }
 }
@@ -132,14 +132,14 @@ void OnnxGraph::add_input(const Name& name, DType dtype, const Shape& shape,
   fill(*graph_.add_input(), name, dtype, shape, free_sizes);
 }
 
-void OnnxGraph::set_answer(const Name& name, const Name& value, const Shape& shape,
+void OnnxGraph::add_answer(const Name& name, const Name& value, DType dtype, const Shape& shape,
                            const std::vector<std::string>& free_sizes) {
   onnx::NodeProto& node = *graph_.add_node();
   node.set_name(unique(name));
   node.set_op_type("Identity");
   node.add_input(value);
   node.add_output(node.name());
-  fill(*graph_.add_output(), node.name(), DType::f32, shape, free_sizes);
+  fill(*graph_.add_output(), node.name(), dtype, shape, free_sizes);
 }
 
 std::string OnnxGraph::finish(const Metadata& metadata) {

@@ -44,10 +44,10 @@ class OnnxGraph {
     return add("Reshape", {x, integers(shape)});
   }
 
-  // The leading sizes have these names instead of numbers.
+  // Sizes for which `free_sizes` has a name have that instead of a number.
   void add_input(const Name& name, DType dtype, const Shape& shape,
                  const std::vector<std::string>& free_sizes);
-  void set_answer(const Name& name, const Name& value, const Shape& shape,
+  void add_answer(const Name& name, const Name& value, DType dtype, const Shape& shape,
                   const std::vector<std::string>& free_sizes);
 
   // The contents of the file. Throws Error from 2 GiB on.

@@ -4,7 +4,7 @@
 
 namespace accrue {
 
-std::string onnx_of(const Example&, const Parameters&, const Metadata&,
+std::string onnx_of(const ExampleOf&, const Parameters&, const Metadata&,
                     const std::optional<Normalization>&) {
   fail(
       "an ONNX file is written with protobuf, without which accrue was built: install the packages "

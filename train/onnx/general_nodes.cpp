@@ -1,0 +1,248 @@
+// The nodes of the general ops' kernels: formulas, softmax, sums along a dimension, products.
+
+#include <limits>
+#include <map>
+
+#include "kernels/detail/batches.h"
+#include "kernels/detail/elementwise_kernels.h"
+#include "kernels/detail/softmax_kernels.h"
+#include "train/onnx/onnx_trace.h"
+
+// Declared here for the same reason as in nodes.cpp.
+namespace accrue::cpu {
+
+void one_hot(View y, View index);
+void softmax(View y, View x, Dimension d, SoftmaxOptions options);
+void cumsum(GradTarget y, View x, Dimension d, Direction direction);
+void batched_matmul(GradTarget c, View a, View b, Batches batches, Transpose a_op, Transpose b_op,
+                    View workspace);
+
+}  // namespace accrue::cpu
+
+namespace accrue {
+namespace {
+
+using Name = OnnxTrace::Name;
+using Integers = OnnxTrace::Integers;
+
+// A call of a formula: its operands, and its scalars.
+struct FormulaCall {
+  OnnxTrace& to;
+  std::vector<Name> x;
+  const double* scalars;
+
+  Name node(std::string_view op, const std::vector<Name>& inputs,
+            const OnnxGraph::Attributes& attributes = {}) const {
+    return to.graph.add(op, inputs, attributes);
+  }
+  Name number(double value) const { return to.graph.number(value); }
+  Name truth(const Name& a) const { return to.cast(a, onnx::TensorProto::BOOL); }
+  Name from_truth(const Name& a) const { return to.cast(a, onnx::TensorProto::FLOAT); }
+};
+
+// log(1 + exp(a))
+Name softplus(const FormulaCall& f, const Name& a) { return f.node("Softplus", {a}); }
+
+Name not_equal_node(const FormulaCall& f) {
+  return f.from_truth(f.node("Not", {f.node("Equal", f.x)}));
+}
+
+// 2 atanh(a / (a + 2)) near 0, where 1 + a would be rounded
+Name log1p_node(const FormulaCall& f) {
+  const Name& a = f.x[0];
+  const Name ratio = f.node("Div", {a, f.to.sum(a, f.number(2))});
+  const Name near = f.to.multiply(f.node("Atanh", {ratio}), 2);
+  const Name far = f.node("Log", {f.to.sum(a, f.number(1))});
+  const Name is_near = f.node("Less", {f.node("Abs", {a}), f.number(0.5)});
+  return f.node("Where", {is_near, near, far});
+}
+
+// 2 sinh(a / 2) exp(a / 2) near 0, where exp(a) would be rounded
+Name expm1_node(const FormulaCall& f) {
+  const Name& a = f.x[0];
+  const Name half = f.to.multiply(a, 0.5);
+  const Name near = f.to.multiply(f.to.multiply(f.node("Sinh", {half}), f.node("Exp", {half})), 2);
+  const Name far = f.node("Sub", {f.node("Exp", {a}), f.number(1)});
+  const Name is_near = f.node("Less", {f.node("Abs", {a}), f.number(0.5)});
+  return f.node("Where", {is_near, near, far});
+}
+
+// log(1 + exp(beta a)) / beta, and a where beta a is above the threshold
+Name softplus_formula(const FormulaCall& f) {
+  const double beta = f.scalars[0], threshold = f.scalars[1];
+  const Name scaled = beta == 1 ? f.x[0] : f.to.multiply(f.x[0], beta);
+  Name y = softplus(f, scaled);
+  if (beta != 1) y = f.node("Div", {y, f.number(beta)});
+  // From here on both are the same in float32.
+  if (threshold >= 17) return y;
+  return f.node("Where", {f.node("Greater", {scaled, f.number(threshold)}), f.x[0], y});
+}
+
+Name clip_node(const FormulaCall& f) {
+  std::vector<Name> inputs{f.x[0], "", ""};
+  for (size_t i : {0, 1})
+    if (std::isfinite(f.scalars[i])) inputs[i + 1] = f.number(f.scalars[i]);
+  while (inputs.back().empty()) inputs.pop_back();
+  return inputs.size() == 1 ? f.x[0] : f.node("Clip", inputs);
+}
+
+// 0 for what is in between, and NaN for NaN, which ONNX's Shrink makes 0
+Name shrink_node(const FormulaCall& f) {
+  const Name y = f.node("Shrink", f.x, {{"lambd", f.scalars[0]}, {"bias", f.scalars[1]}});
+  return f.node("Where", {f.node("IsNaN", f.x), f.x[0], y});
+}
+
+using OfFormula = Name (*)(const FormulaCall& f);
+
+// The nodes of formulas that are not ONNX's operator of the list with the same operands.
+const std::map<Formula, OfFormula>& special_formulas() {
+  using F = Formula;
+  static const std::map<Formula, OfFormula> all{
+      {F::log1p, log1p_node},
+      {F::expm1, expm1_node},
+      {F::rsqrt, [](const FormulaCall& f) { return f.node("Reciprocal", {f.node("Sqrt", f.x)}); }},
+      {F::square, [](const FormulaCall& f) { return f.to.multiply(f.x[0], f.x[0]); }},
+      {F::softplus, softplus_formula},
+      {F::hard_sigmoid,
+       [](const FormulaCall& f) {
+         return f.node("HardSigmoid", f.x, {{"alpha", f.scalars[0]}, {"beta", f.scalars[1]}});
+       }},
+      {F::elu,
+       [](const FormulaCall& f) {
+         return f.node("Elu", f.x, {{"alpha", f.scalars[0]}});
+       }},
+      {F::celu,
+       [](const FormulaCall& f) {
+         return f.node("Celu", f.x, {{"alpha", f.scalars[0]}});
+       }},
+      // Mish is an operator from opset 18 on.
+      {F::mish,
+       [](const FormulaCall& f) {
+         return f.to.multiply(f.x[0], f.node("Tanh", {softplus(f, f.x[0])}));
+       }},
+      {F::log_sigmoid,
+       [](const FormulaCall& f) { return f.node("Neg", {softplus(f, f.node("Neg", f.x))}); }},
+      {F::clamp, clip_node},
+      {F::threshold,
+       [](const FormulaCall& f) {
+         const Name is_less = f.node("LessOrEqual", {f.x[0], f.number(f.scalars[0])});
+         return f.node("Where", {is_less, f.number(f.scalars[1]), f.x[0]});
+       }},
+      {F::shrink, shrink_node},
+      {F::pow_scalar,
+       [](const FormulaCall& f) {
+         return f.node("Pow", {f.x[0], f.number(f.scalars[0])});
+       }},
+      {F::add_scalar,
+       [](const FormulaCall& f) { return f.to.sum(f.x[0], f.number(f.scalars[0])); }},
+      {F::rsub,
+       [](const FormulaCall& f) {
+         return f.node("Sub", {f.number(f.scalars[0]), f.x[0]});
+       }},
+      {F::div_scalar,
+       [](const FormulaCall& f) {
+         return f.node("Div", {f.x[0], f.number(f.scalars[0])});
+       }},
+      {F::rdiv,
+       [](const FormulaCall& f) {
+         return f.node("Div", {f.number(f.scalars[0]), f.x[0]});
+       }},
+      {F::not_equal, not_equal_node},
+      {F::where,
+       [](const FormulaCall& f) {
+         return f.node("Where", {f.truth(f.x[0]), f.x[1], f.x[2]});
+       }},
+  };
+  return all;
+}
+
+// Formulas without a gradient give 0 or 1 for ONNX's false or true, and logical ones take these.
+Name node_of(const FormulaCall& f, Formula which) {
+  const FormulaInfo& info = info_of(which);
+  const auto special = special_formulas().find(which);
+  if (special != special_formulas().end()) return special->second(f);
+  check(!info.onnx.empty(),
+        "the formula {} has no counterpart in ONNX: expected a line of its own in "
+        "train/onnx/general_nodes.cpp",
+        info.name);
+  if (info.is_differentiable()) return f.node(info.onnx, f.x);
+  std::vector<Name> inputs = f.x;
+  const bool is_logical = info.name.starts_with("logical_");
+  if (is_logical)
+    for (Name& each : inputs) each = f.truth(each);
+  return f.from_truth(f.node(info.onnx, inputs));
+}
+
+// The dimension of x that d is.
+int64_t axis_of(const Shape& x, const Dimension& d) {
+  int axis = 0;
+  while (x[axis] != d.size || x.numel(axis + 1, x.rank()) != d.inner) ++axis;
+  return axis;
+}
+
+// A query sees its own entry and those before it.
+Name softmax_node(OnnxTrace& to, const View& x, const Dimension& d, const SoftmaxOptions& options) {
+  check(!options.lengths.data,
+        "attention to keys of different numbers has no counterpart in ONNX: expected no lengths");
+  Name scores = to.in(x);
+  if (options.scale != 1) scores = to.multiply(scores, options.scale);
+  if (options.queries > 0) {
+    const OnnxTrace::FreeShape shape = to.free_shape(x.shape);
+    const int rank = x.shape.rank();
+    const auto last = [&](const Shape& of) { return Shape{of[rank - 2], of[rank - 1]}; };
+    const Name never = to.graph.number(-std::numeric_limits<double>::infinity());
+    const Name square = to.sizes_of({last(shape.shape), last(shape.before)});
+    scores =
+        to.sum(scores,
+               to.graph.add("Trilu", {to.graph.add("Expand", {never, square}), to.graph.integer(1)},
+                            {{"upper", int64_t{1}}}));
+  }
+  const bool is_log = options.result == SoftmaxResult::logarithms;
+  return to.graph.add(is_log ? "LogSoftmax" : "Softmax", {scores}, {{"axis", axis_of(x.shape, d)}});
+}
+
+// x with its last two dimensions exchanged, if it is read so
+Name factor(OnnxTrace& to, const View& x, Transpose op) {
+  if (op == Transpose::no) return to.in(x);
+  Integers order;
+  for (int d = 0; d < x.shape.rank(); ++d) order.push_back(d);
+  std::swap(order[order.size() - 2], order.back());
+  return to.transposed(to.in(x), order);
+}
+
+}  // namespace
+
+bool add_general(OnnxTrace& to, const KernelCall& call) {
+  return call.is<cpu::elementwise_forward>(
+             [&](const View& y, const View& a, const View& b, const View& c, const Calculation& f) {
+               FormulaCall made{to, {}, f.scalars};
+               const View operands[]{a, b, c};
+               for (int i = 0; i < info_of(f.formula).operands; ++i)
+                 made.x.push_back(to.in(operands[i]));
+               to.define(y, node_of(made, f.formula));
+             }) ||
+         call.is<cpu::softmax>(
+             [&](const View& y, const View& x, const Dimension& d, const SoftmaxOptions& options) {
+               to.define(y, softmax_node(to, x, d, options));
+             }) ||
+         call.is<cpu::cumsum>([&](const GradTarget& y, const View& x, const Dimension& d,
+                                  Direction) {
+           to.define(y, to.graph.add("CumSum", {to.in(x), to.graph.integer(axis_of(x.shape, d))}));
+         }) ||
+         call.is<cpu::one_hot>([&](const View& y, const View& index) {
+           // Unlike OneHot, which counts negative numbers from the end.
+           Integers classes;
+           for (int64_t k = 0; k < y.shape[1]; ++k) classes.push_back(k);
+           const Name column = to.graph.add("Unsqueeze", {to.in(index), to.graph.integers({1})});
+           const Name is_class = to.graph.add(
+               "Equal", {to.cast(column, onnx::TensorProto::INT64), to.graph.integers(classes)});
+           to.define(y, to.cast(is_class, onnx::TensorProto::FLOAT));
+         }) ||
+         call.is<cpu::batched_matmul>([&](const GradTarget& c, const View& a, const View& b,
+                                          const Batches&, Transpose a_op, Transpose b_op,
+                                          const View&) {
+           to.define(c, to.graph.add("MatMul", {factor(to, a, a_op), factor(to, b, b_op)}));
+         });
+}
+
+}  // namespace accrue
