@@ -13,7 +13,7 @@
 // computed from, which the op keeps. A formula that says too few does not compile, and one that
 // says too many gives a warning. PASS: d itself. NONE: of d alone. NO: there is no gradient.
 // Scalars have a name and a default: S1(alpha, 1). Ties and NaN are PyTorch's. Functions ending in
-// _of are in kernels/detail/elementwise_functions.h and kernels/detail/vector_math.h.
+// _of are in kernels/detail/elementwise_functions.h, vector_math.h and wide_math.h.
 
 // The functions of the first two are in kernels/arithmetic.h.
 // clang-format off
@@ -36,18 +36,18 @@
   UNARY(floor, "Floor", S0, std::floor(a), NONE, T(0)) \
   UNARY(ceil, "Ceil", S0, std::ceil(a), NONE, T(0)) \
   UNARY(round, "Round", S0, std::rint(a), NONE, T(0)) \
-  UNARY(erf, "Erf", S0, std::erf(a), A, d * (T(1.1283791670955126) * exp_of(-a * a))) \
-  UNARY(sin, "Sin", S0, std::sin(a), A, d * std::cos(a)) \
-  UNARY(cos, "Cos", S0, std::cos(a), A, -d * std::sin(a)) \
-  UNARY(tan, "Tan", S0, std::tan(a), Y, d * (1 + y * y)) \
-  UNARY(asin, "Asin", S0, std::asin(a), A, d / std::sqrt(1 - a * a)) \
-  UNARY(acos, "Acos", S0, std::acos(a), A, -d / std::sqrt(1 - a * a)) \
-  UNARY(atan, "Atan", S0, std::atan(a), A, d / (1 + a * a)) \
-  UNARY(sinh, "Sinh", S0, std::sinh(a), A, d * std::cosh(a)) \
-  UNARY(cosh, "Cosh", S0, std::cosh(a), A, d * std::sinh(a)) \
-  UNARY(asinh, "Asinh", S0, std::asinh(a), A, d / std::sqrt(a * a + 1)) \
-  UNARY(acosh, "Acosh", S0, std::acosh(a), A, d / std::sqrt(a * a - 1)) \
-  UNARY(atanh, "Atanh", S0, std::atanh(a), A, d / (1 - a * a)) \
+  UNARY(erf, "Erf", S0, erf_of(a), A, d * (T(1.1283791670955126) * exp_of(-a * a))) \
+  UNARY(sin, "Sin", S0, sin_of(a), A, d * cos_of(a)) \
+  UNARY(cos, "Cos", S0, cos_of(a), A, -d * sin_of(a)) \
+  UNARY(tan, "Tan", S0, tan_of(a), Y, d * (1 + y * y)) \
+  UNARY(asin, "Asin", S0, asin_of(a), A, d / std::sqrt(1 - a * a)) \
+  UNARY(acos, "Acos", S0, acos_of(a), A, -d / std::sqrt(1 - a * a)) \
+  UNARY(atan, "Atan", S0, atan_of(a), A, d / (1 + a * a)) \
+  UNARY(sinh, "Sinh", S0, sinh_of(a), A, d * cosh_of(a)) \
+  UNARY(cosh, "Cosh", S0, cosh_of(a), A, d * sinh_of(a)) \
+  UNARY(asinh, "Asinh", S0, asinh_of(a), A, d / std::sqrt(a * a + 1)) \
+  UNARY(acosh, "Acosh", S0, acosh_of(a), A, d / std::sqrt(a * a - 1)) \
+  UNARY(atanh, "Atanh", S0, atanh_of(a), A, d / (1 - a * a)) \
   UNARY(softplus, "Softplus", S2(beta, 1, threshold, 20), softplus_of(a, beta, threshold), \
         A, d * softplus_slope_of(a, beta, threshold)) \
   UNARY(hard_sigmoid, "HardSigmoid", S2(alpha, 1.0 / 6, beta, 0.5), \
@@ -71,8 +71,8 @@
   UNARY(shrink, "Shrink", S2(lambd, 0.5, bias, 0), \
         a > lambd ? a - bias : a < -lambd ? a + bias : a * 0, \
         A, a > lambd || a < -lambd ? d : T(0)) \
-  UNARY(pow_scalar, "Pow", S1(exponent, 2), std::pow(a, exponent), \
-        A, exponent == 0 ? T(0) : d * (exponent * std::pow(a, exponent - 1))) \
+  UNARY(pow_scalar, "Pow", S1(exponent, 2), pow_of(a, exponent), \
+        A, exponent == 0 ? T(0) : d * (exponent * pow_of(a, exponent - 1))) \
   UNARY(add_scalar, "Add", S1(addend, 0), a + addend, PASS, d) \
   UNARY(rsub, "", S1(minuend, 0), minuend - a, NONE, -d) \
   UNARY(div_scalar, "Div", S1(divisor, 1), a / divisor, NONE, d / divisor) \
@@ -81,7 +81,7 @@
   UNARY(logical_not, "Not", S0, T(a == 0), NO, T(0)) \
   BINARY(sub, "Sub", a - b, PASS, d, NONE, -d) \
   BINARY(div, "Div", a / b, B, d / b, AB, -d * (a / b) / b) \
-  BINARY(pow, "Pow", std::pow(a, b), AB, b == 0 ? T(0) : d * (b * std::pow(a, b - 1)), \
+  BINARY(pow, "Pow", pow_of(a, b), AB, b == 0 ? T(0) : d * (b * pow_of(a, b - 1)), \
          ABY, a == 0 && b >= 0 ? T(0) : d * (y * log_of(a))) \
   BINARY(remainder, "", remainder_of(a, b), PASS, d, AB, -d * floor_quotient_of(a, b)) \
   BINARY(floor_divide, "", floor_quotient_of(a, b), NO, T(0), NO, T(0)) \

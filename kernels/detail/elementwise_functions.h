@@ -8,6 +8,7 @@
 #include "core/inside.h"
 #include "kernels/detail/elementwise_formulas.h"
 #include "kernels/detail/vector_math.h"
+#include "kernels/detail/wide_math.h"
 #include "kernels/elementwise.h"
 #include "kernels/pointwise.h"
 
