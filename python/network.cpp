@@ -101,9 +101,16 @@ uint64_t next_number() {
   return number++;
 }
 
+// Expressions that are made from now on are within it.
+std::shared_ptr<const Scope>& current_scope() {
+  static std::shared_ptr<const Scope> scope;  // under the interpreter's lock
+  return scope;
+}
+
 // Runs the call to know its sizes. Throws Error that names it and its operands.
 std::vector<Value> called(Expression call) {
   call.number = next_number();
+  call.scope = current_scope();
   try {
     const Rehearsal rehearsal(call);
     const auto of_two = rehearsal.results(2), of_three = rehearsal.results(3);
@@ -171,6 +178,25 @@ Value input_of(const nb::args& shape, const std::string& dtype, const std::strin
       Expression{.number = next_number(), .name = name, .results = {std::move(sizes)}})};
 }
 
+// What Python enters by `with`. Its place is within the part where it is entered first.
+struct ScopeOfPython {
+  explicit ScopeOfPython(std::string name) : name(std::move(name)) {}
+
+  void enter() {
+    auto& current = current_scope();
+    if (!made) made = std::make_shared<const Scope>(Scope{name, current});
+    outer.push_back(std::exchange(current, made));
+  }
+  void exit() {
+    current_scope() = outer.back();
+    outer.pop_back();
+  }
+
+  std::string name;
+  std::shared_ptr<const Scope> made{};
+  std::vector<std::shared_ptr<const Scope>> outer{};
+};
+
 Shape shape_in(nb::handle given) {
   std::vector<int64_t> sizes;
   if (nb::isinstance<nb::int_>(given)) sizes.push_back(nb::cast<int64_t>(given));
@@ -179,11 +205,17 @@ Shape shape_in(nb::handle given) {
 }
 
 Value parameter_of(nb::handle shape, const std::string& name, double mean,
-                   std::optional<double> std) {
+                   std::optional<double> std, std::optional<double> bound) {
   check(!name.empty(), "a parameter has no name: expected name=\"...\", by which weights know it");
-  const Init init = std ? Init::normal(*std, mean) : Init::constant(mean);
-  Expression made{
-      .number = next_number(), .name = name, .weights = Expression::Weights{shape_in(shape), init}};
+  check(!bound || (!std && mean == 0),
+        "a parameter has bound={} beside mean or std: expected one distribution", *bound);
+  const Init init = bound ? Init::uniform(*bound)
+                    : std ? Init::normal(*std, mean)
+                          : Init::constant(mean);
+  Expression made{.number = next_number(),
+                  .name = name,
+                  .scope = current_scope(),
+                  .weights = Expression::Weights{shape_in(shape), init}};
   made.results.push_back({});
   for (const int64_t size : made.weights->shape.sizes())
     made.results.front().shape.emplace_back(size);
@@ -235,7 +267,31 @@ double bytes_of(const Expression& call) {
   return bytes;
 }
 
+// The names of parameters and layers of a network, behind the names of the parts that they are in.
+// A part or layer without a name has its number there.
+class Names {
+ public:
+  std::string of(const Scope* scope, const std::string& name, int places = 1) {
+    const std::string own = name.empty() ? fmt::format("{}", number_in(scope, places)) : name;
+    return scope ? fmt::format("{}.{}", of(*scope), own) : own;
+  }
+
+ private:
+  const std::string& of(const Scope& scope) {
+    const auto found = scopes_.find(&scope);
+    if (found != scopes_.end()) return found->second;
+    return scopes_[&scope] = of(scope.within.get(), scope.name);
+  }
+  int number_in(const Scope* scope, int places) {
+    return std::exchange(next_[scope], next_[scope] + places);
+  }
+
+  std::map<const Scope*, int> next_;
+  std::map<const Scope*, std::string> scopes_;
+};
+
 std::unique_ptr<accrue::Layer> graph_of(const Plan& plan, uint32_t& dropouts) {
+  Names names;
   auto graph = std::make_unique<Graph>();
   std::unordered_map<const Expression*, std::vector<Graph::Value>> values;
   std::unordered_map<const void*, const accrue::Layer*> layers;
@@ -250,7 +306,8 @@ std::unique_ptr<accrue::Layer> graph_of(const Plan& plan, uint32_t& dropouts) {
     std::vector<Graph::Value> operands;
     for (const Value& operand : each->operands) operands.push_back(value_of(operand));
     if (each->weights) {
-      made = {graph->parameter(each->name, each->weights->shape, each->weights->init)};
+      made = {graph->parameter(names.of(each->scope.get(), each->name), each->weights->shape,
+                               each->weights->init)};
     } else if (each->numbers) {
       const auto& [numbers, shape, dtype] = *each->numbers;
       const std::string name =
@@ -262,7 +319,11 @@ std::unique_ptr<accrue::Layer> graph_of(const Plan& plan, uint32_t& dropouts) {
                            each->name);
       } else {
         const accrue::Layer*& layer = layers[each->layer->identity.get()];
-        if (!layer) layer = &graph->add(each->layer->make(dropouts), each->name);
+        if (!layer) {
+          auto its = each->layer->make(dropouts);
+          const int places = its->places();
+          layer = &graph->add(std::move(its), names.of(each->scope.get(), each->name, places));
+        }
         made = {graph->call(*layer, operands.front())};
       }
       graph->weigh(made.front(), std::max(bytes_of(*each), 1.0));
@@ -367,11 +428,20 @@ void add_networks(nb::module_& m) {
         "An input of a network: samples of this shape, without their number.",
         nb::sig("def input(*shape: int, dtype: str = 'float32', name: str = 'x') -> Value"));
   m.def("parameter", &parameter_of, "shape"_a, "name"_a, nb::kw_only(), "mean"_a = 0.0,
-        "std"_a = nb::none(),
+        "std"_a = nb::none(), "bound"_a = nb::none(),
         "A learned tensor of a network, by its name in weights. It begins with the number `mean`, "
-        "or with\nnumbers drawn from N(mean, std^2).",
+        "or with\nnumbers drawn from N(mean, std^2), or evenly from -bound to bound.",
         nb::sig("def parameter(shape: int | typing.Sequence[int], name: str, *, mean: float = 0.0, "
-                "std: float | None = None) -> Value"));
+                "std: float | None = None, bound: float | None = None) -> Value"));
+  nb::class_<ScopeOfPython>(
+      m, "scope",
+      "A part of a network. Parameters and layers that are made in its `with` "
+      "block have its name before\ntheirs, and a dot: the name that is given, "
+      "or else the part's number in the network.")
+      .def(nb::init<std::string>(), "name"_a = "")
+      .def_prop_ro("name", [](const ScopeOfPython& scope) { return scope.name; })
+      .def("__enter__", &ScopeOfPython::enter)
+      .def("__exit__", [](ScopeOfPython& scope, const nb::args&) { scope.exit(); });
   m.def("constant", &constant_in, "array"_a, "name"_a = "",
         "Numbers of a network that are not learned, and are in no file of weights.",
         nb::sig("def constant(array: typing.Any, name: str = '') -> Value"));

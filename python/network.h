@@ -37,6 +37,13 @@ struct Value {
   const ValueSizes& sizes() const;
 };
 
+// A part of a network, whose name stands before the names of the parameters and layers within it. A
+// part without a name has its number there, as a layer has.
+struct Scope {
+  std::string name;
+  std::shared_ptr<const Scope> within{};
+};
+
 // An input, a parameter, constant numbers, or a call of an op or of a layer.
 struct Expression {
   struct Weights {
@@ -53,6 +60,7 @@ struct Expression {
   std::string name{};
   std::vector<Value> operands{};
   std::vector<ValueSizes> results{};
+  std::shared_ptr<const Scope> scope{};
 
   const GraphOp* op = nullptr;
   Graph::Attributes attributes{};

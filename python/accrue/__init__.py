@@ -3,6 +3,14 @@
 from . import _accrue, _signatures
 from ._accrue import *  # noqa: F403
 from ._accrue import Error, OutOfMemory, __version__  # noqa: F401
+from ._parts import (  # noqa: F401
+    GRU,
+    LSTM,
+    RNN,
+    MultiheadAttention,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 from ._results import Info, Memory, Plan, Result, Score, Scores, Weights  # noqa: F401
 
 for _error in (Error, OutOfMemory):

@@ -1,0 +1,490 @@
+"""Layers with several inputs or results, made of functions of values, with PyTorch's signatures and names of
+parameters. They are called on values (accrue.Network), as other layers are."""
+
+from __future__ import annotations
+
+import copy
+import math
+import typing
+
+import numpy as np
+
+from . import _accrue
+from ._accrue import Error, Samples, Value
+
+_Any = typing.Any
+
+
+def _check(condition: bool, message: str) -> None:
+    if not condition:
+        raise Error(message)
+
+
+def _without(layer: str, **arguments: _Any) -> None:
+    """Refuses what PyTorch's layers take and these do not: a device and a dtype, which a training chooses."""
+    for name, value in arguments.items():
+        _check(value is None, f"{layer} with {name}={value!r}: expected None, because a training chooses it for all "
+                              f"layers ({'device' if name == 'device' else 'precision'}=)")
+
+
+def _probability(layer: str, dropout: _Any) -> float:
+    is_number = isinstance(dropout, (int, float)) and not isinstance(dropout, bool)
+    _check(is_number and 0 <= dropout < 1,
+           f"{layer} with dropout={dropout!r}: expected a number from 0 to less than 1")
+    return float(dropout)
+
+
+def _text(x: Value) -> str:
+    return repr(x)[len("value "):]
+
+
+def _rows(layer: str, name: str, x: _Any, batch_first: bool, features: int) -> Value:
+    """x as [N, T, features]."""
+    wanted = f"[N, T, {features}]" if batch_first else f"[T, N, {features}], as batch_first is False"
+    _check(isinstance(x, Value), f"[{layer}] {name} is {type(x).__name__}: expected a value of a network {wanted}")
+    shape = x.shape
+    _check(len(shape) == 3 and shape[-1] == features, f"[{layer}] {name} is {_text(x)}: expected {wanted}")
+    _check(isinstance(shape[0 if batch_first else 1], Samples),
+           f"[{layer}] {name} is {_text(x)}: expected {wanted}; the samples are in another dimension, which "
+           f"batch_first={not batch_first} says")
+    return x if batch_first else x.transpose(0, 1)
+
+
+class Part:
+    """A layer that is made of others. Called again, it has the same weights."""
+
+    def __init__(self) -> None:
+        self._scope: _accrue.scope | None = None
+        self._made: dict[str, _Any] = {}
+
+    def _within(self, name: str) -> _accrue.scope:
+        if self._scope is None:
+            self._scope = _accrue.scope(name)
+        _check(name in ("", self._scope.name),
+               f"{self!r} is called as '{name}', and was '{self._scope.name}' before: expected the same name for the "
+               f"same weights")
+        return self._scope
+
+    def _parameter(self, name: str, *shape: int, **init: float) -> Value:
+        if name not in self._made:
+            self._made[name] = _accrue.parameter(shape, name, **init)
+        return self._made[name]
+
+    def _copy(self) -> Part:
+        """Another with the same arguments and weights of its own."""
+        made = copy.copy(self)
+        made._scope, made._made = None, {}
+        for name, each in vars(self).items():
+            if isinstance(each, Part):
+                setattr(made, name, each._copy())
+        return made
+
+
+def _hidden_scores(scores: Value, mask: _Any, name: str, shape: tuple, dims: str) -> Value:
+    """scores with a mask: bool or int32 hides where it is true, float32 is added. An array is a constant."""
+    if not isinstance(mask, Value):
+        given = np.asarray(mask)
+        _check(given.dtype == bool or given.dtype.kind == "f",
+               f"[MultiheadAttention] {name} has elements {given.dtype}: expected bool, true where a key is hidden, or "
+               f"numbers to add to the scores")
+        _check(given.ndim == 2, f"[MultiheadAttention] {name} is an array {list(given.shape)}: expected {dims}, or a "
+                                f"value, because a network does not know its number of samples")
+        numbers = np.where(given, -np.inf, 0.0) if given.dtype == bool else given.astype(np.float64)
+        mask, is_added = _accrue.constant(numbers), True
+    else:
+        is_added = not _text(mask).endswith("i32")
+    sizes = tuple(mask.shape)
+    _check(sizes == shape, f"[MultiheadAttention] {name} is {_text(mask)}: expected {dims} = {shape}")
+    if len(sizes) == 3:  # [N heads, T, S]
+        mask = mask.reshape(scores.shape)
+    elif isinstance(sizes[0], Samples):  # [N, S]
+        mask = mask.reshape(sizes[0], 1, 1, sizes[1])
+    if is_added:
+        return scores + mask
+    hidden = _accrue.one_hot(mask.reshape(-1), 2)[:, 1].reshape(mask.shape)
+    return _accrue.where(hidden, -math.inf, scores)
+
+
+class MultiheadAttention(Part):
+    """softmax(q k^T / sqrt(D) + mask) v for each of num_heads heads, D = embed_dim / num_heads, of projections q, k and
+    v; then another projection (Vaswani et al. 2017). PyTorch's nn.MultiheadAttention.
+
+    query [T, N, embed_dim], key [S, N, kdim], value [S, N, vdim], or [N, T, embed_dim] and so on with
+    batch_first=True. Called on values it returns the output, of query's shape, and the weights of attention: [N, T, S],
+    the mean over the heads, or [N, heads, T, S] with average_attn_weights=False, or None with need_weights=False.
+
+    key_padding_mask [N, S] and attn_mask [T, S] or [N heads, T, S]: int32, which hides keys where it is 1, or float32,
+    which is added to the scores; attn_mask may be an array, of bool or float. is_causal=True is a hint and needs
+    attn_mask, as in PyTorch. A query that sees no key gives NaN.
+
+    Parameters: in_proj_weight [3 embed_dim, embed_dim], or q_proj_weight, k_proj_weight and v_proj_weight where kdim or
+    vdim differ; in_proj_bias [3 embed_dim]; out_proj.weight [embed_dim, embed_dim]; out_proj.bias; and with
+    add_bias_kv=True bias_k and bias_v [1, 1, embed_dim]. dropout acts on the weights of attention.
+
+    Throws Error for sizes that do not fit, and for a device or dtype."""
+
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True,
+                 add_bias_kv: bool = False, add_zero_attn: bool = False, kdim: int | None = None,
+                 vdim: int | None = None, batch_first: bool = False, device: None = None, dtype: None = None) -> None:
+        super().__init__()
+        _without("MultiheadAttention", device=device, dtype=dtype)
+        _check(embed_dim > 0 and num_heads > 0 and embed_dim % num_heads == 0,
+               f"MultiheadAttention with embed_dim={embed_dim} and num_heads={num_heads}: expected a multiple of the "
+               f"heads")
+        self.embed_dim, self.num_heads, self.bias = embed_dim, num_heads, bias
+        self.dropout = _probability("MultiheadAttention", dropout)
+        self.add_bias_kv, self.add_zero_attn, self.batch_first = add_bias_kv, add_zero_attn, batch_first
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+
+    def __repr__(self) -> str:
+        return f"attention of {self.num_heads} heads, {self.embed_dim}"
+
+    def _projections(self, query: Value, key: Value, value: Value) -> tuple[Value, Value, Value]:
+        def projected(x: Value, weight: Value, part: Value | None) -> Value:
+            y = _accrue.linear(x, weight)
+            return y if part is None else y + part  # a part of a bias is a value, not a parameter
+
+        E = self.embed_dim
+        bias = self._parameter("in_proj_bias", 3 * E) if self.bias else None
+        if self.kdim != E or self.vdim != E:
+            biases = [None] * 3 if bias is None else bias.chunk(3)
+            return tuple(projected(x, self._parameter(f"{name}_proj_weight", E, n, bound=math.sqrt(6 / (E + n))), b)
+                         for x, name, n, b in zip((query, key, value), "qkv", (E, self.kdim, self.vdim), biases))
+        weight = self._parameter("in_proj_weight", 3 * E, E, bound=math.sqrt(6 / (4 * E)))
+        if query is key and key is value:
+            return tuple(_accrue.linear(query, weight, bias).chunk(3, -1))
+        parts = [None] * 3 if bias is None else bias.chunk(3)
+        return tuple(projected(x, w, b) for x, w, b in zip((query, key, value), weight.chunk(3), parts))
+
+    def _with_more_keys(self, k: Value, v: Value) -> tuple[Value, Value]:
+        """The keys and values that no input gives, after the others."""
+        N, _, E = k.shape
+        for name, x in (("k", k), ("v", v)):
+            rows = [x]
+            if self.add_bias_kv:
+                rows.append(self._parameter(f"bias_{name}", 1, 1, E, std=math.sqrt(2 / (2 * E))).expand(N, -1, -1))
+            if self.add_zero_attn:
+                rows.append(_accrue.constant(np.zeros((1, 1, E), np.float32)).expand(N, -1, -1))
+            if name == "k":
+                k = _accrue.cat(rows, 1) if len(rows) > 1 else x
+            else:
+                v = _accrue.cat(rows, 1) if len(rows) > 1 else x
+        return k, v
+
+    def __call__(self, query: Value, key: Value, value: Value, key_padding_mask: Value | None = None,
+                 need_weights: bool = True, attn_mask: _Any = None, average_attn_weights: bool = True,
+                 is_causal: bool = False, *, name: str = "") -> tuple[Value, Value | None]:
+        _check(not is_causal or attn_mask is not None,
+               "[MultiheadAttention] is_causal=True without attn_mask: expected both, because is_causal only says what "
+               "attn_mask is")
+        layer = "MultiheadAttention"
+        inputs = [(query, "query", self.embed_dim), (key, "key", self.kdim), (value, "value", self.vdim)]
+        rows: dict[int, Value] = {}  # the same tensor stays the same
+        q, k, v = (rows.setdefault(id(x), _rows(layer, what, x, self.batch_first, n)) for x, what, n in inputs)
+        T, S = q.shape[1], k.shape[1]
+        _check(k.shape[:2] == v.shape[:2] and q.shape[0] == k.shape[0],
+               f"[MultiheadAttention] query is {_text(query)}, key {_text(key)} and value {_text(value)}: expected as "
+               f"many samples of each, and as many keys as values")
+        with self._within(name):
+            y, p = self._attend(*self._projections(q, k, v), T, S, key_padding_mask, attn_mask, need_weights)
+            E = self.embed_dim
+            with self._made.setdefault("out_proj", _accrue.scope("out_proj")):
+                bias = self._parameter("bias", E) if self.bias else None
+                y = _accrue.linear(y, self._parameter("weight", E, E, bound=1 / math.sqrt(E)), bias)
+            y = y if self.batch_first else y.transpose(0, 1)
+            if need_weights and average_attn_weights:
+                p = p.mean(1)
+            return y, p if need_weights else None
+
+    def _attend(self, q, k, v, T, S, key_padding_mask, attn_mask, need_weights) -> tuple[Value, Value | None]:
+        more = int(self.add_bias_kv) + int(self.add_zero_attn)
+        k, v = self._with_more_keys(k, v)
+        N, H, D = q.shape[0], self.num_heads, self.embed_dim // self.num_heads
+        q, k, v = (x.reshape(N, x.shape[1], H, D).transpose(1, 2) for x in (q, k, v))
+        if key_padding_mask is None and attn_mask is None and not need_weights and self.dropout == 0:
+            y, p = _accrue.scaled_dot_product_attention(q, k, v), None
+        else:
+            scores = (q * D ** -0.5) @ k.transpose(-2, -1)
+            seen = scores[..., :S] if more else scores
+            if attn_mask is not None:
+                is_of_heads = isinstance(attn_mask, Value) and len(attn_mask.shape) == 3
+                seen = _hidden_scores(seen, attn_mask, "attn_mask", (H * N, T, S) if is_of_heads else (T, S), "[T, S]")
+            if key_padding_mask is not None:
+                _check(isinstance(key_padding_mask, Value),
+                       "[MultiheadAttention] key_padding_mask is no value: expected a value [N, S], because a network "
+                       "does not know its number of samples")
+                seen = _hidden_scores(seen, key_padding_mask, "key_padding_mask", (N, S), "[N, S]")
+            scores = _accrue.cat([seen, scores[..., S:]], -1) if more else seen
+            p = scores.softmax(-1)
+            if self.dropout > 0:
+                p = _accrue.dropout(p, self.dropout)
+            y = p @ v
+        return y.transpose(1, 2).reshape(N, T, self.embed_dim), p
+
+
+class TransformerEncoderLayer(Part):
+    """Attention of a sequence to itself and a network of two linear layers, each with a residual connection, dropout
+    and a LayerNorm (Vaswani et al. 2017). PyTorch's nn.TransformerEncoderLayer.
+
+    x = norm1(x + self_attn(x)); y = norm2(x + linear2(dropout(activation(linear1(x))))); with norm_first=True
+    x = x + self_attn(norm1(x)); y = x + linear2(dropout(activation(linear1(norm2(x))))).
+
+    src and the result are [T, N, d_model], or [N, T, d_model] with batch_first=True. activation: "relu", "gelu" or a
+    function of values. Masks are MultiheadAttention's. Throws Error for sizes that do not fit."""
+
+    def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+                 activation: str | typing.Callable[[Value], Value] = "relu", layer_norm_eps: float = 1e-5,
+                 batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: None = None,
+                 dtype: None = None) -> None:
+        super().__init__()
+        _without("TransformerEncoderLayer", device=device, dtype=dtype)
+        known = {"relu": _accrue.relu, "gelu": _accrue.gelu}
+        _check(callable(activation) or activation in known,
+               f"TransformerEncoderLayer with activation={activation!r}: expected relu, gelu or a function of values")
+        self.d_model, self.nhead, self.dim_feedforward = d_model, nhead, dim_feedforward
+        self.dropout = _probability("TransformerEncoderLayer", dropout)
+        self.activation = activation if callable(activation) else known[activation]
+        self.batch_first, self.norm_first = batch_first, norm_first
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=True)
+        self._layers = {"linear1": lambda: _accrue.Linear(d_model, dim_feedforward, bias),
+                        "linear2": lambda: _accrue.Linear(dim_feedforward, d_model, bias),
+                        "norm1": lambda: _accrue.LayerNorm(d_model, layer_norm_eps, bias=bias),
+                        "norm2": lambda: _accrue.LayerNorm(d_model, layer_norm_eps, bias=bias)}
+        for make in self._layers.values():
+            make()  # to refuse wrong arguments here
+
+    def __repr__(self) -> str:
+        return f"transformer encoder layer {self.d_model}, {self.nhead} heads, {self.dim_feedforward}"
+
+    def _layer(self, name: str, x: Value) -> Value:
+        if name not in self._made:
+            self._made[name] = self._layers[name]()
+        return self._made[name](x, name=name)
+
+    def __call__(self, src: Value, src_mask: _Any = None, src_key_padding_mask: Value | None = None,
+                 is_causal: bool = False, *, name: str = "") -> Value:
+        def dropped(x: Value) -> Value:
+            return _accrue.dropout(x, self.dropout) if self.dropout > 0 else x
+
+        def attended(x: Value) -> Value:
+            return dropped(self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal,
+                                          name="self_attn")[0])
+
+        def fed(x: Value) -> Value:
+            return dropped(self._layer("linear2", dropped(self.activation(self._layer("linear1", x)))))
+
+        x = _rows("TransformerEncoderLayer", "src", src, self.batch_first, self.d_model)
+        with self._within(name):
+            if self.norm_first:
+                x = x + attended(self._layer("norm1", x))
+                x = x + fed(self._layer("norm2", x))
+            else:
+                x = self._layer("norm1", x + attended(x))
+                x = self._layer("norm2", x + fed(x))
+            return x if self.batch_first else x.transpose(0, 1)
+
+
+class TransformerEncoder(Part):
+    """num_layers layers like encoder_layer, one after the other, each with weights of its own, and then `norm`, a
+    layer, if there is one. PyTorch's nn.TransformerEncoder. Parameters: layers.0. and so on, and norm.
+
+    enable_nested_tensor and mask_check only choose among PyTorch's ways to compute the same, and have no effect."""
+
+    def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: _accrue.Layer | None = None,
+                 enable_nested_tensor: bool = True, mask_check: bool = True) -> None:
+        super().__init__()
+        _check(isinstance(encoder_layer, TransformerEncoderLayer),
+               f"TransformerEncoder of {encoder_layer!r}: expected a TransformerEncoderLayer")
+        _check(isinstance(num_layers, int) and num_layers >= 1,
+               f"TransformerEncoder with num_layers={num_layers!r}: expected a number from 1")
+        _check(norm is None or isinstance(norm, _accrue.Layer),
+               f"TransformerEncoder with norm={norm!r}: expected a layer, or None")
+        for what, given in (("enable_nested_tensor", enable_nested_tensor), ("mask_check", mask_check)):
+            _check(isinstance(given, bool), f"TransformerEncoder with {what}={given!r}: expected True or False")
+        self.layers, self.norm = [encoder_layer._copy() for _ in range(num_layers)], norm
+        self._parts = _accrue.scope("layers")
+
+    def __repr__(self) -> str:
+        return f"{len(self.layers)} times {self.layers[0]!r}"
+
+    def _copy(self) -> Part:
+        return TransformerEncoder(self.layers[0], len(self.layers), self.norm)
+
+    def __call__(self, src: Value, mask: _Any = None, src_key_padding_mask: Value | None = None,
+                 is_causal: bool | None = None, *, name: str = "") -> Value:
+        with self._within(name):
+            with self._parts:
+                for i, layer in enumerate(self.layers):
+                    src = layer(src, mask, src_key_padding_mask, bool(is_causal), name=str(i))
+            return src if self.norm is None else self.norm(src, name="norm")
+
+
+class _Recurrent(Part):
+    _gates = 1
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
+                 batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0,
+                 device: None = None, dtype: None = None) -> None:
+        super().__init__()
+        layer = type(self).__name__
+        _without(layer, device=device, dtype=dtype)
+        for what, given in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
+            _check(isinstance(given, int) and given >= 1, f"{layer} with {what}={given!r}: expected a number from 1")
+        _check(proj_size == 0 or self._gates == 4,
+               f"{layer} with proj_size={proj_size}: expected 0, because only an LSTM has projections")
+        _check(0 <= proj_size < hidden_size,
+               f"{layer} with proj_size={proj_size}: expected a number from 0 to less than hidden_size={hidden_size}")
+        self.dropout = _probability(layer, dropout)
+        _check(dropout == 0 or num_layers > 1,
+               f"{layer} with dropout={dropout} and num_layers=1: expected more layers, because dropout is between them")
+        self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
+        self.batch_first, self.bidirectional, self.proj_size = batch_first, bidirectional, proj_size
+        self._state_size = proj_size or hidden_size
+
+    def __repr__(self) -> str:
+        more = "".join([f", {self.num_layers} layers" if self.num_layers > 1 else "",
+                        ", in both directions" if self.bidirectional else "",
+                        f", projected to {self.proj_size}" if self.proj_size else ""])
+        return f"{type(self).__name__} {self.input_size} -> {self.hidden_size}{more}"
+
+    def _weight(self, name: str, *shape: int) -> Value:
+        return self._parameter(name, *shape, bound=1 / math.sqrt(self.hidden_size))
+
+    def _step(self, x: Value, h: Value | None, c: Value | None, hidden: typing.Callable) -> tuple[Value, Value | None]:
+        raise NotImplementedError
+
+    def _run(self, x: Value, place: str, is_reversed: bool, state: list[Value] | None
+             ) -> tuple[list[Value], Value | None]:
+        """One layer in one direction over [N, T, F]: h after each step, in the order of x, and the last c."""
+        T, gates = x.shape[1], self._gates * self.hidden_size
+        w = self._weight(f"weight_ih_{place}", gates, x.shape[2])
+        bias = self._weight(f"bias_ih_{place}", gates) if self.bias else None
+        recurrent = self._weight(f"weight_hh_{place}", gates, self._state_size)
+        hidden_bias = self._weight(f"bias_hh_{place}", gates) if self.bias else None
+        projection = self._weight(f"weight_hr_{place}", self.proj_size, self.hidden_size) if self.proj_size else None
+        if state is None and T == 1:  # every weight is in use
+            zeros = [_accrue.constant(np.zeros((1, n), np.float32)).expand(x.shape[0], -1)
+                     for n in (self._state_size, self.hidden_size)]
+            state = zeros[:2 if self._gates == 4 else 1]
+        h, c = (state + [None])[:2] if state else (None, None)
+
+        def hidden(h: Value | None) -> Value | None:
+            return hidden_bias if h is None else _accrue.linear(h, recurrent, hidden_bias)
+
+        inputs, outputs = _accrue.linear(x, w, bias), [None] * T
+        for t in reversed(range(T)) if is_reversed else range(T):
+            h, c = self._step(inputs[:, t], h, c, hidden)
+            if projection is not None:
+                h = _accrue.linear(h, projection)
+            outputs[t] = h
+        return outputs, c
+
+    def _states(self, hx: _Any, N: _Any) -> list[Value] | None:
+        layer = type(self).__name__
+        if hx is None:
+            return None
+        states = list(hx) if self._gates == 4 and isinstance(hx, (tuple, list)) else [hx]
+        _check(len(states) == (2 if self._gates == 4 else 1),
+               f"[{layer}] hx is {type(hx).__name__}: expected {'(h, c)' if self._gates == 4 else 'h'}")
+        n = self.num_layers * (2 if self.bidirectional else 1)
+        for what, each, size in zip("hc", states, (self._state_size, self.hidden_size)):
+            wanted = (n, N, size)
+            _check(isinstance(each, Value) and tuple(each.shape) == wanted,
+                   f"[{layer}] {what} of hx is {_text(each) if isinstance(each, Value) else type(each).__name__}: "
+                   f"expected a value {wanted}")
+        return states
+
+    def _called(self, input: Value, hx: _Any, name: str) -> tuple[Value, list[Value]]:
+        x = _rows(type(self).__name__, "input", input, self.batch_first, self.input_size)
+        states, lasts, cells = self._states(hx, x.shape[0]), [], []
+        directions = (False, True) if self.bidirectional else (False,)
+        with self._within(name):
+            for layer in range(self.num_layers):
+                if layer > 0 and self.dropout > 0:
+                    x = _accrue.dropout(x, self.dropout)
+                sides = []
+                for is_reversed in directions:
+                    place = f"l{layer}{'_reverse' if is_reversed else ''}"
+                    first = None if states is None else [each[len(lasts)] for each in states]
+                    outputs, c = self._run(x, place, is_reversed, first)
+                    lasts.append(outputs[0 if is_reversed else -1])
+                    cells.append(c)
+                    sides.append(_accrue.stack(outputs, 1))
+                x = _accrue.cat(sides, -1) if len(sides) > 1 else sides[0]
+            last = [_accrue.stack(lasts, 0)]
+            if self._gates == 4:
+                last.append(_accrue.stack(cells, 0))
+            return x if self.batch_first else x.transpose(0, 1), last
+
+
+class LSTM(_Recurrent):
+    """A long short-term memory (Hochreiter & Schmidhuber 1997). PyTorch's nn.LSTM. At each step of a layer
+    i, f, g, o = chunks of W_ih x + b_ih + W_hh h + b_hh; c = sigmoid(f) c + sigmoid(i) tanh(g); h = sigmoid(o) tanh(c),
+    and h = W_hr h with a proj_size.
+
+    input [T, N, input_size], or [N, T, input_size] with batch_first=True. Called on values it returns (output, (h, c)):
+    output [T, N, H], or [N, T, H], with H for each direction, and h [layers, N, H] and c [layers, N, hidden_size] after
+    the last step, for each layer and direction. hx: (h, c) before the first step, 0 where it is None.
+
+    Parameters: weight_ih_l0 [4 hidden_size, input_size], weight_hh_l0 [4 hidden_size, H], bias_ih_l0, bias_hh_l0
+    [4 hidden_size], weight_hr_l0 [proj_size, hidden_size], and so on for l1, and with _reverse. dropout is on the
+    outputs of all layers but the last."""
+
+    _gates = 4
+
+    def _step(self, x, h, c, hidden):
+        more = hidden(h)
+        i, f, g, o = (x if more is None else x + more).chunk(4, -1)
+        new = _accrue.sigmoid(i) * _accrue.tanh(g)
+        c = new if c is None else _accrue.sigmoid(f) * c + new
+        return _accrue.sigmoid(o) * _accrue.tanh(c), c
+
+    def __call__(self, input: Value, hx: tuple[Value, Value] | None = None, *, name: str = ""
+                 ) -> tuple[Value, tuple[Value, Value]]:
+        output, last = self._called(input, hx, name)
+        return output, tuple(last)
+
+
+class GRU(_Recurrent):
+    """Gated recurrent units (Cho et al. 2014). PyTorch's nn.GRU. At each step of a layer r = sigmoid(W_ir x + b_ir +
+    W_hr h + b_hr), z alike, n = tanh(W_in x + b_in + r (W_hn h + b_hn)), h = (1 - z) n + z h.
+
+    Inputs, results and parameters are LSTM's, with 3 hidden_size rows for r, z and n, and without c: (output, h)."""
+
+    _gates = 3
+
+    def _step(self, x, h, c, hidden):
+        more = hidden(h)
+        r, z, n = x.chunk(3, -1)
+        if more is not None:
+            hr, hz, hn = more.chunk(3, -1)
+            n = n + _accrue.sigmoid(r + hr) * hn
+            z = z + hz
+        z, n = _accrue.sigmoid(z), _accrue.tanh(n)
+        return n - z * n if h is None else (h - n) * z + n, None
+
+    def __call__(self, input: Value, hx: Value | None = None, *, name: str = "") -> tuple[Value, Value]:
+        output, last = self._called(input, hx, name)
+        return output, last[0]
+
+
+class RNN(_Recurrent):
+    """h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu with nonlinearity="relu" (Elman 1990). PyTorch's nn.RNN.
+
+    Inputs, results and parameters are LSTM's, with hidden_size rows, and without c: (output, h)."""
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh",
+                 bias: bool = True, batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False,
+                 device: None = None, dtype: None = None) -> None:
+        _check(nonlinearity in ("tanh", "relu"), f"RNN with nonlinearity={nonlinearity!r}: expected tanh or relu")
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def _step(self, x, h, c, hidden):
+        more = hidden(h)
+        return getattr(_accrue, self.nonlinearity)(x if more is None else x + more), None
+
+    def __call__(self, input: Value, hx: Value | None = None, *, name: str = "") -> tuple[Value, Value]:
+        output, last = self._called(input, hx, name)
+        return output, last[0]
