@@ -5,7 +5,7 @@
 
 #include "images/augmentation.h"
 #include "images/image_folder.h"
-#include "images/label_options.h"
+#include "train/label_options.h"
 #include "images/segmentation.h"
 #include "train/domain.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/inside.h"
-#include "images/label_options.h"
+#include "train/label_options.h"
 #include "python/arrays.h"
 #include "train/domain.h"
 

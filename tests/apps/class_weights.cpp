@@ -63,6 +63,24 @@ TEST_CASE("balanced weights of classes are told, saved and scored with", "[cli]"
   refuse(resume + "--class-weights balanced --label-smoothing 0.5", "label-smoothing: 0 in");
 }
 
+TEST_CASE("a score has the accuracy of each class if that is asked for", "[cli]") {
+  const Folder folder;
+  const std::string weights = folder / "w.safetensors", scores = folder / "scores";
+  succeed("train " + few_steps + "--micro-batch 5 --accum 2 --steps 3 --save " + weights + data());
+  REQUIRE(!read_safetensors_metadata(weights).contains("label-smoothing"));
+  const auto eval = [&](const std::string& options) {
+    succeed("eval --split test --json " + scores + " --init " + weights + data() + options);
+    return nlohmann::json::parse(file_bytes(scores))["test"];
+  };
+  const auto plain = eval(""), by_class = eval(" --by-class");
+  REQUIRE(!plain.contains("accuracy.0"));
+  REQUIRE(by_class["accuracy"] == plain["accuracy"]);
+  REQUIRE(by_class["loss"].get<double>() == Approx(plain["loss"].get<double>()).epsilon(1e-6));
+  double sum = 0;
+  for (int k = 0; k < 10; ++k) sum += by_class["accuracy." + std::to_string(k)].get<double>();
+  REQUIRE(by_class["balanced_accuracy"].get<double>() == Approx(sum / 10));
+}
+
 TEST_CASE("weights of classes are refused where they do not fit", "[cli]") {
   const std::string train = "train " + few_steps + "--steps 1 --micro-batch 2" + data();
   refuse(train + " --class-weights 1,2", "there are 2 class weights for 10 classes");

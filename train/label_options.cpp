@@ -1,4 +1,4 @@
-#include "images/label_options.h"
+#include "train/label_options.h"
 
 #include <fmt/ranges.h>
 
@@ -21,7 +21,7 @@ CrossEntropyOptions LabelOptions::on(const Field& labels) const {
 
 void LabelOptions::check_data(const Dataset& data, DataUse use) const {
   if (!are_balanced()) return;
-  check(data.has("labels"),
+  check(data.has(field),
         "balanced class weights are made of labels, but {} has none: expected a weight for each "
         "class",
         data.name);
@@ -31,22 +31,25 @@ void LabelOptions::check_data(const Dataset& data, DataUse use) const {
 }
 
 ObjectivePtr LabelOptions::objective(const Dataset& data) const {
-  if (class_weights.empty() && label_smoothing == 0) return objective_of(data);
-  const Field& labels = data.field("labels");
+  if (class_weights.empty() && label_smoothing == 0 && !by_class) return objective_of(data);
+  const Field& labels = data.field(field);
   return classification(
       labels, {.cross_entropy = on(labels), .weights = data.has("weights") ? "weights" : ""});
 }
 
 Metadata LabelOptions::taught_by(const Dataset& data) const {
-  if (!are_balanced() || !data.has("labels")) return {};
-  return {{"class-weights",
-           fmt::format("{}", fmt::join(balanced_class_weights(data.field("labels")), ","))}};
+  Metadata taught;
+  if (label_smoothing == 0) taught["label-smoothing"] = "";
+  if (are_balanced() && data.has(field))
+    taught["class-weights"] =
+        fmt::format("{}", fmt::join(balanced_class_weights(data.field(field)), ","));
+  return taught;
 }
 
 std::string LabelOptions::describe(const Dataset& data) const {
   constexpr size_t most = 10;
-  if (!are_balanced() || !data.has("labels")) return {};
-  const Field& labels = data.field("labels");
+  if (!are_balanced() || !data.has(field)) return {};
+  const Field& labels = data.field(field);
   const std::vector<double> weights = balanced_class_weights(labels);
   std::vector<std::string> parts;
   for (size_t c = 0; c < std::min(most, weights.size()); ++c)
@@ -81,7 +84,14 @@ void detail::add_settings(Settings& settings, LabelOptions& options, const ActsW
             .range = {0, 1},
             .acts_with = of_labels,
             .saved = Saved::with_scores,
-            .acts_in = ActsIn::scores});
+            .acts_in = ActsIn::scores})
+      .add_flag(options.by_class, true,
+                {.name = "by-class",
+                 .decides = Decides::no_result,
+                 .help = "Score the accuracy of each class, too, and their mean, as with "
+                         "class weights",
+                 .acts_with = of_labels,
+                 .acts_in = ActsIn::scores});
 }
 
 }  // namespace accrue

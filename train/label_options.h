@@ -14,6 +14,8 @@ struct LabelOptions {
   // One for each class, none, or `balanced` alone.
   std::vector<double> class_weights{};
   double label_smoothing = 0;
+  bool by_class = false;         // score the accuracy of each class, too, without any of them
+  std::string field = "labels";  // of the data
 
   static constexpr double balanced = -1;
   bool are_balanced() const;
@@ -22,16 +24,17 @@ struct LabelOptions {
   // Throws Error for balanced weights of masks, and of data that are not trained on.
   void check_data(const Dataset& data, DataUse use) const;
   // For data with labels: classification() by these options, which counts samples by a field
-  // `weights` if the data has one.
+  // `weights` if the data has one. With by_class it gives the same loss, and a longer score.
   ObjectivePtr objective(const Dataset& data) const;
-  // Balanced weights of classes as the weights' file says them: numbers.
+  // Balanced weights of classes as the weights' file says them: numbers; and no label-smoothing of
+  // 0, which is as if there were none.
   Metadata taught_by(const Dataset& data) const;
   // "class weights cat 0.5, dog 2, by 40 labels", where they are balanced; else empty.
   std::string describe(const Dataset& data) const;
 };
 
-// The settings class-weights and label-smoothing under the table's heading, which act in these
-// cases: of the first with masks and labels, of the second with labels.
+// The settings class-weights, label-smoothing and by-class under the table's heading, which act
+// in these cases: the first with masks and labels, the others with labels.
 void add_settings(Settings& settings, LabelOptions& options, const ActsWith& of_both,
                   const ActsWith& of_labels);
 
