@@ -159,15 +159,10 @@ inline SettingFacts trained_weights(std::string help) {
 inline Settings settings_of(Request& o) {
   using namespace detail;
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
-  // If two domains have a setting of the same name, the later one's is taken; the last domain may
-  // be a caller's.
+  // The last domain may be a caller's.
   const auto of_domains = [&](const std::string& heading, const std::string& before = {}) {
     Settings all;
-    for (const auto& domain : o.domains) {
-      const Settings own = domain->settings(o);
-      all = all.where([&](const Setting& setting) { return !own.has(setting.about.name); });
-      all.append(own);
-    }
+    for (const auto& domain : o.domains) all.append_later(domain->settings(o));
     return all.where([&](const Setting& setting) {
       return setting.group == heading && setting.about.before == before;
     });
@@ -191,7 +186,7 @@ inline Settings settings_of(Request& o) {
             .decides = Decides::content,
             .help = "mnist, fashion, digits, shapes and strokes (built in), or a directory: of "
                     "images with a folder for each class, images/ and masks/, CIFAR-10's or IDX "
-                    "files, or glyphs",
+                    "files, or glyphs; or a table, FILE.csv",
             .takes = reads("NAME|DIR"),
             .unset = default_data(o),
             .acts_in = ActsIn::samples,

@@ -253,6 +253,39 @@ Settings& Settings::append(const Settings& others) {
   return *this;
 }
 
+namespace {
+
+// The first setting, which also sets the second, and has an effect where either has one.
+Setting together(Setting first, const Setting& second) {
+  SettingFacts& about = first.about;
+  const SettingFacts& other = second.about;
+  first.set = [a = first.set, b = second.set](const std::string& text) {
+    a(text);
+    b(text);
+  };
+  if (other.help != about.help) about.help += ". " + other.help;
+  if (about.acts_with.cases.empty() || other.acts_with.cases.empty()) about.acts_with = {};
+  else about.acts_with = about.acts_with || other.acts_with;
+  if (about.data.empty() || other.data.empty()) about.data.clear();
+  else if (other.data != about.data) about.data += " or " + other.data;
+  return first;
+}
+
+}  // namespace
+
+Settings& Settings::append_later(const Settings& others) {
+  std::vector<Setting> all;
+  for (const Setting& setting : all_) {
+    if (!others.has(setting.about.name)) all.push_back(setting);
+    else if (const Setting& later = others.at(setting.about.name); later.about.with_namesake)
+      all.push_back(together(setting, later));
+  }
+  for (const Setting& setting : others)
+    if (!setting.about.with_namesake || !has(setting.about.name)) all.push_back(setting);
+  all_ = std::move(all);
+  return *this;
+}
+
 bool Settings::has(const std::string& name) const {
   return std::ranges::any_of(all_, [&](const Setting& s) { return s.about.name == name; });
 }

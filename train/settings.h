@@ -134,6 +134,9 @@ struct SettingFacts {
   // The names that other programs or other commands use for it, each with the text to append to its
   // own name: {"gpu", " cuda"} suggests --device cuda.
   std::map<std::string, std::string> elsewhere{};
+  // If an earlier domain has a setting of the same name, one value sets both, and the setting has
+  // an effect where either has one. Otherwise the later domain's takes its place.
+  bool with_namesake = false;
 };
 
 // The type of a setting's field, or of each element of its list: any text, one of several words, or
@@ -211,6 +214,9 @@ class Settings {
   // Adds a flag: the field becomes `on` if the flag is given.
   Settings& add_flag(bool& field, bool on, detail::SettingFacts about);
   Settings& append(const Settings& others);
+  // Appends the table of a later domain. A setting of a name that is here already takes its place,
+  // or is set together with it (SettingFacts::with_namesake).
+  Settings& append_later(const Settings& others);
   // Adds another table's setting under this table's current heading, with other facts.
   Settings& add_again(Setting other, detail::SettingFacts about);
 
