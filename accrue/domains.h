@@ -4,6 +4,7 @@
 
 #include "fonts/domain.h"
 #include "images/domain.h"
+#include "tables/domain.h"
 #include "text/domain.h"
 
 namespace accrue {
@@ -16,6 +17,7 @@ inline detail::Domains all_domains() {
   all.push_back(std::make_unique<Images>());
   all.push_back(std::make_unique<Fonts>());
   all.push_back(std::make_unique<Text>());
+  all.push_back(std::make_unique<Tables>());
   return Domains(std::move(all));
 }
 

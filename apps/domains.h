@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/inside.h"
+#include "job/answer_files.h"
 #include "job/services.h"
 
 namespace accrue::app {
@@ -20,6 +21,9 @@ struct ProgramDomain {
   // Facts about the domain's libraries or tools on this machine, for `accrue info`: names and
   // texts.
   std::vector<std::pair<std::string, std::string>> (*about_machine)() = nullptr;
+  // What `accrue predict` does with the weights of one of the domain's networks. The domain that
+  // has the command needs none.
+  void (*predict)(const Request&, const AnswerFiles&) = nullptr;
 };
 
 // The domains of this build, in the order of CMake's ACCRUE_DOMAINS. The build writes it: for each

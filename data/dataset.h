@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -82,6 +83,9 @@ struct Dataset {
   std::string about{};               // a line about the data that was found, or empty
   std::vector<std::string> names{};  // of the samples, such as their files' names; or empty
   bool is_trained_on = false;        // for data to score: they are the samples of the training
+  // The metadata that it adds to the weights of a network that learns from it, such as how a file's
+  // numbers became its own.
+  std::map<std::string, std::string> taught{};
   // The changes that a loader with Augment::yes makes; null if there are none.
   detail::DrawChange augmentation{};
   // The checksum of its files, if it replaces the checksum of its elements.

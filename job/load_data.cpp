@@ -30,14 +30,16 @@ void check_settings_of_data(const Request& request, const DataRequest& asked) {
 }
 
 void check_that_data_is_known(const Domains& domains, const std::string& data) {
-  check(domains.claim(data) != Domain::Claim::none,
-        "'{}' is neither a data set nor a directory: expected {}, a directory of images, of glyphs "
-        "or of files in MNIST's format, a file or folder of texts, or a file of JSON lines{}",
-        data, fmt::join(domains.data_sets(), ", "),
-        is_name_on_hub(data) ? fmt::format("; one of this name on Hugging Face's hub is fetched by "
-                                           "`hf download {} --repo-type dataset --local-dir DIR`",
-                                           data)
-                             : "");
+  check(
+      domains.claim(data) != Domain::Claim::none,
+      "'{}' is neither a data set nor a directory: expected {}, a directory of images, of glyphs "
+      "or of files in MNIST's format, a file or folder of texts, a file of JSON lines, or a table "
+      "(FILE.csv){}",
+      data, fmt::join(domains.data_sets(), ", "),
+      is_name_on_hub(data) ? fmt::format("; one of this name on Hugging Face's hub is fetched by "
+                                         "`hf download {} --repo-type dataset --local-dir DIR`",
+                                         data)
+                           : "");
 }
 
 void normalize(Dataset& data, const Request& request) {

@@ -2,10 +2,10 @@
 """Checks that each part of accrue includes, and links to, only the parts below it.
 
     core <- kernels <- layers, optim, data;  optim <- accumulate
-    layers, accumulate, data <- train <- job <- images, fonts, text <- accrue;  train <- report <- accrue
+    layers, accumulate, data <- train <- job <- images, fonts, text, tables <- accrue;  train <- report <- accrue
     all of them <- apps, tests;  apps <- python
 
-The root's CMakeLists.txt lists the domains: images, fonts and text.
+The root's CMakeLists.txt lists the domains: images, fonts, text and tables.
 Only apps, tests and accumulate/ladder/ include the ladder's headers; they may also include
 accrue/eigen.h, which needs core/ alone. apps, python and tests may include accrue/domains.h, the list of
 domains.

@@ -143,6 +143,7 @@ class WeightedRegression : public Objective {
         labels_(options.loss == NumberLoss::bce
                     ? targets.values.shape().numel() / targets.values.size(0)
                     : 0),
+        names_(targets.class_names),
         options_(std::move(options)) {}
 
   std::string name() const override {
@@ -203,16 +204,21 @@ class WeightedRegression : public Objective {
     if (options_.loss == NumberLoss::mse) score.metrics = {{"rmse", std::sqrt(loss)}};
     if (labels_ == 0) return score;
     double wrong = 0, sum = 0, known = 0;
+    std::vector<Score::Metric> of_labels;
     for (int64_t k = 0; k < labels_; ++k) {
       const double* const of_label = &sums[static_cast<size_t>(2 + 3 * k)];
       const double both = of_label[0], found_and_wanted = of_label[1] + of_label[2];
       wrong += found_and_wanted - 2 * both;
+      if (k < std::ssize(names_))
+        of_labels.push_back(
+            {"f1." + names_[static_cast<size_t>(k)], ratio(2 * both, found_and_wanted)});
       if (found_and_wanted == 0) continue;
       sum += 2 * both / found_and_wanted;
       ++known;
     }
     const double accuracy = 1 - wrong / double(data.size() * labels_), f1 = ratio(sum, known);
     score.metrics = {{"accuracy", 100 * accuracy}, {"f1", f1}};
+    score.metrics.insert(score.metrics.end(), of_labels.begin(), of_labels.end());
     score.text = fmt::format("{} of the labels right, F1 {}", percent(accuracy),
                              std::isnan(f1) ? "-" : fmt::format("{:.4f}", f1));
     return score;
@@ -220,7 +226,8 @@ class WeightedRegression : public Objective {
 
  private:
   const std::string targets_;
-  const int64_t labels_;  // that a score counts
+  const int64_t labels_;                  // that a score counts
+  const std::vector<std::string> names_;  // of the labels, or none
   const RegressionOptions options_;
 };
 

@@ -40,6 +40,7 @@ struct RegressionOptions {
 // For numbers, as regression(), but with other losses, a mean over the samples' weights. The score
 // is the loss, with mse its root, and with bce the part of all labels, [N, K], that are told
 // rightly, and the mean of F1 over those that are told or there.
+// Labels with names (Field::class_names) have an F1 each, too.
 // Throws Error for settings of another loss, and for another number of positive weights than K.
 ObjectivePtr regression(const Field& targets, RegressionOptions options);
 
