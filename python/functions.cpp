@@ -287,7 +287,6 @@ Value item_of(Value x, nb::handle key) {
 
 void add_functions(nb::module_& m, nb::class_<Value>& value) {
   for (const GraphOp& op : graph_ops()) {
-    if (op.name == "batch_norm") continue;  // BatchNorm2d makes the buffers that it needs
     const char* name = lasting(op.name);
     nb::setattr(m, name,
                 nb::cpp_function(

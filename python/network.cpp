@@ -204,6 +204,17 @@ Shape shape_in(nb::handle given) {
   return Shape(sizes);
 }
 
+Value weights_of(const std::string& name, Expression::Weights weights) {
+  Expression made{.number = next_number(),
+                  .name = name,
+                  .scope = current_scope(),
+                  .weights = std::move(weights)};
+  made.results.push_back({});
+  for (const int64_t size : made.weights->shape.sizes())
+    made.results.front().shape.emplace_back(size);
+  return {std::make_shared<const Expression>(std::move(made))};
+}
+
 Value parameter_of(nb::handle shape, const std::string& name, double mean,
                    std::optional<double> std, std::optional<double> bound) {
   check(!name.empty(), "a parameter has no name: expected name=\"...\", by which weights know it");
@@ -212,14 +223,12 @@ Value parameter_of(nb::handle shape, const std::string& name, double mean,
   const Init init = bound ? Init::uniform(*bound)
                     : std ? Init::normal(*std, mean)
                           : Init::constant(mean);
-  Expression made{.number = next_number(),
-                  .name = name,
-                  .scope = current_scope(),
-                  .weights = Expression::Weights{shape_in(shape), init}};
-  made.results.push_back({});
-  for (const int64_t size : made.weights->shape.sizes())
-    made.results.front().shape.emplace_back(size);
-  return {std::make_shared<const Expression>(std::move(made))};
+  return weights_of(name, {shape_in(shape), init});
+}
+
+Value buffer_of(nb::handle shape, const std::string& name, double value) {
+  check(!name.empty(), "a buffer has no name: expected name=\"...\", by which weights know it");
+  return weights_of(name, {shape_in(shape), Init::constant(value), true});
 }
 
 Value constant_in(nb::handle given, const std::string& name) {
@@ -306,8 +315,9 @@ std::unique_ptr<accrue::Layer> graph_of(const Plan& plan, uint32_t& dropouts) {
     std::vector<Graph::Value> operands;
     for (const Value& operand : each->operands) operands.push_back(value_of(operand));
     if (each->weights) {
-      made = {graph->parameter(names.of(each->scope.get(), each->name), each->weights->shape,
-                               each->weights->init)};
+      const auto& [shape, init, is_buffer] = *each->weights;
+      const std::string name = names.of(each->scope.get(), each->name);
+      made = {is_buffer ? graph->buffer(name, shape, init) : graph->parameter(name, shape, init)};
     } else if (each->numbers) {
       const auto& [numbers, shape, dtype] = *each->numbers;
       const std::string name =
@@ -433,6 +443,11 @@ void add_networks(nb::module_& m) {
         "or with\nnumbers drawn from N(mean, std^2), or evenly from -bound to bound.",
         nb::sig("def parameter(shape: int | typing.Sequence[int], name: str, *, mean: float = 0.0, "
                 "std: float | None = None, bound: float | None = None) -> Value"));
+  m.def("buffer", &buffer_of, "shape"_a, "name"_a, nb::kw_only(), "value"_a = 0.0,
+        "Numbers of a network that are not learned, and are in files of weights by their name, "
+        "such as batch_norm's running_mean. They begin with `value`.",
+        nb::sig("def buffer(shape: int | typing.Sequence[int], name: str, *, value: float = 0.0) "
+                "-> Value"));
   nb::class_<ScopeOfPython>(
       m, "scope",
       "A part of a network. Parameters and layers that are made in its `with` "

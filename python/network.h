@@ -49,6 +49,7 @@ struct Expression {
   struct Weights {
     Shape shape;
     Init init;
+    bool is_buffer = false;  // not learned, such as running statistics
   };
   struct Numbers {
     std::vector<double> values;

@@ -1,8 +1,9 @@
 """Trains any effective batch in the memory you have (docs/python.md)."""
 
-from . import _accrue, _signatures
+from . import _accrue, _modules, _signatures
 from ._accrue import *  # noqa: F403
 from ._accrue import Error, OutOfMemory, __version__  # noqa: F401
+from ._modules import Trainer, from_torch  # noqa: F401
 from ._parts import (  # noqa: F401
     GRU,
     LSTM,
@@ -16,9 +17,9 @@ from ._results import Info, Memory, Plan, Result, Score, Scores, Weights  # noqa
 for _error in (Error, OutOfMemory):
     _error.__module__ = "accrue"
 
-train = _signatures.function(_accrue.train)
-plan = _signatures.function(_accrue.plan)
+train = _signatures.function(_accrue.train, _modules.train)
+plan = _signatures.function(_accrue.plan, _modules.plan)
 info = _signatures.function(_accrue.info)
 export = _signatures.function(_accrue.export)
-evaluate = _signatures.function(_accrue.evaluate)
-predict = _signatures.function(_accrue.predict)
+evaluate = _signatures.function(_accrue.evaluate, _modules.evaluate)
+predict = _signatures.function(_accrue.predict, _modules.predict)

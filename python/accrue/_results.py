@@ -7,7 +7,7 @@ import html
 import os
 import typing
 
-from . import _accrue
+from . import _accrue, _modules
 
 if typing.TYPE_CHECKING:
     import numpy
@@ -171,6 +171,14 @@ class Result(_Table):
     #: Windows in `losses` that took no step: something was not finite, or nothing was judged.
     skipped_windows: int = 0
     scored: str = "test"  #: the test data, or "training", the training data, without test data
+    _origin: typing.Any = None  # the torch.nn.Module that was trained, if it was one
+
+    def state_dict(self) -> dict[str, typing.Any]:
+        """PyTorch's tensors under the names of the torch.nn.Module that was trained, for its load_state_dict().
+
+        Tied weights come under all their names, buffers too; num_batches_tracked grows by the steps.
+        """
+        return _modules.state_dict(self._origin, self.weights, self.steps)
 
     def _rows(self) -> list[list[str]]:
         rows = [["steps", str(self.steps)], ["effective batch", self.batches]]

@@ -24,12 +24,13 @@ def _described(function: typing.Any) -> tuple[inspect.Signature, str]:
     return _signature(definition), doc
 
 
-def function(of: _Any) -> _Any:
-    """A function of the module with its signature."""
+def function(of: _Any, by: typing.Any = None) -> _Any:
+    """A function of the module with its signature; `by` is what is called, if it is another."""
     signature, doc = _described(of)
+    by = by or of
 
     def call(*args, **options):
-        return of(*args, **options)
+        return by(*args, **options)
 
     functools.update_wrapper(call, of, ("__name__", "__qualname__"), ())
     call.__module__, call.__doc__ = "accrue", doc

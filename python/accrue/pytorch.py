@@ -1,0 +1,313 @@
+"""Networks of torch.nn.Module: torch.export lists a module's calls, and each becomes a call of ours.
+
+docs/pytorch.md describes it. PyTorch is imported here alone, when a module is given.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing
+
+import numpy as np
+
+from . import _accrue
+from ._accrue import Error
+from ._results import Weights
+
+try:
+    import torch
+except ImportError as error:
+    raise Error("torch is not installed: expected PyTorch 2.6 or newer beside accrue") from error
+
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree
+
+from . import _pytorch_calls
+
+#: Samples in the example by which a module is traced; sizes of 0 and 1 are special to PyTorch.
+_EXAMPLE = 3
+
+
+@dataclasses.dataclass
+class FromTorch:
+    """A module as a network of values; takes the module's place as `model` everywhere.
+
+    `network` has the calls, `weights` the module's values, and `state_dict` makes the module's of trained ones.
+    """
+
+    module: torch.nn.Module
+    network: _accrue.Network
+    weights: Weights
+    frozen: list[str]  #: names of parameters that do not require a gradient
+    dtype: torch.dtype
+    inputs: list[str]
+    outputs: list[str]
+    calls: int  #: of the network
+    _copies: dict[str, str]  # the names of tied weights, and the name that the network knows
+
+    def __repr__(self) -> str:
+        return repr(self.network)
+
+    def options(self, options: dict[str, typing.Any], *, init: bool) -> dict[str, typing.Any]:
+        """The arguments of `train` with what the module decides: its values, and what is frozen."""
+        options = dict(options)
+        if init and options.get("init") is None and options.get("resume") is not True:
+            options["init"] = self.weights
+        if self.frozen:
+            given = options.get("freeze")
+            given = given.split(",") if isinstance(given, str) else list(given or ())
+            options["freeze"] = [*given, *(name for name in self.frozen if name not in given)]
+        if self.dtype == torch.float64 and options.get("precision") is None and options.get("config") is None:
+            options["precision"] = "fp64"
+        return options
+
+    def state_dict(self, weights: typing.Mapping[str, typing.Any] | None = None,
+                   steps: int = 0) -> dict[str, torch.Tensor]:
+        """The module's state_dict with these weights in it. num_batches_tracked grows by `steps`."""
+        weights = self.weights if weights is None else weights
+        state = self.module.state_dict()
+        for name, tensor in state.items():
+            known = self._copies.get(name, name)
+            if known in weights:
+                value = torch.as_tensor(np.array(weights[known]))
+                state[name] = value.reshape(tensor.shape).to(tensor.dtype)
+            elif name.endswith("num_batches_tracked") and name[:-19] + "running_mean" in weights:
+                state[name] = tensor.detach().cpu() + steps
+            else:
+                state[name] = tensor.detach().clone()
+        return state
+
+
+def from_torch(module: torch.nn.Module, x: typing.Any, *, training: bool = True,
+               outputs: typing.Sequence[str] | str | None = None) -> FromTorch:
+    """Describes a module as a network, by torch.export of a call on samples like those of x [N, ...].
+
+    A module in training mode is taken as it is. One in eval mode, as pretrained ones often come, is put in
+    training mode for this; with training=False it stays, so that its dropouts do nothing and its batch norms
+    use the running statistics. `outputs` names the results to keep if it has several.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise Error(f"model is {type(module).__name__}: expected a torch.nn.Module")
+    examples = _examples(module, x)
+    modes = {each: each.training for each in module.modules()}
+    try:
+        if training and not module.training:
+            module.train()
+        elif not training:
+            module.eval()
+        program = _exported(module, examples)
+    finally:
+        for each, mode in modes.items():
+            each.training = mode
+    return _Translation(module, program).run(examples, [outputs] if isinstance(outputs, str) else outputs)
+
+
+def _dtype_of(module: torch.nn.Module) -> torch.dtype:
+    types = {p.dtype for p in module.parameters()}
+    if not types:
+        raise Error(f"{type(module).__name__} has no parameters: expected a module that learns")
+    if len(types) > 1 or not types <= {torch.float32, torch.float64}:
+        names = " and ".join(sorted(str(t).removeprefix("torch.") for t in types))
+        raise Error(f"the parameters of {type(module).__name__} are {names}: expected float32 or float64, which "
+                    'module.float() makes of them; precision="bf16" computes in 16 bits')
+    return types.pop()
+
+
+def _examples(module: torch.nn.Module, x: typing.Any) -> dict[str, torch.Tensor] | tuple[torch.Tensor, ...]:
+    """Zeros of the samples' sizes and types, a few samples."""
+    dtype = _dtype_of(module)
+    device = next(module.parameters()).device
+
+    def example(of: typing.Any) -> torch.Tensor:
+        if not hasattr(of, "shape") or not hasattr(of, "dtype"):
+            of = np.asarray(of)
+        shape, kind = tuple(of.shape), str(of.dtype).removeprefix("torch.")
+        if len(shape) < 1 or kind in ("object", "str"):
+            raise Error(f"x is {kind} {list(shape)}: expected an array of samples [N, ...]")
+        if kind == "uint8" and len(shape) == 3:  # images, as accrue takes them
+            shape = (shape[0], 1, *shape[1:])
+        whole = "int" in kind and kind != "uint8"
+        return torch.zeros((_EXAMPLE, *shape[1:]), dtype=torch.int64 if whole else dtype, device=device)
+
+    if isinstance(x, dict):
+        return {name: example(each) for name, each in x.items()}
+    return (example(x),)
+
+
+def _exported(module: torch.nn.Module, examples: typing.Any) -> torch.export.ExportedProgram:
+    samples = torch.export.Dim("N", min=2, max=1 << 30)
+    named = isinstance(examples, dict)
+    sizes = {name: {0: samples} for name in examples} if named else tuple({0: samples} for _ in examples)
+    try:
+        program = torch.export.export(module, () if named else examples, examples if named else None,
+                                      dynamic_shapes=sizes, strict=False)
+        program = program.run_decompositions({})
+        return _decomposed(program)
+    except Error:
+        raise
+    except Exception as error:
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        raise Error(f"torch.export cannot list the calls of {type(module).__name__} for any number of samples: "
+                    f"{first[0]}") from error
+
+
+def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Calls that we do not know are made of others, where PyTorch says how."""
+    tried: set[typing.Any] = set()
+    known = None
+    while True:
+        unknown = {node.target for node in program.graph.nodes
+                   if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
+                   and str(node.target) not in _pytorch_calls.CALLS} - tried
+        if not unknown:
+            return program
+        known = torch.export.default_decompositions() if known is None else known
+        tried |= unknown
+        table = {op: known[op] for op in unknown if op in known}
+        if not table:
+            return program
+        program = program.run_decompositions(table)
+
+
+class _Translation:
+    """One module's calls, turned into a network."""
+
+    def __init__(self, module: torch.nn.Module, program: torch.export.ExportedProgram):
+        self.module, self.program = module, program
+        self.dtype = _dtype_of(module)
+        self.parameters = dict(module.named_parameters(remove_duplicate=False))
+        self.buffers = dict(module.named_buffers(remove_duplicate=False))
+        first: dict[int, str] = {}
+        self.copies = {name: first.setdefault(id(p), name) for name, p in self.parameters.items()}
+        self.held: dict[str, _accrue.Value] = {}
+        self.values: dict[str, typing.Any] = {}
+
+    def run(self, examples: typing.Any, outputs: typing.Sequence[str] | None) -> FromTorch:
+        graph, signature = self.program.graph, self.program.graph_signature
+        results = next(node for node in graph.nodes if node.op == "output").args[0]
+        wanted = [node for node, spec in zip(results, signature.output_specs)
+                  if spec.kind == OutputKind.USER_OUTPUT]
+        names = self._output_names(len(wanted))
+        if outputs is not None:
+            missing = [name for name in outputs if name not in names]
+            if missing:
+                raise Error(f"the module has no output {missing[0]}: expected some of {', '.join(names)}")
+            wanted, names = [wanted[names.index(name)] for name in outputs], list(outputs)
+        keep = [(node, name) for node, name in zip(wanted, names) if isinstance(node, torch.fx.Node)]
+        self._check_changes(results, signature)
+        needed = _needed([node for node, _ in keep])
+        inputs: list[tuple[str, _accrue.Value]] = []
+        specs = {spec.arg.name: spec for spec in signature.input_specs}
+        call = _pytorch_calls.Caller(self, graph)
+        for node in graph.nodes:
+            if node.op == "placeholder":
+                value = self._placeholder(node, specs[node.name], examples, inputs, needed)
+                if value is not None:
+                    self.values[node.name] = value
+            elif node.op == "call_function" and node in needed:
+                self.values[node.name] = call(node)
+        found = [call.value(self.values[node.name], node) for node, _ in keep]
+        for value, (node, name) in zip(found, keep):
+            if not value.shape or value.shape[0] != call.samples:
+                call.refuse(node, f"the output {name} is {_pytorch_calls.sizes(value.shape)}, which has no samples "
+                            "first: expected [N, ...]")
+        network = _accrue.Network([value for _, value in inputs], found)
+        weights = Weights({name: self._array(self.parameters.get(name, self.buffers.get(name)))
+                           for name in self.held})
+        frozen = [name for name in self.held
+                  if name in self.parameters and not self.parameters[name].requires_grad]
+        return FromTorch(self.module, network, weights, frozen, self.dtype, [name for name, _ in inputs],
+                         [name for _, name in keep], call.count, self.copies)
+
+    def _output_names(self, count: int) -> list[str]:
+        spec = self.program.call_spec.out_spec
+        paths, _ = _pytree.tree_flatten_with_path(_pytree.tree_unflatten(list(range(count)), spec))
+        return [_pytree.keystr(path).strip("[]'.").replace("']['", ".") or "output" for path, _ in paths]
+
+    @staticmethod
+    def _array(tensor: torch.Tensor) -> np.ndarray:
+        return tensor.detach().cpu().numpy()
+
+    def _placeholder(self, node: torch.fx.Node, spec: typing.Any, examples: typing.Any,
+                     inputs: list[tuple[str, _accrue.Value]], needed: set[torch.fx.Node]) -> typing.Any:
+        if spec.kind == InputKind.USER_INPUT:
+            tensor = node.meta.get("val")
+            if not isinstance(tensor, torch.Tensor):
+                return spec.arg.value if hasattr(spec.arg, "value") else tensor
+            sizes = [int(size) for size in tensor.shape[1:]]
+            whole = not tensor.dtype.is_floating_point
+            value = _accrue.input(tuple(sizes), dtype="int32" if whole else "float32", name=node.name)
+            if node in needed:
+                inputs.append((node.name, value))
+            return value
+        if node not in needed:
+            return None
+        if spec.kind == InputKind.PARAMETER:
+            return self.parameter(spec.target)
+        if spec.kind == InputKind.BUFFER:
+            return self.buffers[spec.target].detach().cpu()
+        if spec.kind == InputKind.CONSTANT_TENSOR:
+            return self.program.constants[spec.target].detach().cpu()
+        raise Error(f"the module takes {node.name}, a {spec.kind.name.lower()}: expected tensors")
+
+    def parameter(self, name: str) -> _accrue.Value:
+        known = self.copies[name]
+        if known not in self.held:
+            self.held[known] = _accrue.parameter(tuple(self.parameters[known].shape), known)
+        return self.held[known]
+
+    def buffer(self, name: str) -> _accrue.Value:
+        if name not in self.held:
+            self.held[name] = _accrue.buffer(tuple(self.buffers[name].shape), name)
+        return self.held[name]
+
+    def name_of(self, node: typing.Any, kind: InputKind) -> str | None:
+        """The name of the parameter or buffer that a placeholder stands for."""
+        if not isinstance(node, torch.fx.Node):
+            return None
+        for spec in self.program.graph_signature.input_specs:
+            if spec.arg.name == node.name and spec.kind == kind:
+                return spec.target
+        return None
+
+    def _check_changes(self, results: typing.Any, signature: typing.Any) -> None:
+        """Of what a call changes, running statistics and their counts alone are kept."""
+        for node, spec in zip(results, signature.output_specs):
+            if spec.kind == OutputKind.USER_OUTPUT:
+                continue
+            name = str(spec.target)
+            target = str(getattr(getattr(node, "args", (None,))[0], "target", ""))
+            is_statistic = spec.kind == OutputKind.BUFFER_MUTATION and (
+                name.endswith("num_batches_tracked") or "batch_norm" in target)
+            if not is_statistic:
+                raise Error(f"a call of the module changes {name}{_pytorch_calls.line_of(node)}: expected no change but "
+                            "that of a batch norm's running statistics")
+
+
+def _needed(outputs: typing.Iterable[torch.fx.Node]) -> set[torch.fx.Node]:
+    found: set[torch.fx.Node] = set()
+    left = list(outputs)
+    while left:
+        node = left.pop()
+        if node not in found:
+            found.add(node)
+            left.extend(node.all_input_nodes)
+    return found
+
+
+def is_module(model: typing.Any) -> bool:
+    return isinstance(model, (torch.nn.Module, FromTorch))
+
+
+def traced(model: typing.Any, x: typing.Any, options: dict[str, typing.Any]) -> FromTorch:
+    """The network of a module on x, the samples of a caller's data."""
+    if isinstance(model, FromTorch):
+        return model
+    if x is None or isinstance(x, (str, os.PathLike)):
+        raise Error("model is a torch.nn.Module, and data is no arrays: expected data=(x, y), or "
+                    "model=accrue.from_torch(model, x) by samples x like those of the data")
+    if options.get("crop") is not None:
+        raise Error("model is a torch.nn.Module, and crop= changes the size that it sees: expected "
+                    "model=accrue.from_torch(model, x) by samples x of that size")
+    return from_torch(model, x)
