@@ -51,21 +51,25 @@ def plan(model: typing.Any = None, data: typing.Any = None, **options: typing.An
 
 
 def evaluate(weights: typing.Any, model: typing.Any = None, data: typing.Any = None, **options: typing.Any) -> typing.Any:
-    weights, model = _weights_and_network(weights, model, _first(data), options)
+    weights, model, options = _known(weights, model, _first(data), options)
     return _accrue.evaluate(weights, model, data, **options)
 
 
 def predict(weights: typing.Any, x: typing.Any, model: typing.Any = None, **options: typing.Any) -> typing.Any:
-    weights, model = _weights_and_network(weights, model, x, options)
+    weights, model, options = _known(weights, model, x, options)
     return _accrue.predict(weights, x, model, **options)
 
 
-def _weights_and_network(weights: typing.Any, model: typing.Any, x: typing.Any, options: dict) -> tuple:
-    """The weights may be the module itself: then they are its own."""
-    if model is None and _is_module(weights):
+def _known(weights: typing.Any, model: typing.Any, x: typing.Any, options: dict) -> tuple:
+    """Weights, a network and options. The weights may be the module itself: then they are its own."""
+    if _is_module(model):
+        origin = _traced(model, x, options)
+    elif model is None and _is_module(weights):
         origin = _traced(weights, x, options)
-        return origin.weights, origin.network
-    return weights, _traced(model, x, options).network if _is_module(model) else model
+        weights = origin.weights_for(x)
+    else:
+        return weights, model, options
+    return weights, origin.network, origin.precise(options)
 
 
 class Trainer(_accrue.Trainer):

@@ -58,9 +58,18 @@ class FromTorch:
             given = options.get("freeze")
             given = given.split(",") if isinstance(given, str) else list(given or ())
             options["freeze"] = [*given, *(name for name in self.frozen if name not in given)]
+        return self.precise(options)
+
+    def precise(self, options: dict[str, typing.Any]) -> dict[str, typing.Any]:
+        """The arguments with the precision of the module's parameters, unless they have one."""
         if self.dtype == torch.float64 and options.get("precision") is None and options.get("config") is None:
-            options["precision"] = "fp64"
+            return {**options, "precision": "fp64"}
         return options
+
+    def weights_for(self, x: typing.Any) -> Weights:
+        """The module's values, to answer to x: numbers are seen as they are."""
+        is_pixels = str(getattr(x, "dtype", "")).removeprefix("torch.") == "uint8"
+        return self.weights if is_pixels else Weights(self.weights, {"inputs": "as given"})
 
     def state_dict(self, weights: typing.Mapping[str, typing.Any] | None = None,
                    steps: int = 0) -> dict[str, torch.Tensor]:

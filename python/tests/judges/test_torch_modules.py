@@ -105,13 +105,13 @@ class Gpt(nn.Module):
 
 MODULES = {
     "mobilenet_v3_small": (lambda: vision("mobilenet_v3_small"), 64),
-    "efficientnet_b0": (lambda: vision("efficientnet_b0"), 64),
+    "efficientnet_b0": (lambda: vision("efficientnet_b0"), 32),
     "convnext_tiny": (lambda: vision("convnext_tiny"), 32),
     "densenet121": (lambda: vision("densenet121"), 32),
     "squeezenet1_1": (lambda: vision("squeezenet1_1"), 64),
-    "shufflenet_v2_x0_5": (lambda: vision("shufflenet_v2_x0_5"), 64),
+    "shufflenet_v2_x0_5": (lambda: vision("shufflenet_v2_x0_5"), 32),
     "regnet_y_400mf": (lambda: vision("regnet_y_400mf"), 64),
-    "googlenet": (googlenet, 64),
+    "googlenet": (googlenet, 32),
     "vit_b_16": (vit, 32),
     "swin_t": (swin, 32),
     "fcn_resnet50": (Masks, 32),
