@@ -22,9 +22,9 @@ struct AttentionOptions {
 // q [N, H, T, D], k [N, G, S, D], v [N, G, S, E], y [N, H, T, E], H a multiple of G.
 // With AttentionMask::causal query t sees key s if s <= t, and T is S.
 // This is matmul(softmax(scale * matmul(q, k^T)), v), which another mask can be added to.
-// Backward and memory are those of causal_attention(), which has heads side by side in rows: keeps
-// q, k, v, y and the logarithms of the softmax's sums [N, H, T], and nothing of T * S elements. But
-// with a scale that is not positive, it is computed as those three ops, which keep p.
+// Backward is causal_attention()'s, block by block: keeps q, k, v, y and the logarithms of the
+// softmax's sums [N, H, T], and nothing of T * S elements. But with a scale that is not positive,
+// the three ops compute it, and keep p.
 // Throws Error unless the shapes agree and every length is 1 to S; on cuda, where a kernel cannot
 // throw, a sample of another length gives NaN.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,

@@ -1,5 +1,6 @@
 #include "kernels/conv2d.h"
 
+#include "kernels/concat.h"
 #include "kernels/detail/channel_sums.h"
 #include "kernels/detail/conv_products.h"
 
@@ -84,9 +85,6 @@ void for_each_part(const std::vector<ConvGeometry>& geometries, Body&& body) {
 Tensor convolve(std::vector<Tensor> parts, const Tensor& weight, const Tensor& bias,
                 Conv2dShape shape, Activation activation) {
   check(!parts.empty() && parts[0].defined(), "[conv2d] there is no tensor to convolve");
-  check(parts.size() == 1 || shape.groups == 1,
-        "[conv2d] groups {} of {} parts: expected 1 group, or x as one tensor", shape.groups,
-        parts.size());
   const DType dtype = parts[0].dtype();
   const Device device = parts[0].device();
   const Tensor w = operand(weight, dtype), b = operand(bias, dtype);
@@ -135,7 +133,8 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, Conv2dShape sha
 
 Tensor conv2d(const std::vector<Tensor>& parts, const Tensor& w, const Tensor& b,
               Conv2dShape shape) {
-  return convolve(parts, w, b, shape, Activation::none);
+  const bool joins = parts.size() > 1 && shape.groups > 1;
+  return convolve(joins ? std::vector{concat(parts, 1)} : parts, w, b, shape, Activation::none);
 }
 
 }  // namespace accrue

@@ -37,8 +37,8 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, Conv2dShape sha
 
 // Computes conv2d of x = concat(parts, 1) without making that tensor. y is a sum over channels:
 // each part is multiplied by its channels of w and added to the same y, and backward likewise. The
-// one difference is that y is rounded once for each part. Keeps the parts in place of x. Throws
-// Error for several parts and several groups, besides.
+// one difference is that y is rounded once for each part. Keeps the parts in place of x. With
+// several groups, whose channels may be of several parts, it does make that tensor and keeps it.
 Tensor conv2d(const std::vector<Tensor>& parts, const Tensor& w, const Tensor& b,
               Conv2dShape shape);
 

@@ -37,8 +37,8 @@ struct HeadColumns {
   }
 };
 
-// The operands of causal_attention(), or those of attention(), whose queries see the keys that
-// `mask` and `lengths` say.
+// The operands of causal_attention(), or of attention(), whose queries see the keys that `mask` and
+// `lengths` say.
 struct CausalInputs {
   HeadColumns q, k, v;
   View positions;  // has no data if each row is one document
