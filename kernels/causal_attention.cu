@@ -11,18 +11,19 @@ namespace {
 template <class T>
 struct SeenKeys {
   int first[thread_rows];  // the first key that each query sees
-  int64_t token;           // of the tile's first query, or all keys
-  int64_t begin, end;      // the keys that any of the block's queries sees
+  int token;               // of the tile's first query, or all keys
+  int begin, end;          // the keys that any of the block's queries sees
 
   __device__ SeenKeys(const Operands<T>& in, int64_t n, int64_t row, const CausalSizes& s)
-      : token(s.is_causal ? s.token(row) : s.T) {
+      : token(static_cast<int>(s.is_causal ? s.token(row) : s.T)) {
     for (int m = 0; m < thread_rows; ++m)
       first[m] = static_cast<int>(in.first_key(n, row + tile_row(m), s));
     const int64_t least = in.first_key_of(tile_size, n, row, s);
-    begin = least < 0 ? 0 : least;
-    end = in.end_of_keys(n, (row + tile_size < s.Tq ? row + tile_size : s.Tq) - 1, s);
+    begin = static_cast<int>(least < 0 ? 0 : least);
+    end = static_cast<int>(
+        in.end_of_keys(n, (row + tile_size < s.Tq ? row + tile_size : s.Tq) - 1, s));
   }
-  __device__ bool has(int m, int64_t key) const {
+  __device__ bool has(int m, int key) const {
     return first[m] <= key && key < end && key <= token + tile_row(m);
   }
 };
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(block_threads)
   typename Products::Sums sums;
   TileElements<W> largest, exponentials = {}, before;
   for (W& most : largest) most = std::numeric_limits<W>::lowest();
-  for (int64_t key = seen.begin; key < seen.end; key += tile_size) {
+  for (int key = seen.begin; key < seen.end; key += tile_size) {
     TileElements<W> a;
     Products::multiply(a, queries, HeadRows<T>(in.k, n, key, g), s.D, shared);
     for (int m = 0; m < thread_rows; ++m) {
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(block_threads)
   const HeadRows<T> queries(in.q, n, row, h), dys(out.dy, n, row, h);
   const SeenKeys<T> seen(in, n, row, s);
   typename Products::Sums sums;
-  for (int64_t key = seen.begin; key < seen.end; key += tile_size) {
+  for (int key = seen.begin; key < seen.end; key += tile_size) {
     const HeadRows<T> keys(in.k, n, key, g);
     TileElements<W> ds, da;
     Products::multiply(ds, queries, keys, s.D, shared);

@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 template <bool accumulate, class T, class W = Wide<T>>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(block_threads, sizeof(W) == 8 ? 2 : 4)
     dice_classes_backward_kernel(T* dx, const W* dloss, const double* sums, const T* x,
                                  const int32_t* labels, ClassWeights weights, Counted counted,
                                  int64_t N, int64_t K, int64_t P) {
