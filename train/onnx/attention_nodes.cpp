@@ -12,6 +12,7 @@ void embedding(View y, View w, View index);
 void rotary(GradTarget y, View x, View positions, const RotaryPairs& pairs);
 void self_attention(View y, View L, AttentionInputs in, View scratch);
 void causal_attention(View y, View L, CausalInputs in, View scratch);
+void attention(View y, View L, CausalInputs in, View scratch);
 void segment_mean(View y, View x, View lengths);
 
 }  // namespace accrue::cpu
@@ -73,6 +74,40 @@ void attend(OnnxTrace& to, const View& y, const CausalInputs& of) {
   const Name a = probabilities(to, q, k, sizes.scale(), unseen_tokens(to));
   const Name means = to.transposed(to.graph.add("MatMul", {a, v}), {0, 3, 1, 2, 4});
   to.define(y, to.graph.reshape(means, {0, 0, G * R * D}));
+}
+
+// q [N, H, T, D], k [N, G, S, D], v [N, G, S, E]. The heads of a group have their queries one below
+// the other where they are multiplied.
+void attend_to_heads(OnnxTrace& to, const View& y, const CausalInputs& of) {
+  const CausalSizes sizes(of);
+  const int64_t H = sizes.H, G = sizes.G, rows = H / G * sizes.Tq, T = sizes.Tq, S = sizes.T;
+  const auto regroup = [&](const Name& x, const Integers& shape) {
+    return H == G ? x : to.graph.reshape(x, shape);
+  };
+  const double never = -std::numeric_limits<double>::infinity();
+  const Name k = to.graph.add("Transpose", {to.in(of.k.rows)}, {{"perm", Integers{0, 1, 3, 2}}});
+  const Name products =
+      to.graph.add("MatMul", {regroup(to.in(of.q.rows), {0, G, rows, sizes.D}), k});
+  Name scores = to.multiply(regroup(products, {0, H, T, S}), sizes.scale());
+  if (sizes.is_causal)
+    scores = to.sum(
+        scores,
+        to.graph.add("Trilu",
+                     {to.graph.add("Expand", {to.graph.number(never), to.graph.integers({T, S})}),
+                      to.graph.integer(1)},
+                     {{"upper", int64_t{1}}}));
+  if (of.lengths.data) {
+    Integers places;
+    for (int64_t s = 0; s < S; ++s) places.push_back(s);
+    const Name lengths = to.graph.add("Cast", {to.graph.reshape(to.in(of.lengths), {-1, 1, 1, 1})},
+                                      {{"to", int64_t{onnx::TensorProto::INT64}}});
+    const Name is_seen = to.graph.add("Less", {to.graph.integers(places), lengths});
+    scores = to.sum(scores,
+                    to.graph.add("Where", {is_seen, to.graph.number(0), to.graph.number(never)}));
+  }
+  const Name a = to.graph.add("Softmax", {scores}, {{"axis", int64_t{-1}}});
+  const Name means = to.graph.add("MatMul", {regroup(a, {0, G, rows, S}), to.in(of.v.rows)});
+  to.define(y, regroup(means, {0, H, T, sizes.E}));
 }
 
 // Cosines and sines, [most_positions, count] each, as constants: computed in the graph in float32,
@@ -150,6 +185,8 @@ bool add_of_tokens(OnnxTrace& to, const KernelCall& call) {
                                           const View&) { attend(to, y, of); }) ||
          call.is<cpu::causal_attention>([&](const View& y, const View&, const CausalInputs& of,
                                             const View&) { attend(to, y, of); }) ||
+         call.is<cpu::attention>([&](const View& y, const View&, const CausalInputs& of,
+                                     const View&) { attend_to_heads(to, y, of); }) ||
          call.is<cpu::segment_mean>([&](const View& y, const View& x, const View& lengths) {
            mean_of_text(to, y, x, lengths);
          });
