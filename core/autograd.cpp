@@ -442,6 +442,7 @@ struct Again {
   std::vector<Edge> edges;
   std::vector<size_t> results;    // the ones that have gradients
   std::vector<Tensor> gradients;  // of `results`, where backward reaches them
+  std::vector<size_t> constants;  // results without gradients
 
   void differentiate();
 };
@@ -467,6 +468,11 @@ void Again::differentiate() {
     }
     is_last = !(context.segments && context.segments->is_one());
     if (is_last) values.clear();
+    for (const size_t i : constants)
+      check(!again[i].variable(),
+            "an op whose result {} depends on a variable has not told record() "
+            "so in the first run of a segment: expected all edges, wanted or not",
+            again[i].shape());
     Variables roots;
     for (size_t i = 0; i < results.size(); ++i) {
       const std::shared_ptr<Variable> root = again[results[i]].variable();
@@ -501,13 +507,16 @@ std::vector<Tensor> detail::recompute_several(SegmentOfSeveral segment,
     ys = run_segment(segment, inputs, false);
   }
   Variables marks;
-  std::vector<size_t> results, first_of;  // of each result, the first that has the same mark
+  std::vector<size_t> results, constants, first_of;  // each result's first with the same mark
   for (const Tensor& y : ys) {
     const bool has_gradient = is_mark(y.variable());
     marks.push_back(has_gradient ? y.variable() : nullptr);
     first_of.push_back(size_t(std::ranges::find(marks, marks.back()) - marks.begin()));
     if (has_gradient && first_of.back() + 1 == marks.size()) results.push_back(marks.size() - 1);
+    if (!y.variable()) constants.push_back(marks.size() - 1);
   }
+  // A result that is alone has whatever gradient there is.
+  if (ys.size() == 1 && !constants.empty() && !wanted.empty()) std::swap(results, constants);
   // The segment computed nothing, or nothing that is differentiable.
   if (results.empty()) return ys;
 
@@ -516,6 +525,7 @@ std::vector<Tensor> detail::recompute_several(SegmentOfSeveral segment,
   for (const Tensor& input : inputs) again->values.push_back(input.saved());
   again->edges.assign(inputs.begin(), inputs.end());
   again->results = results;
+  again->constants = constants;
   again->gradients.resize(results.size());
   if (results.size() == 1) {
     attach_node("recompute", ys[results[0]], std::move(wanted), [again](Tensor& dy) {

@@ -180,7 +180,8 @@ Tensor apply(Formula formula, std::array<Tensor, 3> x, const std::vector<double>
     launch<cpu::elementwise_forward, cuda::elementwise_forward>(y.device(), y.view(), view_of(x[0]),
                                                                 view_of(x[1]), view_of(x[2]), op.f);
   std::vector<Edge> edges;
-  for (const size_t k : wanted) edges.push_back(op.edges[k]);
+  for (size_t k = 0; k < operand_count(info); ++k)
+    if (has_gradient(info, k)) edges.push_back(op.edges[k]);
   for (size_t k = 0; k < operand_count(info); ++k)
     if (reads_operand(read, k)) op.x[k] = x[k].saved();
   if (reads_result(read)) op.y = y.saved();

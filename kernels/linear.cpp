@@ -157,7 +157,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
 
   const Edge dx_edge = x, db_edge = bias;
   const Edge dw_edge = Edge(weight).wants_grad() ? Edge(weight) : Edge();
-  record("linear", y, {dx_edge, dw_edge, db_edge},
+  record("linear", y, {dx_edge, weight, db_edge},
          [=,
           x = dw_edge.wants_grad() ? x.saved()
                                    : Tensor::without_elements(x.shape(), x.dtype(), x.device()),

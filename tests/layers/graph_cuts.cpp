@@ -124,7 +124,7 @@ std::unique_ptr<Graph> cells(int steps) {
                  {net.call("mul", {net.call("sigmoid", {parts[0]}, numbers), c}, numbers),
                   net.call("tanh", {parts[1]}, numbers)},
                  numbers);
-    h = net.call("mul", {net.call("tanh", {c}, numbers), h}, numbers);
+    h = net.call("mul", {net.call("sin", {c}, numbers), net.call("cos", {h}, numbers)}, numbers);
     if (t == 0) {
       rows = net.call("flatten", {h}, numbers, {{"start_dim", 1}});
       mask = net.call("greater", {c, h}, numbers);
