@@ -412,4 +412,20 @@ TEST_CASE("leaves complete once though a segment has several results", "[recompu
   }
 }
 
+TEST_CASE("an op that hides an edge from a segment's first run is an error, not a lost gradient",
+          "[recompute]") {
+  const Tensor w = require_grad(Tensor::full({4}, 2, DType::f64, test_device()));
+  const auto hides = [](const Tensor& x) {
+    return Edge(x).wants_grad() ? tanh(x) : tanh(x.detach());
+  };
+  const auto y = recompute_several(
+      [&](const std::vector<Tensor>& in) {
+        const Tensor square = mul(in[0], in[0]);
+        return std::vector<Tensor>{square, hides(square)};
+      },
+      {w});
+  const Tensor loss = mse_loss(mul(y[0], y[1]), Tensor::full({4}, 1, DType::f64, test_device()));
+  REQUIRE_ERROR(backward(loss), "depends on a variable has not told record()");
+}
+
 }  // namespace accrue::test
