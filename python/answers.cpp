@@ -2,8 +2,10 @@
 
 #include "fonts/domain.h"
 #include "images/domain.h"
+#include "python/named_data.h"
 #include "python/tokens.h"
 #include "python/working.h"
+#include "train/output_losses.h"
 #include "train/weights.h"
 
 namespace accrue::python {
@@ -28,6 +30,35 @@ nb::object answers_to(Dataset data, const Normalization& pixels, const accrue::L
     all = all_answers(model, *objective, data, micro_batch, dtype, device, stop);
   });
   return array_of(all);
+}
+
+Dataset question_by_name(nb::handle x, const std::vector<Network::Input>& inputs) {
+  if (are_named(x)) return dataset_by_name(x, "x", inputs, TakesTargets::no);
+  check(inputs.size() == 1,
+        "x has no names, but the network has {}: expected a dictionary of arrays",
+        counted(std::ssize(inputs), "input"));
+  nb::dict named;
+  named[inputs.front().name.c_str()] = x;
+  return dataset_by_name(named, "x", inputs, TakesTargets::no);
+}
+
+nb::object answers_by_name(Dataset data, const Normalization& pixels, const accrue::Layer& model,
+                           int64_t micro_batch, DType dtype, Device device) {
+  round_numbers(data, dtype);
+  std::vector<std::string> inputs;
+  for (Field& field : data.fields) {
+    field.normalization = pixels;
+    inputs.push_back(field.name);
+  }
+  const std::vector<std::string> outputs = output_names(model);
+  std::vector<Tensor> all;
+  until_interrupted([&](const StopRequest& stop) {
+    const nb::gil_scoped_release release;
+    all = all_answers(model, inputs, outputs, data, micro_batch, dtype, device, stop);
+  });
+  nb::dict answers;
+  for (size_t i = 0; i < outputs.size(); ++i) answers[outputs[i].c_str()] = array_of(all[i]);
+  return answers;
 }
 
 nb::object answers_of(nb::handle x, const LanguageModel& model, TextAnswers kind,

@@ -4,6 +4,7 @@
 
 #include "job/request.h"
 #include "python/arrays.h"
+#include "python/network.h"
 #include "text/language_model.h"
 
 namespace accrue::python {
@@ -15,6 +16,12 @@ Dataset question_of(nb::handle x, const Taken& taken, std::optional<int64_t> sty
 // A network that was trained on crops sees the images' middle, unless it answers with masks. Throws
 // Error for images with another number of channels than the network was trained on.
 void see_as_trained(Dataset& data, const Request& options);
+// A question to a network of values: a dictionary of arrays by its inputs, or the array of its only
+// one.
+Dataset question_by_name(nb::handle x, const std::vector<Network::Input>& inputs);
+// The model's answers by its outputs' names.
+nb::object answers_by_name(Dataset data, const Normalization& pixels, const accrue::Layer& model,
+                           int64_t micro_batch, DType dtype, Device device);
 // The model's answers as a NumPy array, computed for `micro_batch` samples at a time.
 nb::object answers_to(Dataset data, const Normalization& pixels, const accrue::Layer& model,
                       int64_t micro_batch, DType dtype, Device device);

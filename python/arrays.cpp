@@ -190,15 +190,16 @@ Field labels(const Array& array, const char* what = "y") {
 }
 
 // Whether something is there, for each pixel.
-Field masks(const Array& array) {
-  const Shape shape = shape_of(array, "y");
+Field masks(const Array& array, const char* what) {
+  const Shape shape = shape_of(array, what);
   const int rank = shape.rank();
-  check(rank == 3 || rank == 4, "y is {}: expected masks, bool [N, H, W] or [N, K, H, W]{}",
+  check(rank == 3 || rank == 4, "{} is {}: expected masks, bool [N, H, W] or [N, K, H, W]{}", what,
         described(array),
-        rank == 1   ? "; y.astype(int) is the classes 0 and 1"
-        : rank == 2 ? "; y.argmax(axis=1) is the classes of rows with one truth each"
-                    : "");
-  check_channels_first(array, "y");
+        rank == 1 ? fmt::format("; {}.astype(int) is the classes 0 and 1", what)
+        : rank == 2
+            ? fmt::format("; {}.argmax(axis=1) is the classes of rows with one truth each", what)
+            : "");
+  check_channels_first(array, what);
   const Tensor values = Tensor::empty(shape, DType::u8, Device::cpu, Category::data);
   const auto* const y = static_cast<const bool*>(array.data());
   std::transform(y, y + shape.numel(), values.span<uint8_t>().begin(),
@@ -208,18 +209,19 @@ Field masks(const Array& array) {
           .encoding = Encoding::mask};
 }
 
-Field answers(const Array& array, const Taken& taken) {
+Field answers(const Array& array, const Taken& taken, const char* what = "y") {
   using enum nb::dlpack::dtype_code;
-  if (is_truth(array)) return masks(array);
-  if (!is(array, Float) && !is(array, Bfloat)) return labels(array);
-  const Shape shape = shape_of(array, "y");
+  if (is_truth(array)) return masks(array, what);
+  if (!is(array, Float) && !is(array, Bfloat)) return labels(array, what);
+  const Shape shape = shape_of(array, what);
   check(taken.shape == SampleShape::own,
-        "y is {}, numbers to answer with, which networks of layers learn (Sequential): expected "
+        "{} is {}, numbers to answer with, which networks of layers learn (Sequential): expected "
         "integers [N], classes from 0 on{}, or masks",
-        described(array),
-        shape.rank() == 2 ? ", as y.argmax(axis=1) makes of one 1 in each row" : "");
-  check_channels_first(array, "y");
-  Tensor values = numbers(array, shape, "y");
+        what, described(array),
+        shape.rank() == 2 ? fmt::format(", as {}.argmax(axis=1) makes of one 1 in each row", what)
+                          : "");
+  check_channels_first(array, what);
+  Tensor values = numbers(array, shape, what);
   if (values.shape().rank() == 1) values = values.reshape({values.size(0), 1});
   return {.name = "targets", .values = values, .encoding = Encoding::number};
 }
@@ -254,6 +256,21 @@ Field seen(const Array& array, const Taken& taken, const char* what = "x") {
 }
 
 }  // namespace
+
+Field seen_by_name(const Array& array, const std::string& name) {
+  const Shape own = shape_of(array, name.c_str());
+  // Whoever asks knows the shape that is expected.
+  Field field =
+      seen(array, {SampleShape::own, [own](const Shape& s) { return s == own; }}, name.c_str());
+  field.name = name;
+  return field;
+}
+
+Field answered_by_name(const Array& array, const std::string& name) {
+  Field field = answers(array, {SampleShape::own}, name.c_str());
+  field.name = name;
+  return field;
+}
 
 Dataset dataset_of(nb::handle x, nb::handle y, const Taken& taken) {
   Dataset data{.name = "arrays", .source = "the caller"};

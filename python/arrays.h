@@ -76,6 +76,10 @@ struct Taken {
 // network does not take them as they are, or takes them also with the last dimension first.
 Dataset dataset_of(nb::handle x, nb::handle y, const Taken& taken);
 
+// An array that a network sees, and one that it should answer with, by their names: as x and y.
+Field seen_by_name(const Array& array, const std::string& name);
+Field answered_by_name(const Array& array, const std::string& name);
+
 // A data set of glyphs: `sources` of one font and, unless None, `targets`, the same glyphs in other
 // fonts. Both are [N, S, S] or [N, C, S, S], of the types of x above. `styles` are integers [N]:
 // the number of each target's font.

@@ -11,6 +11,7 @@
 #include "job/meant.h"
 #include "python/arrays.h"
 #include "python/layers.h"
+#include "python/named_data.h"
 #include "python/network.h"
 #include "text/domain.h"
 
@@ -50,6 +51,8 @@ Call::Call(const Door& door, const nb::kwargs& options) : door_(door) {
     const std::string name = nb::cast<std::string>(key);
     if (name == "vocabulary" && door.has_vocabulary) set_vocabulary(value);
     else if (name == "sample_weight" && door.has_vocabulary) sample_weights_ = nb::borrow(value);
+    else if (name == "loss" && (nb::isinstance<nb::dict>(value) || nb::hasattr(value, "loss")))
+      losses_ = nb::borrow(value);
     else if (name == "config") config_ = nb::borrow(value);
     else values_.push_back({name, "", nb::borrow(value)});
   }
@@ -83,11 +86,13 @@ bool Call::take_network(nb::handle model) {
   const Layer* network = nullptr;
   if (!nb::try_cast(model, network, false) || !network) return false;
   const Network* graph = nullptr;
-  if (nb::try_cast(model, graph, false) && graph) check_trainable(*graph);
+  nb::try_cast(model, graph, false);
   std::string description = network->describe();
   std::ranges::replace(description, '\n', ';');
   given_.network = Given::Network{network->factory(), std::move(description)};
-  if (graph) given_.network->input = graph->input;
+  if (!graph) return true;
+  given_.network->inputs = graph->inputs;
+  given_.network->outputs = graph->outputs;
   return true;
 }
 
@@ -95,6 +100,11 @@ void Call::add_network(nb::handle network) {
   check(network.is_none() || take_network(network),
         "model is {}: expected a network of layers, or none for one that the weights name",
         shown(network));
+  if (!given_.network) return;
+  check(given_.network->has_one_of_each(),
+        "the network has {} and {}: expected one of each, as an ONNX file is written of",
+        counted(std::ssize(given_.network->inputs), "input"),
+        counted(std::ssize(given_.network->outputs), "output"));
 }
 
 void Call::add_model(nb::handle model) {
@@ -113,7 +123,27 @@ void Call::add_model(nb::handle model) {
   add("model", nb::str(language_model_->name.c_str()));
 }
 
+void Call::add_data_by_name(nb::handle data, nb::handle test) {
+  check(given_.network.has_value() && !given_.network->inputs.empty(),
+        "data is a dictionary, which networks of values learn from: expected a Network, or (x, y)");
+  const auto& [make, description, inputs, outputs] = *given_.network;
+  given_.arrays = std::make_shared<Datasets>(datasets_by_name(data, test, inputs));
+  given_.has_names = true;
+  if (!sample_weights_.is_none()) add_weights_by_name(*given_.arrays, sample_weights_, outputs);
+  if (!losses_.is_none())
+    add("loss", nb::module_::import_("accrue._losses").attr("_text_of")(losses_, data));
+  add("data", nb::str(given_data));
+}
+
 void Call::add_data(nb::handle data, nb::handle test) {
+  if (are_named(data)) return add_data_by_name(data, test);
+  check(losses_.is_none(),
+        "loss is of outputs by their names, but data has no names: expected a dictionary of "
+        "arrays, or the name of a loss");
+  check(!given_.network || given_.network->has_one_of_each(),
+        "the network has {} and {}: expected data by their names, {{\"NAME\": array, ...}}",
+        counted(std::ssize(given_.network->inputs), "input"),
+        counted(std::ssize(given_.network->outputs), "output"));
   const bool is_named =
       data.is_none() || nb::isinstance<nb::str>(data) || nb::hasattr(data, "__fspath__");
   const auto tokens = is_named ? std::nullopt : tokens_of(data, vocabulary_);
@@ -138,9 +168,10 @@ void Call::add_sample_weights() {
   auto& [train, scored] = *given_.arrays;
   check(train.has("labels") || train.has("targets"),
         "sample_weight is for classes or numbers y: expected integers [N] or float32");
-  const Field weights = weights_of(sample_weights_, train.size());
-  train.fields.push_back(weights);
-  scored.fields.push_back(scored.is_trained_on ? weights : even_weights(scored.size()));
+  train.fields.push_back(weights_of(sample_weights_, train.size()));
+  // Two tensors, as of all other fields.
+  scored.fields.push_back(scored.is_trained_on ? weights_of(sample_weights_, train.size())
+                                               : even_weights(scored.size()));
 }
 
 // Rows of the caller's stay rows unless he asks for others.

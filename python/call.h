@@ -65,6 +65,7 @@ class Call {
   Taken taken() const { return given_.taken(); }
   bool has(const std::string& setting) const;
   bool has_arrays() const { return given_.arrays || tokens_.train; }
+  const Given& given() const { return given_; }
 
   // The memory on the cpu that was held before this call.
   const Usage& held_before() const { return held_before_; }
@@ -85,6 +86,7 @@ class Call {
 
   void set_vocabulary(nb::handle value);
   void add_sample_weights();
+  void add_data_by_name(nb::handle data, nb::handle test);
   bool take_network(nb::handle model);
   void add_tokens(const Tokens& tokens, nb::handle test);
   // Gives the setting its value, and counts it as given.
@@ -97,7 +99,7 @@ class Call {
   const Door door_;
   const Usage held_before_ = ledger(Device::cpu).current();
   std::vector<Value> values_;
-  nb::object config_ = nb::none(), sample_weights_ = nb::none();
+  nb::object config_ = nb::none(), sample_weights_ = nb::none(), losses_ = nb::none();
   Given given_;
   Corpora tokens_;
   std::optional<int64_t> vocabulary_;

@@ -4,13 +4,11 @@
 #include <array>
 
 #include "images/domain.h"
+#include "python/output_losses_in.h"
 #include "train/score.h"
 
 namespace accrue::python {
 
-namespace {
-
-// The losses by which y of numbers may be learned.
 const std::map<std::string, NumberLoss>& number_losses() {
   static const std::map<std::string, NumberLoss> losses{{"mse", NumberLoss::mse},
                                                         {"l1", NumberLoss::l1},
@@ -19,7 +17,15 @@ const std::map<std::string, NumberLoss>& number_losses() {
   return losses;
 }
 
-}  // namespace
+bool has_named_answers(nb::handle x, const Given::Network& network) {
+  return nb::isinstance<nb::dict>(x) || !network.has_one_of_each();
+}
+
+Shape Given::Network::input() const {
+  if (inputs.empty()) return {1, 28, 28};
+  const Shape one = inputs.front().sizes.of(1);
+  return Shape(one.sizes().subspan(1));
+}
 
 // By which a checkpoint knows its network.
 Settings Given::settings(TrainingOptions&) {
@@ -92,7 +98,7 @@ std::vector<DomainModel> Given::models() const {
   if (!network) return {};
   if (!arrays)
     return {{.name = given_model,
-             .sample = {{{"images", Encoding::pixel, network->input},
+             .sample = {{{"images", Encoding::pixel, network->input()},
                          {.name = "labels", .encoding = Encoding::index, .classes = 10}}},
              .data = "digits",
              .heeds = {"pack"}}};
@@ -109,6 +115,7 @@ ModelFactory Given::factory(const std::string&, const NetworkOptions&, const Sam
 }
 
 ObjectivePtr Given::objective(const Dataset& data) const {
+  if (has_names) return objective_of_names(data);
   check(!data.has("masks") || labels.label_smoothing == 0,
         "--label-smoothing: {} has masks: expected labels, or no --label-smoothing", data.name);
   if (data.has("masks"))
@@ -135,7 +142,18 @@ ObjectivePtr Given::objective(const Dataset& data) const {
                                             .input = "images"});
 }
 
+ObjectivePtr Given::objective_of_names(const Dataset& data) const {
+  const char* const hint = "the data has names: expected it in accrue.loss(...) of an output";
+  check(labels.class_weights.empty(), "--class-weights: {}", hint);
+  check(labels.label_smoothing == 0, "--label-smoothing: {}", hint);
+  check(positive_weights.empty(), "--positive-weights: {}, as pos_weight", hint);
+  std::vector<std::string> inputs;
+  for (const auto& input : network->inputs) inputs.push_back(input.name);
+  return objective_of_outputs(loss, inputs, network->outputs, data);
+}
+
 const Field* Given::told_apart(const DomainModel&, const Dataset& data) const {
+  if (has_names) return nullptr;
   if (data.has("labels") && data["labels"].shape().rank() == 1) return &data.field("labels");
   return data.has("masks") ? &data.field("masks") : nullptr;
 }
@@ -182,6 +200,12 @@ bool are_one_hot(const Tensor& targets) {
 
 void Given::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {
   const Dataset& train = data.train;
+  if (has_names) {
+    check(classes.empty(),
+          "--classes: the data has names, of which several may be classes: "
+          "expected no --classes");
+    return;
+  }
   check(train.has("images") && (train.has("labels") || train.has("masks") || train.has("targets")),
         "a network of layers learns labels, masks or numbers, but the data set {} has {}: expected "
         "another data set, or arrays",

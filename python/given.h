@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -7,6 +8,7 @@
 #include "core/inside.h"
 #include "train/label_options.h"
 #include "python/arrays.h"
+#include "python/network.h"
 #include "train/domain.h"
 
 namespace accrue::python {
@@ -18,7 +20,11 @@ class Given : public Domain {
   struct Network {
     ModelFactory make;
     std::string description;
-    Shape input{1, 28, 28};  // of a sample, where there is no data
+    // By their names, with their sizes if these are known.
+    std::vector<python::Network::Input> inputs{};
+    std::vector<std::string> outputs{"y"};
+    bool has_one_of_each() const { return inputs.size() <= 1 && outputs.size() == 1; }
+    Shape input() const;  // the first one's, of a sample, where there is no data
   };
 
   std::optional<Network> network;
@@ -28,9 +34,10 @@ class Given : public Domain {
   std::vector<double> positive_weights;  // of bce of numbers
   double loss_beta = 1;                  // of smooth-l1
   // The fields are images, and labels, masks or targets, and weights where the caller gives them;
-  // or sources, targets and styles. load()
+  // or sources, targets and styles; or, if has_names, of the caller's names. load()
   // gives their elements away, so that what the data is made into does not lie beside them.
   std::shared_ptr<Datasets> arrays;
+  bool has_names = false;
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Given>(*this); }
   std::unique_ptr<Domain> fresh() const override { return std::make_unique<Given>(); }
@@ -46,6 +53,7 @@ class Given : public Domain {
   // classification(), segmentation() or regression(), by the data's fields. Throws Error for a loss
   // that does not fit them.
   ObjectivePtr objective(const Dataset& data) const override;
+  ObjectivePtr objective_of_names(const Dataset& data) const;
   Metadata taught_by(const Dataset& data) const override { return labels.taught_by(data); }
   // Labels or masks, whichever the data has.
   const Field* told_apart(const DomainModel& model, const Dataset& data) const override;
@@ -56,6 +64,12 @@ class Given : public Domain {
   Datasets load(const DataRequest& request) const override;
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
 };
+
+// The losses by which y of numbers may be learned, by name.
+const std::map<std::string, NumberLoss>& number_losses();
+
+// True for a question by names, and for a network with several outputs, whose answers have names.
+bool has_named_answers(nb::handle x, const Given::Network& network);
 
 inline constexpr const char* given_model = "sequential";
 inline constexpr const char* given_data = "arrays";

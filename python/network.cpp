@@ -13,6 +13,7 @@
 #include "python/arrays.h"
 #include "python/functions.h"
 #include "python/values.h"
+#include "train/output_losses.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -265,6 +266,7 @@ Expressions needed_by(const std::vector<Value>& values) {
 
 struct Plan {
   std::vector<Value> inputs, outputs;
+  std::vector<std::string> input_names, output_names;  // of outputs without names empty
   Expressions expressions;
 };
 
@@ -304,7 +306,8 @@ std::unique_ptr<accrue::Layer> graph_of(const Plan& plan, uint32_t& dropouts) {
   auto graph = std::make_unique<Graph>();
   std::unordered_map<const Expression*, std::vector<Graph::Value>> values;
   std::unordered_map<const void*, const accrue::Layer*> layers;
-  for (const Value& input : plan.inputs) values[input.of.get()] = {graph->input(input.of->name)};
+  for (size_t i = 0; i < plan.inputs.size(); ++i)
+    values[plan.inputs[i].of.get()] = {graph->input(plan.input_names[i])};
   const auto value_of = [&](const Value& value) {
     return value.of ? values.at(value.of.get()).at(value.result) : Graph::Value();
   };
@@ -339,30 +342,78 @@ std::unique_ptr<accrue::Layer> graph_of(const Plan& plan, uint32_t& dropouts) {
       graph->weigh(made.front(), std::max(bytes_of(*each), 1.0));
     }
   }
-  for (const Value& output : plan.outputs) graph->output(value_of(output));
+  for (size_t i = 0; i < plan.outputs.size(); ++i)
+    graph->output(value_of(plan.outputs[i]), plan.output_names[i]);
   return graph;
 }
 
-std::vector<Value> values_in(nb::handle given, const char* argument) {
+struct NamedValues {
   std::vector<Value> values;
+  std::vector<std::string> names{};  // of a dictionary
+};
+
+// A value, or several in a list or by their names.
+NamedValues values_in(nb::handle given, const char* argument) {
+  NamedValues found;
   Value* value = nullptr;
-  if (nb::try_cast(given, value, false) && value) return {*value};
-  const bool are_several = nb::isinstance<nb::list>(given) || nb::isinstance<nb::tuple>(given);
-  check(are_several, "{} is {}: expected a value, or a list of values", argument, shown(given));
-  for (const nb::handle each : given) {
+  if (nb::try_cast(given, value, false) && value) return {{*value}};
+  const bool are_named = nb::isinstance<nb::dict>(given);
+  check(are_named || nb::isinstance<nb::list>(given) || nb::isinstance<nb::tuple>(given),
+        "{} is {}: expected a value, or a list or a dictionary of values", argument, shown(given));
+  const auto append = [&](nb::handle each) {
     check(nb::try_cast(each, value, false) && value, "{} has {}: expected values", argument,
           shown(each));
-    values.push_back(*value);
+    found.values.push_back(*value);
+  };
+  if (!are_named) {
+    for (const nb::handle each : given) append(each);
+  } else {
+    for (const auto& [name, each] : nb::cast<nb::dict>(given)) {
+      check(nb::isinstance<nb::str>(name) && nb::len(name) > 0,
+            "{} has the key {}: expected names, as text", argument, shown(name));
+      found.names.push_back(nb::cast<std::string>(name));
+      append(each);
+    }
   }
-  check(!values.empty(), "{} is empty: expected a value", argument);
-  return values;
+  check(!found.values.empty(), "{} is empty: expected a value", argument);
+  return found;
+}
+
+// The names that inputs have by themselves, with numbers if two have the same one.
+std::vector<std::string> names_of(const std::vector<Value>& inputs) {
+  std::vector<std::string> names;
+  for (const Value& input : inputs) names.push_back(input.of->name);
+  const std::set<std::string> different(names.begin(), names.end());
+  if (different.size() < names.size())
+    for (size_t i = 0; i < names.size(); ++i) names[i] += std::to_string(i);
+  return names;
+}
+
+Plan plan_of(nb::handle inputs, nb::handle outputs) {
+  NamedValues seen = values_in(inputs, "inputs"), answered = values_in(outputs, "outputs");
+  Plan plan{.inputs = std::move(seen.values),
+            .outputs = std::move(answered.values),
+            .input_names = std::move(seen.names),
+            .output_names = std::move(answered.names),
+            .expressions = {}};
+  for (const Value& input : plan.inputs) {
+    check(input.of->is_input(), "an input of a network is a result {}: expected accrue.input(...)",
+          to_string(input.sizes()));
+    check(std::ranges::count(plan.inputs, input.of, &Value::of) == 1,
+          "the input {} {} is there twice: expected it once", input.of->name,
+          to_string(input.sizes()));
+  }
+  if (plan.input_names.empty()) plan.input_names = names_of(plan.inputs);
+  plan.output_names.resize(plan.outputs.size());
+  for (const std::string& name : plan.input_names)
+    check(std::ranges::find(plan.output_names, name) == plan.output_names.end(),
+          "an input and an output of the network are called '{}': expected names that differ",
+          name);
+  return plan;
 }
 
 Network network_of(nb::handle inputs, nb::handle outputs) {
-  Plan plan{values_in(inputs, "inputs"), values_in(outputs, "outputs"), {}};
-  for (const Value& input : plan.inputs)
-    check(input.of->is_input(), "an input of a network is a result {}: expected accrue.input(...)",
-          to_string(input.sizes()));
+  Plan plan = plan_of(inputs, outputs);
   plan.expressions = needed_by(plan.outputs);
   for (const auto& each : plan.expressions) {
     const bool is_given =
@@ -371,14 +422,13 @@ Network network_of(nb::handle inputs, nb::handle outputs) {
           each->name, to_string(each->results.front()));
   }
   Network network;
-  network.inputs = plan.inputs.size();
-  network.outputs = plan.outputs.size();
-  const Shape one = plan.inputs.front().sizes().of(1);
-  network.input = Shape(one.sizes().subspan(1));
+  for (size_t i = 0; i < plan.inputs.size(); ++i)
+    network.inputs.push_back({plan.input_names[i], plan.inputs[i].sizes()});
   network.make = [plan](uint32_t& dropouts) { return graph_of(plan, dropouts); };
   // Names that are taken twice are an error here.
   uint32_t dropouts = 0;
   const auto model = network.make(dropouts);
+  network.outputs = output_names(*model);
   std::set<std::string> names;
   model->visit_parameters([&](const std::string& name, Parameter&) {
     check(names.insert(name).second,
@@ -416,12 +466,6 @@ void add_extents(nb::module_& m) {
 }
 
 }  // namespace
-
-void check_trainable(const Network& network) {
-  check(network.inputs == 1 && network.outputs == 1,
-        "the network has {} and {}: expected one of each, because data has one x and one y",
-        counted(int64_t(network.inputs), "input"), counted(int64_t(network.outputs), "output"));
-}
 
 void add_networks(nb::module_& m) {
   add_extents(m);
@@ -475,7 +519,8 @@ void add_networks(nb::module_& m) {
                   nb::sig("def __call__(self, x: Value, *, name: str = '') -> Value")));
   nb::class_<Network, Layer>(
       m, "Network",
-      "The function from inputs to outputs, values or lists of values, as a layer:\n\n"
+      "The function from inputs to outputs, as a layer: values, lists of values, or dictionaries "
+      "of values by name,\nthe names of arrays in data:\n\n"
       "    x = accrue.input(3, 32, 32)\n"
       "    h = accrue.Conv2d(3, 16, 3, padding=1)(x, name=\"stem\")\n"
       "    y = accrue.Conv2d(16, 16, 3, padding=1)(accrue.relu(h)) + h\n"
@@ -487,8 +532,8 @@ void add_networks(nb::module_& m) {
             new (self) Network(network_of(inputs, outputs));
           },
           "inputs"_a, "outputs"_a,
-          nb::sig("def __init__(self, inputs: Value | typing.Sequence[Value], outputs: Value | "
-                  "typing.Sequence[Value]) -> None"));
+          nb::sig("def __init__(self, inputs: Value | typing.Sequence[Value] | dict[str, Value], "
+                  "outputs: Value | typing.Sequence[Value] | dict[str, Value]) -> None"));
 }
 
 }  // namespace accrue::python

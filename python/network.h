@@ -74,12 +74,13 @@ struct Expression {
 
 // A network of values as a layer.
 struct Network : Layer {
-  size_t inputs = 1, outputs = 1;
-  Shape input;  // the first one's, of a sample
+  struct Input {
+    std::string name;
+    ValueSizes sizes;
+  };
+  std::vector<Input> inputs{};
+  std::vector<std::string> outputs{};
 };
-
-// Throws Error unless a training can feed and judge the network: one input, one output.
-void check_trainable(const Network& network);
 
 void add_networks(nb::module_& module);
 

@@ -13,6 +13,7 @@
 #include "images/segmentation.h"
 #include "python/answers.h"
 #include "python/call.h"
+#include "python/named_data.h"
 #include "python/working.h"
 #include "text/domain.h"
 #include "train/json.h"
@@ -71,6 +72,8 @@ class PythonTrainer {
     call.add_model(model);
     call.add_data(data, test);
     taken_ = call.taken();
+    if (call.given().network) network_ = *call.given().network;
+    has_names_ = call.given().has_names;
     const Words words(quiet_, call.spelling());
     ranks_ = call.run([&](app::AskedOfNetworks& asked) {
       job_ = std::make_unique<Job>(ResolvedRequest{asked.options}, app::spoken(),
@@ -160,6 +163,7 @@ class PythonTrainer {
   nb::object evaluate(nb::handle data) {
     const Use use(*this);
     if (data.is_none()) return score_on(run_->data().test);
+    if (has_names_) return score_on(named_rows_in(data));
     if (const auto tokens = tokens_of(data)) return score_on(rows_in(*tokens));
     Dataset set = dataset_of(data, "data", taken_as_trained());
     round_numbers(set, trainer().training().parameters().compute_dtype());
@@ -184,6 +188,13 @@ class PythonTrainer {
           training.objective().is_of_window() ? TextAnswers::embeddings : TextAnswers::logits,
           training.batches().micro, run_->device());
     const Request& o = run_->request();
+    if (network_ && has_named_answers(x, *network_)) {
+      Dataset question = question_by_name(x, network_->inputs);
+      check_inputs(question);
+      return answers_by_name(std::move(question), o.domains.pixels(), training.model(),
+                             training.batches().micro, training.parameters().compute_dtype(),
+                             run_->device());
+    }
     Dataset question =
         question_of(x, taken_as_trained(), o.sample_in(run_->data().train).classes_seen());
     check_inputs(question);
@@ -261,6 +272,23 @@ class PythonTrainer {
     });
     return score_of(score);
   }
+  // Samples that are only scored count alike.
+  Dataset named_rows_in(nb::handle data) {
+    check(are_named(data), "data has no names, but the trainer's has: expected a dictionary");
+    Dataset set = dataset_by_name(data, "data", network_->inputs, TakesTargets::yes);
+    round_numbers(set, trainer().training().parameters().compute_dtype());
+    check_inputs(set);
+    for (const Field& learned : run_->data().train.fields) {
+      if (learned.encoding == Encoding::weight) {
+        set.fields.push_back(even_weights(set.size()));
+        set.fields.back().name = learned.name;
+      }
+      for (Field& field : set.fields)
+        if (field.name == learned.name) field.classes = std::max(field.classes, learned.classes);
+    }
+    for (Field& field : set.fields) field.normalization = run_->request().domains.pixels();
+    return set;
+  }
   Dataset rows_in(const Tokens& tokens) {
     const auto* const model = LanguageModel::in(trainer().training().model());
     check(model, "data has tokens, but the network is no language model: expected (x, y)");
@@ -276,6 +304,8 @@ class PythonTrainer {
 
   const bool quiet_;
   Taken taken_;
+  std::optional<Given::Network> network_;
+  bool has_names_ = false;
   std::shared_ptr<Ranks> ranks_;
   std::unique_ptr<Job> job_;
   std::unique_ptr<TrainingRun> run_;

@@ -112,6 +112,14 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
     const Request& o = asked.options;
     const Device device = apply_machine_settings(o, app::spoken());
     const nb::gil_scoped_acquire gil;
+    if (const auto& given = call.given().network; given && has_named_answers(x, *given)) {
+      Dataset data = question_by_name(x, given->inputs);
+      check_inputs(data, o.inputs_of_weights, o.weights, o);
+      const LoadedNetwork network = load_network(o, o.sample, device);
+      y = answers_by_name(std::move(data), o.domains.pixels(), *network.model, o.micro_batch,
+                          network.parameters.compute_dtype(), device);
+      return;
+    }
     if (tokens_of(x) && o.class_count_of_weights) {
       const LoadedNetwork network = load_network(o, o.sample, device);
       const Text* const text = o.domains.of_model_as<Text>(o.model_name);
@@ -173,6 +181,16 @@ void add_training(nb::module_& m) {
       .def_ro("micro_batches", &WindowReport::micro_batches, "In this window.")
       .def_ro("samples", &WindowReport::samples, "In this window.")
       .def_ro("loss", &WindowReport::loss, "The mean over the window.")
+      .def_prop_ro(
+          "terms",
+          [](const WindowReport& r) {
+            nb::dict terms;
+            for (size_t i = 0; i < r.term_names.size() && i < r.terms.size(); ++i)
+              terms[r.term_names[i].c_str()] = r.terms[i];
+            return terms;
+          },
+          "The losses of several outputs, or what else is reported beside the loss, by name.",
+          nb::sig("def terms(self) -> dict[str, float]"))
       .def_ro("grad_norm", &WindowReport::grad_norm,
               "The norm of the mean gradient, before clipping; NaN with strategies that keep none.")
       .def_ro("lr", &WindowReport::lr, "The learning rate.")

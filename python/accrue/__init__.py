@@ -3,6 +3,7 @@
 from . import _accrue, _modules, _signatures
 from ._accrue import *  # noqa: F403
 from ._accrue import Error, OutOfMemory, __version__  # noqa: F401
+from ._losses import loss  # noqa: F401
 from ._modules import Trainer, from_torch  # noqa: F401
 from ._parts import (  # noqa: F401
     GRU,

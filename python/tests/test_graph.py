@@ -284,7 +284,7 @@ class Values(unittest.TestCase):
         self.refused("two parameters of the network are called 'a.weight'",
                      lambda: accrue.Network(x, accrue.Linear(2, 2)(y, name="a")))
         two = accrue.Network([x, z], [y, x + z])
-        self.refused("the network has 2 inputs and 2 outputs: expected one of each",
+        self.refused("the network has 2 inputs and 2 outputs: expected data by their names",
                      lambda: accrue.train(two, samples(shape=(4,))))
 
 

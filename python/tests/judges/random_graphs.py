@@ -4,7 +4,8 @@
 
 Each network has answers within 1e-12 of PyTorch's; a window's gradient within 1e-10 of its largest
 element, whole and in every split; the same bits on 1, 2 and 3 threads; and the memory that was
-predicted, to the byte. onnxruntime answers alike in float32, where accrue exports files. Prints
+predicted, to the byte. About half have several outputs, with losses that count differently, or
+several inputs. onnxruntime answers alike in float32, where accrue exports files. Prints
 each network that differs, with the seed that draws it."""
 
 import argparse
@@ -36,7 +37,7 @@ RATE = 2.0**10
 
 @dataclasses.dataclass
 class Node:
-    """A call on values, by numbers: 0 is the input's, i the result's of node i - 1."""
+    """A call on values, by numbers: first the inputs, then the results of the nodes."""
     text: str
     accrue: typing.Callable  # values to a value, or a layer
     torch: nn.Module
@@ -310,75 +311,135 @@ def draw_node(rng, shapes):
 
 
 @dataclasses.dataclass
-class Graph:
-    shape: tuple
+class Output:
+    """A value that a network answers with, and the loss that it is learned by, if any."""
+    value: int
     classes: int
+    kind: typing.Optional[str] = None
+    factor: float = 1.0
+    class_weights: typing.Optional[list] = None
+    ignores: bool = False  # some labels are -100
+    counts: bool = False  # samples by weights of their own
+
+
+@dataclasses.dataclass
+class Graph:
+    shapes: list  # of the inputs
     nodes: list
+    outputs: list
 
     def __str__(self):
-        lines = [f"{i}: {node.text} of {', '.join(map(str, node.inputs))}, {list(node.shape)}"
-                 for i, node in enumerate(self.nodes, 1)]
-        return "\n".join([f"0: {list(self.shape)}", *lines])
+        lines = [f"{i}: {list(shape)}" for i, shape in enumerate(self.shapes)]
+        lines += [f"{i}: {node.text} of {', '.join(map(str, node.inputs))}, {list(node.shape)}"
+                  for i, node in enumerate(self.nodes, len(self.shapes))]
+        return "\n".join(lines + [str(output) for output in self.outputs])
+
+    @property
+    def is_plain(self):
+        return len(self.shapes) == len(self.outputs) == 1
 
     @property
     def is_chain(self):
-        return all(node.inputs == (i,) and isinstance(node.accrue, accrue.Layer)
-                   for i, node in enumerate(self.nodes))
+        return self.is_plain and all(
+            node.inputs == (i,) and isinstance(node.accrue, accrue.Layer)
+            for i, node in enumerate(self.nodes))
 
     def in_accrue(self):
         if self.is_chain:
             return accrue.Sequential([node.accrue for node in self.nodes])
-        values = [accrue.input(*self.shape)]
+        inputs = [accrue.input(*shape) for shape in self.shapes]
+        values = list(inputs)
         for number, node in enumerate(self.nodes):
             name = {"name": f"calls.{number}"} if isinstance(node.accrue, accrue.Layer) else {}
             values.append(node.accrue(*(values[i] for i in node.inputs), **name))
-        return accrue.Network(values[0], values[-1])
+        outputs = [values[output.value] for output in self.outputs]
+        if self.is_plain:
+            return accrue.Network(inputs[0], outputs[0])
+        return accrue.Network(dict(zip(INPUTS, inputs)), dict(zip(OUTPUTS, outputs)))
 
     def in_torch(self):
         modules = [node.torch for node in self.nodes]
-        return (nn.Sequential(*modules) if self.is_chain else Calls(self.nodes)).double()
+        return (nn.Sequential(*modules) if self.is_chain else Calls(self)).double()
+
+
+INPUTS, OUTPUTS = ("left", "right"), ("first", "second", "third", "fourth")
 
 
 class Calls(nn.Module):
-    def __init__(self, nodes):
+    def __init__(self, graph):
         super().__init__()
-        self.calls = nn.ModuleList(node.torch for node in nodes)
-        self.inputs = [node.inputs for node in nodes]
+        self.calls = nn.ModuleList(node.torch for node in graph.nodes)
+        self.inputs = [node.inputs for node in graph.nodes]
+        self.outputs = [output.value for output in graph.outputs]
 
-    def forward(self, x):
-        values = [x]
+    def forward(self, *x):
+        values = list(x)
         for call, inputs in zip(self.calls, self.inputs):
             values.append(call(*(values[i] for i in inputs)))
-        return values[-1]
+        found = [values[i] for i in self.outputs]
+        return found if len(found) > 1 else found[0]
 
 
-def needed(nodes):
+def needed(graph):
     """Without the calls whose results are not used."""
-    used = {len(nodes)}
-    for i in range(len(nodes), 0, -1):
-        used |= set(nodes[i - 1].inputs) if i in used else set()
-    numbers = {0: 0, **{i: n for n, i in enumerate(sorted(used - {0}), 1)}}
-    return [dataclasses.replace(node, inputs=tuple(numbers[i] for i in node.inputs))
-            for i, node in enumerate(nodes, 1) if i in used]
+    first = len(graph.shapes)
+    used = {output.value for output in graph.outputs}
+    for i in range(first + len(graph.nodes) - 1, first - 1, -1):
+        used |= set(graph.nodes[i - first].inputs) if i in used else set()
+    numbers = {i: i for i in range(first)}
+    numbers |= {i: n for n, i in enumerate(sorted(used - set(numbers)), first)}
+    nodes = [dataclasses.replace(node, inputs=tuple(numbers[i] for i in node.inputs))
+             for i, node in enumerate(graph.nodes, first) if i in used]
+    outputs = [dataclasses.replace(output, value=numbers[output.value])
+               for output in graph.outputs]
+    return Graph(graph.shapes, nodes, outputs)
+
+
+def draw_loss(rng, output):
+    output.kind = rng.choice(["cross_entropy", "mse", "smooth_l1", "l1"])
+    output.factor = rng.choice([1.0, 0.3, 2.0])
+    if output.kind == "cross_entropy":
+        output.ignores = rng.random() < 0.4
+        if rng.random() < 0.4:
+            output.class_weights = [rng.choice([0.5, 1.0, 3.0]) for _ in range(output.classes)]
+    output.counts = rng.random() < 0.3
 
 
 def draw(seed):
-    rng = random.Random(seed)
+    rng, more = random.Random(seed), random.Random(f"{seed} outputs")
     shape = (rng.randint(1, 4), rng.randint(4, 9), rng.randint(5, 9))
     if rng.random() < 0.3:
         shape = (rng.randint(3, 12),)
-    nodes, classes = [], rng.randint(2, 4)
+    shapes = [shape]
+    has_several = HAS_VALUES and more.random() < 0.5
+    if has_several and more.random() < 0.5:
+        shapes.append(more.choice([shape, (*shape[:-1], 1) if len(shape) > 1 else shape]))
+    nodes, outputs, classes = [], [], rng.randint(2, 4)
     for _ in range(rng.randint(2, 9)):
-        nodes.append(draw_node(rng, [shape, *(node.shape for node in nodes)]))
+        nodes.append(draw_node(rng, [*shapes, *(node.shape for node in nodes)]))
 
-    def append(*call):
-        nodes.append(layer(len(nodes), *call))
+    def append(value, *call):
+        nodes.append(layer(value, *call))
+        return len(shapes) + len(nodes) - 1
 
-    last = nodes[-1].shape
-    if len(last) > 1:
-        append("Flatten", (), {}, (int(np.prod(last)),))
-    append("Linear", (int(np.prod(last)), classes), {}, (classes,))
-    return Graph(shape, classes, needed(nodes))
+    def answer(value, classes):
+        last = [*shapes, *(node.shape for node in nodes)][value]
+        if len(last) > 1:
+            value = append(value, "Flatten", (), {}, (int(np.prod(last)),))
+        value = append(value, "Linear", (int(np.prod(last)), classes), {}, (classes,))
+        outputs.append(Output(value, classes))
+
+    drawn = len(shapes) + len(nodes)
+    answer(drawn - 1, classes)
+    if has_several:
+        for _ in range(more.randint(1 if len(shapes) == 1 else 0, 3)):
+            answer(more.randrange(len(shapes), drawn), more.randint(2, 4))
+        for output in outputs:
+            draw_loss(more, output)
+        if len(outputs) > 1 and more.random() < 0.3:
+            more.choice(outputs).kind = None
+        more.shuffle(outputs)
+    return needed(Graph(shapes, nodes, outputs))
 
 
 # The comparison.
@@ -409,6 +470,70 @@ def answers_of_file(weights, network, x):
         return session.run(None, {only.name: x.astype(np.float32)})[0]
 
 
+def loss_in_torch(output, answer, y, counts):
+    """The loss of one output: a mean over what it counts, as accrue.loss says."""
+    mean = counts / counts.sum()
+    if output.kind == "cross_entropy":
+        weights = output.class_weights and torch.tensor(output.class_weights, dtype=torch.float64)
+        own = functional.cross_entropy(answer, y, weight=weights, reduction="none")
+        each = weights[y.clamp(min=0)] if weights is not None else torch.ones(len(y)).double()
+        each = each * (y >= 0) * counts
+        total = each.sum()
+        return (own * counts).sum() / (total if total > 0 else 1.0)
+    losses = {"mse": functional.mse_loss, "l1": functional.l1_loss,
+              "smooth_l1": functional.smooth_l1_loss}
+    return (losses[output.kind](answer, y, reduction="none").mean(1) * mean).sum()
+
+
+@dataclasses.dataclass
+class Task:
+    """The work of a network: its data in accrue, its options, and its loss in PyTorch."""
+    data: typing.Any
+    question: typing.Any
+    options: dict
+    loss: typing.Callable  # of the answers
+
+
+def plain_task(rng, graph, x):
+    classes = graph.outputs[0].classes
+    if rng.random() < 0.5:
+        y, loss_of = torch.arange(SAMPLES) % classes, functional.cross_entropy
+    else:
+        y, loss_of = torch.randn(SAMPLES, classes, dtype=torch.float64), functional.mse_loss
+    return Task((x[0].numpy(), y.numpy()), x[0].numpy(), {}, lambda answer: loss_of(answer, y))
+
+
+def task_of_several(rng, graph, x):
+    question = {name: each.numpy() for name, each in zip(INPUTS, x)}
+    data, losses, counted, parts = dict(question), {}, {}, []
+    for number, (name, output) in enumerate(zip(OUTPUTS, graph.outputs)):
+        if output.kind is None:
+            continue
+        counts = torch.ones(SAMPLES, dtype=torch.float64)
+        if output.counts:
+            counts = torch.tensor([rng.choice([0.5, 1.0, 3.0]) for _ in range(SAMPLES)]).double()
+            counted[name] = counts.numpy()
+        if output.kind == "cross_entropy":
+            y = (torch.arange(SAMPLES) * 5 + number) % output.classes
+            if output.ignores:
+                y[rng.sample(range(SAMPLES), 2)] = -100
+            y[y.argmax()] = output.classes - 1  # so that data knows all classes
+        else:
+            y = torch.randn(SAMPLES, output.classes, dtype=torch.float64)
+        data[name] = y.numpy()
+        losses[name] = accrue.loss(output.kind, weight=output.factor,
+                                   class_weights=output.class_weights)
+        parts.append((number, output, y, counts))
+
+    def loss_of(answers):
+        answers = answers if isinstance(answers, list) else [answers]
+        return sum(output.factor * loss_in_torch(output, answers[number], y, counts)
+                   for number, output, y, counts in parts)
+
+    options = {"loss": losses, **({"sample_weight": counted} if counted else {})}
+    return Task(data, question, options, loss_of)
+
+
 def compare(seed):
     """The differences from PyTorch's, of the largest. Raises AssertionError beyond bounds."""
     graph = draw(seed)
@@ -419,36 +544,41 @@ def compare(seed):
         for p in model.parameters():
             p.copy_(torch.randn(p.shape, dtype=torch.float64) * rng.choice([0.2, 0.5]) +
                     (p.dim() == 1) * 0.3)
-    x = torch.randn(SAMPLES, *graph.shape, dtype=torch.float64)
-    if rng.random() < 0.5:
-        y, loss_of = torch.arange(SAMPLES) % graph.classes, functional.cross_entropy
-    else:
-        y, loss_of = torch.randn(SAMPLES, graph.classes, dtype=torch.float64), functional.mse_loss
+    x = [torch.randn(SAMPLES, *shape, dtype=torch.float64) for shape in graph.shapes]
+    task = (plain_task if graph.is_plain else task_of_several)(rng, graph, x)
     start = {name: x.copy() for name, x in numbered(model).items()}
     names = list(start)
     network = graph.in_accrue()
     init = accrue.Weights(start)
     has_batch_norm = any(name.endswith("running_mean") for name in names)
     window = {"batch_norm": "window"} if has_batch_norm else {}
-    trainer = accrue.Trainer(network, (x.numpy(), y.numpy()), init=init, precision="fp64",
-                             micro_batch=4, effective_batch=SAMPLES, **window)
-    answers = trainer.predict(x.numpy())
+    trainer = accrue.Trainer(network, task.data, init=init, precision="fp64", micro_batch=4,
+                             effective_batch=SAMPLES, **task.options, **window)
+    answers = trainer.predict(task.question)
+    found = {"answers": 0.0}
     with torch.no_grad():
-        found = {"answers": relative(answers, model.eval()(x).numpy())}
+        truth = model.eval()(*x)
+    if not graph.is_plain:
+        assert list(answers) == list(OUTPUTS[:len(graph.outputs)]), list(answers)
+    for mine, true in zip([answers] if graph.is_plain else answers.values(),
+                          truth if isinstance(truth, list) else [truth]):
+        found["answers"] = max(found["answers"], relative(mine, true.numpy()))
     assert found["answers"] <= ANSWERS, found
-    exported = answers_of_file(trainer.weights, network, x.numpy())
+    exported = answers_of_file(trainer.weights, network, x[0].numpy()) if graph.is_plain else None
     if exported is not None:
         found["onnxruntime"] = relative(exported, answers)
         assert found["onnxruntime"] <= IN_FLOAT32, found
-    loss = loss_of(model.train()(x), y)
+    loss = task.loss(model.train()(*x))
     loss.backward()
-    gradient = {name: p.grad.numpy() for name, p in model.named_parameters()}
+    gradient = {name: (torch.zeros_like(p) if p.grad is None else p.grad).numpy()
+                for name, p in model.named_parameters()}
     most = max(np.abs(g).max() for g in gradient.values())
 
     def train(micro_batch, threads=1, **more):
-        result = accrue.train(network, (x.numpy(), y.numpy()), init=init, precision="fp64",
+        result = accrue.train(network, task.data, init=init, precision="fp64",
                               micro_batch=micro_batch, effective_batch=SAMPLES, threads=threads,
-                              no_shuffle=True, optimizer="sgd", lr=RATE, steps=1, **window, **more)
+                              no_shuffle=True, optimizer="sgd", lr=RATE, steps=1, **task.options,
+                              **window, **more)
         assert result.memory["this run"] == result.memory["predicted"], "memory"
         assert math.isclose(result.losses[0], loss.item(), rel_tol=1e-12), "loss"
         return result.weights

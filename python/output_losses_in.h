@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "python/network.h"
+#include "train/objective.h"
+
+namespace accrue::python {
+
+// The objective of a network for data with names. `loss` is the JSON that accrue.loss() stands for
+// (python/accrue/_losses.py), {"class": {"loss": "cross-entropy", "weight": 0.5}}; empty: for each
+// output that the data has an array for, what fits it; or, for one such output, its loss.
+// Throws Error for a loss that fits no output or no array, and for an array that nothing uses.
+ObjectivePtr objective_of_outputs(const std::string& loss, const std::vector<std::string>& inputs,
+                                  const std::vector<std::string>& outputs, const Dataset& data);
+
+}  // namespace accrue::python

@@ -1,0 +1,200 @@
+"""Tests of networks with several inputs and outputs, and of losses by their names."""
+
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+
+import accrue
+
+N = 24
+
+
+def two_heads(spare=True):
+    x, m = accrue.input(1, 6, 6), accrue.input(3)
+    h = accrue.relu(accrue.Conv2d(1, 4, 3, padding=1)(x, name="stem"))
+    h = accrue.cat([h.adaptive_avg_pool2d(2).flatten(1), m], 1)
+    outputs = {"kind": accrue.Linear(19, 4)(h, name="kind"),
+               "box": accrue.Linear(19, 2)(h, name="box")}
+    if spare:
+        outputs["spare"] = accrue.Linear(19, 50)(h, name="spare")
+    return accrue.Network({"image": x, "meta": m}, outputs)
+
+
+def pairs(n=N, seed=0):
+    random = np.random.default_rng(seed)
+    kinds = random.integers(0, 4, n)
+    kinds[[0, 1, 5]] = -100
+    kinds[2] = 3
+    return {"image": random.normal(size=(n, 1, 6, 6)), "meta": random.normal(size=(n, 3)),
+            "kind": kinds, "box": random.normal(size=(n, 2))}
+
+
+LOSS = {"kind": accrue.loss("cross_entropy", class_weights=[1, 2, 0.5, 3], label_smoothing=0.1),
+        "box": accrue.loss("smooth_l1", weight=0.5, beta=0.7)}
+EXACT = dict(precision="fp64", effective_batch=8, no_shuffle=True, threads=1, loss=LOSS)
+
+
+class Outputs(unittest.TestCase):
+    def close(self, a, b, bound=1e-12):
+        self.assertEqual(list(a), list(b))
+        for name, array in a.items():
+            self.assertLess(np.abs(array - b[name]).max(), bound, name)
+
+    def test_take_the_same_steps_for_every_split(self):
+        weights = np.random.default_rng(1).uniform(0, 2, N)
+        for more in ({}, {"sample_weight": {"box": weights}}, {"sample_weight": weights},
+                     {"recompute": "all"}):
+            whole = accrue.train(two_heads(), pairs(), micro_batch=8, lr=0.01, **EXACT, **more)
+            self.assertEqual(whole.memory["this run"], whole.memory["predicted"])
+            for micro in (1, 3):
+                split = accrue.train(two_heads(), pairs(), micro_batch=micro, lr=0.01, **EXACT,
+                                     **more)
+                np.testing.assert_allclose(split.losses, whole.losses, rtol=1e-12)
+                self.close(split.weights, whole.weights)
+                self.assertEqual(split.memory["this run"], split.memory["predicted"])
+                self.assertAlmostEqual(split.score["loss"], whole.score["loss"], 12)
+
+    def test_are_means_over_what_each_loss_counts(self):
+        data = pairs(8)
+        steps = []
+        result = accrue.train(two_heads(), data, micro_batch=3, steps=1, optimizer="sgd", lr=0,
+                              on_step=steps.append, **EXACT)
+        answers = accrue.predict(result.weights, {k: data[k] for k in ("image", "meta")},
+                                 two_heads(), precision="fp64")
+        self.assertEqual(list(answers), ["kind", "box", "spare"])
+        self.assertEqual(answers["spare"].shape, (8, 50))
+        away = np.abs(answers["box"] - data["box"])
+        box = np.where(away < 0.7, away**2 / 1.4, away - 0.35).mean()
+        p = answers["kind"] - np.log(np.exp(answers["kind"]).sum(1, keepdims=True))
+        w, judged = np.array([1, 2, 0.5, 3]), data["kind"] >= 0
+        y = data["kind"][judged]
+        wanted = 0.9 * np.eye(4)[y] + 0.1 / 4
+        kind = -(wanted * w * p[judged]).sum() / w[y].sum()
+        self.assertAlmostEqual(result.losses[0], kind + 0.5 * box, 12)
+        self.assertEqual(list(steps[0].terms), ["kind", "box"])
+        self.assertAlmostEqual(steps[0].terms["kind"], kind, 12)
+        self.assertAlmostEqual(steps[0].terms["box"], box, 12)
+        self.assertAlmostEqual(result.score["kind.loss"], kind, 12)
+        self.assertAlmostEqual(result.score["box.loss"], box, 12)
+        self.assertAlmostEqual(result.score["loss"], kind + 0.5 * box, 12)
+        right = 100 * (answers["kind"].argmax(1) == data["kind"])[judged].mean()
+        self.assertAlmostEqual(result.score["kind.accuracy"], right)
+
+    def test_without_a_loss_cost_nothing_and_stay(self):
+        runs = {spare: accrue.train(two_heads(spare), pairs(), micro_batch=4, lr=0.01,
+                                    optimizer="sgd", **EXACT) for spare in (False, True)}
+        for name in runs[False].weights:
+            np.testing.assert_array_equal(runs[True].weights[name], runs[False].weights[name])
+        peaks = [runs[spare].memory["this run"]["activations"] for spare in (False, True)]
+        self.assertEqual(*peaks)
+        trainer = accrue.Trainer(two_heads(), pairs(), micro_batch=4, lr=0.01, **EXACT)
+        before = trainer.weights
+        trainer.run()
+        np.testing.assert_array_equal(trainer.weights["spare.weight"], before["spare.weight"])
+        self.assertGreater(np.abs(trainer.weights["kind.weight"] - before["kind.weight"]).max(), 0)
+
+    def test_resume_with_the_same_bits_and_are_scored_again(self):
+        options = dict(EXACT, micro_batch=3, lr=0.01, epochs=2)
+        whole = accrue.train(two_heads(), pairs(), **options)
+        with tempfile.TemporaryDirectory() as folder:
+            kept = dict(options, checkpoint_dir=folder, checkpoint_every=1)
+            accrue.train(two_heads(), pairs(), **kept, steps=4)
+            again = accrue.train(two_heads(), pairs(), **kept, resume=True)
+            for name, array in whole.weights.items():
+                np.testing.assert_array_equal(array, again.weights[name])
+            with self.assertRaisesRegex(accrue.Error, "objective|loss"):
+                accrue.train(two_heads(), pairs(), **dict(kept, loss={"box": "l1"}), resume=True)
+            path = str(pathlib.Path(folder) / "weights.safetensors")
+            again.weights.save(path)
+            score = accrue.evaluate(path, two_heads(), pairs(), precision="fp64")
+            self.assertAlmostEqual(score["loss"], again.score["loss"], 12)
+            self.assertAlmostEqual(score["box.loss"], again.score["box.loss"], 12)
+
+    def test_share_a_target_and_take_lists(self):
+        random = np.random.default_rng(3)
+        x, y = random.normal(size=(N, 5)).astype(np.float32), random.integers(0, 3, N)
+        value = accrue.input(5)
+        h = accrue.Linear(5, 8)(value, name="body").tanh()
+        network = accrue.Network([value], [accrue.Linear(8, 3)(h, name="main"),
+                                           accrue.Linear(8, 3)(h, name="aux")])
+        loss = {"y0": "cross_entropy",
+                "y1": accrue.loss("cross_entropy", weight=0.3, target="y0")}
+        result = accrue.train(network, {"x": x, "y0": y}, loss=loss, micro_batch=4,
+                              effective_batch=8)
+        self.assertAlmostEqual(result.score["loss"],
+                               result.score["y0.loss"] + 0.3 * result.score["y1.loss"], 5)
+        answers = accrue.predict(result.weights, x, network)
+        self.assertEqual({name: y.shape for name, y in answers.items()},
+                         {"y0": (N, 3), "y1": (N, 3)})
+
+    def test_of_one_of_each_are_the_same_by_name(self):
+        random = np.random.default_rng(3)
+        x, y = random.normal(size=(N, 5)).astype(np.float32), random.integers(0, 3, N)
+        value = accrue.input(5)
+        network = accrue.Network(value, accrue.Linear(5, 3)(value))
+        options = dict(micro_batch=4, effective_batch=8)
+        plain = accrue.train(network, (x, y), **options)
+        named = accrue.train(network, {"x": x, "y": y}, **options)
+        self.close(plain.weights, named.weights, 1e-7)
+        self.assertAlmostEqual(plain.score["accuracy"], named.score["y.accuracy"])
+
+    def test_are_planned_and_scored_by_a_trainer(self):
+        options = dict(effective_batch=8, loss=LOSS)
+        plan = accrue.plan(two_heads(), pairs(), memory="64MiB", **options)
+        trainer = accrue.Trainer(two_heads(), pairs(), test=pairs(10, 4),
+                                 **{**options, **plan.options()})
+        result = trainer.run()
+        self.assertEqual(trainer.evaluate(pairs(10, 4)), result.score)
+        answers = trainer.predict({k: pairs()[k] for k in ("image", "meta")})
+        self.assertEqual(answers["box"].shape, (N, 2))
+        self.assertIn("kind.accuracy", trainer.evaluate(pairs(6, 5)))
+
+    def test_refuse_what_does_not_fit(self):
+        m = accrue.input(3)
+        data, options = pairs(), dict(micro_batch=4, effective_batch=8)
+
+        def without(*names):
+            return {name: array for name, array in data.items() if name not in names}
+
+        for message, network, given, more in (
+                ("data has no 'meta': expected an array for each input, image, meta", two_heads(),
+                 without("meta"), {}),
+                ("the network has 2 inputs and 3 outputs: expected data by their names",
+                 two_heads(), (data["image"], data["kind"]), {}),
+                (r"meta is float64 \[24, 2\], but the network's input is \[N, 3\]", two_heads(),
+                 {**data, "meta": data["box"]}, {}),
+                ("has 'boxes', which is no input", two_heads(), {**data, "boxes": data["box"]}, {}),
+                ("a loss of 'boxes', which is no output", two_heads(), data,
+                 {"loss": {"boxes": "l1"}}),
+                ("no array for an output", two_heads(), without("box", "kind"), {}),
+                ("the loss of 'kind' is l1, but kind has classes", two_heads(), data,
+                 {"loss": {"kind": "l1"}}),
+                ("the loss l1 of 'box' has no beta", two_heads(), without("kind"),
+                 {"loss": {"box": accrue.loss("l1", beta=2)}}),
+                ("output 'spare': the network answers with", two_heads(), data,
+                 {"loss": {"spare": accrue.loss("mse", target="box"), "kind": "cross_entropy"}}),
+                ("the loss is l1, but the data has arrays for 2 outputs", two_heads(), data,
+                 {"loss": "l1"}),
+                ("means over different things", two_heads(), data,
+                 {"strategy": "separate", "on_overflow": "drop-micro-batch"}),
+                ("loss is of outputs by their names, but data has no names",
+                 accrue.Network(m, accrue.Linear(3, 2)(m)), (data["meta"], data["box"]),
+                 {"loss": {"y": "l1"}}),
+                ("label_smoothing", two_heads(), data, {"label_smoothing": 0.1})):
+            with self.subTest(message), self.assertRaisesRegex(accrue.Error, message):
+                accrue.train(network, given, **options, **more)
+        with self.assertRaisesRegex(accrue.Error, "are called 'a': expected names that differ"):
+            accrue.Network({"a": m}, {"a": m})
+        with self.assertRaisesRegex(accrue.Error, "loss is 'hinge': expected cross-entropy"):
+            accrue.loss("hinge")
+        result = accrue.train(two_heads(), data, **options)
+        with self.assertRaisesRegex(accrue.Error, "2 inputs and 3 outputs: expected one of each"):
+            accrue.export(result.weights, "network.onnx", two_heads())
+        with self.assertRaisesRegex(accrue.Error, "x has 'kind', which is no input"):
+            accrue.predict(result.weights, data, two_heads())
+
+
+if __name__ == "__main__":
+    unittest.main()
