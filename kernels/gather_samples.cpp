@@ -99,8 +99,11 @@ namespace {
 
 void gather(std::span<const FieldViews> fields, View samples, View index, View position,
             int64_t n) {
-  check(!fields.empty() && fields.size() <= most_fields,
-        "[gather_samples] {} fields: expected 1 to {}", fields.size(), most_fields);
+  check(!fields.empty(), "[gather_samples] no fields: expected at least one");
+  check(fields.size() <= most_fields || !position.data || samples.data,
+        "[gather_samples] the next samples of {} fields: expected at most {}, or a place for their "
+        "numbers",
+        fields.size(), most_fields);
   DType floating = DType::i32;
   for (const auto& [encoding, out, all, normalization] : fields) {
     if (!comes_as_stored(encoding) && floating == DType::i32) floating = out.dtype;
@@ -116,7 +119,16 @@ void gather(std::span<const FieldViews> fields, View samples, View index, View p
           name(out.device), name(index.device));
   }
   if (n == 0) return;
-  launch<cpu::gather_samples, cuda::gather_samples>(index.device, fields, samples, index, position);
+  const auto gather_some = [&](size_t begin, View numbers, View picked, View advanced) {
+    launch<cpu::gather_samples, cuda::gather_samples>(
+        index.device, fields.subspan(begin, std::min(most_fields, fields.size() - begin)), numbers,
+        picked, advanced);
+  };
+  gather_some(0, samples, index, position);
+  // Where the first kernel advances the position, it has written the samples that it took.
+  const View picked = position.data ? samples : index;
+  for (size_t begin = most_fields; begin < fields.size(); begin += most_fields)
+    gather_some(begin, View{}, picked, View{});
 }
 
 }  // namespace

@@ -74,9 +74,9 @@ inline constexpr size_t most_fields = 6;
 //   field.out[k, :] = encoded(field.all[index[k], :])
 //   samples[k] = index[k], for dropout, in a place that stays the same, unless `samples` is empty
 // index and samples are i32 [n]. All views are on one device, and all floating fields have one
-// type. Throws Error for more than most_fields, for shapes, types and normalizations that do not
-// fit, and on the CPU for an index out of range. On CUDA such a sample's numbers are NaN, and its
-// indices -1.
+// type. Several kernels gather more than most_fields. Throws Error for none, for shapes, types and
+// normalizations that do not fit, and on the CPU for an index out of range. On CUDA such a sample's
+// numbers are NaN, and its indices -1.
 void gather_samples(std::span<const FieldViews> fields, View samples, View index);
 
 // Gathers the next n samples of an order, for fields of n rows. It is gather_samples() with

@@ -42,6 +42,18 @@ Dataset counting_masks(int64_t N) {
            {"masks", Tensor::from(masks, {N, 1, 1, 3}), Encoding::mask}}};
 }
 
+// More fields than a kernel gathers at a time: field j of sample i is (i + j) % 10.
+Dataset counting_often(int64_t N) {
+  Dataset data = counting(N);
+  for (int32_t j = 0; j < int32_t(2 * most_fields); ++j) {
+    std::vector<int32_t> indices;
+    for (int64_t i = 0; i < N; ++i) indices.push_back(static_cast<int32_t>((i + j) % 10));
+    data.fields.push_back(
+        {fmt::format("indices {}", j), Tensor::from(indices, {N}), Encoding::index, 10});
+  }
+  return data;
+}
+
 std::vector<int32_t> order_of(int64_t N, uint64_t seed, int64_t epoch, Shuffle shuffle) {
   std::vector<int32_t> order(static_cast<size_t>(N));
   epoch_order(order, seed, epoch, shuffle);
@@ -297,6 +309,23 @@ TEST_CASE("gather takes samples as floats between -1 and 1", "[data]") {
   REQUIRE(gather(data.to(Device::meta), 0, 3)["images"].shape() == Shape{3, 1, 1, 1});
 }
 
+TEST_CASE("more fields than a kernel takes at a time are gathered", "[data][engine]") {
+  const Dataset data = counting_often(30);
+  LoaderOptions options{.effective_batch_size = 20, .micro_batch_size = 7, .seed = 3};
+  options.device = test_device();
+  for (const Device where : {test_device(), Device::cpu}) {
+    Loader loader(data.to(where), options);
+    loader.start_epoch(0);
+    while (const MicroBatch* part = loader.next()) {
+      const std::vector<int32_t> samples = indices_of(part->indices);
+      for (int32_t j = 0; j < int32_t(2 * most_fields); ++j) {
+        const auto found = indices_of((*part)[fmt::format("indices {}", j)]);
+        for (size_t k = 0; k < samples.size(); ++k) REQUIRE(found[k] == (samples[k] + j) % 10);
+      }
+    }
+  }
+}
+
 TEST_CASE("the next samples of an order are gathered from its position on", "[engine]") {
   constexpr int64_t N = 100;
   const Dataset data = counting(N).to(test_device());
@@ -396,7 +425,7 @@ TEST_CASE("numbers and several indices are fields, too", "[data][engine]") {
 
 TEST_CASE("a data set on the device, or fed to it, gives the micro-batches of the cpu",
           "[data][engine]") {
-  const Dataset data = GENERATE(counting(100), counting_masks(100));
+  const Dataset data = GENERATE(counting(100), counting_masks(100), counting_often(100));
   const Graphs graphs = GENERATE(Graphs::off, Graphs::on);
   for (const Device where : {test_device(), Device::cpu}) {
     LoaderOptions options{.effective_batch_size = 30, .micro_batch_size = 8, .seed = 5};
