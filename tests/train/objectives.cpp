@@ -459,7 +459,7 @@ TEST_CASE("whatever scores is predicted and planned without reading", "[plan][me
     compare(glyphs, options);
     ++combinations;
   }
-  REQUIRE(combinations == (reduced() ? 42 : 426));
+  REQUIRE(combinations == (reduced() ? 47 : 470));
 }
 
 namespace {
