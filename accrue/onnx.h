@@ -2,9 +2,7 @@
 
 // ONNX files.
 //
-//     const std::string file = onnx_of({.inputs = {{"images", x}},
-//                                       .answer_name = "logits",
-//                                       .answer = [&] { return model(x, Pass::eval()); }},
-//                                      parameters);
+//     const std::string file = onnx_of(model, {{"images", {3, 32, 32}}}, {"logits"}, parameters);
 
+#include "train/onnx/network_file.h"
 #include "train/onnx/onnx.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/inside.h"
+#include "train/onnx/network_file.h"
 
 namespace accrue {
 
@@ -12,13 +13,9 @@ std::vector<PlayerOptions> Domain::players(const NetworkOptions&, const SampleSp
 }
 
 Example Domain::example(const Layer& network, const SampleSpec& sample, int64_t N) const {
-  std::vector<int64_t> sizes{N};
-  std::ranges::copy(sample.input().shape.sizes(), std::back_inserter(sizes));
-  const DType dtype = sample.input().encoding == Encoding::index ? DType::i32 : DType::f32;
-  const Tensor x = Tensor::full(Shape(sizes), 0, dtype, Device::cpu);
-  return {.inputs = {{sample.input().name, x}},
-          .answer_names = {"logits"},
-          .answers = [&network, x] { return std::vector{network(x, Pass::eval())}; }};
+  const SampleSpec::Field& input = sample.input();
+  const DType dtype = input.encoding == Encoding::index ? DType::i32 : DType::f32;
+  return example_of(network, {{input.name, input.shape, dtype}}, {"logits"}, N);
 }
 
 const Field* Domain::told_apart(const DomainModel& model, const Dataset& data) const {

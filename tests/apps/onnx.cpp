@@ -1,7 +1,5 @@
 // The contents of ONNX files. The tests in python/tests/judges compare their results.
 
-#include "train/onnx/onnx.h"
-
 #include <cstring>
 #include <set>
 
@@ -14,6 +12,7 @@
 #include "layers/graph.h"
 #include "layers/layers.h"
 #include "tests/support/cli.h"
+#include "train/onnx/network_file.h"
 
 namespace accrue::test {
 namespace {
@@ -95,10 +94,9 @@ bool without_protobuf() {
   }
 }
 
-std::string file_of(Graph& net, const Shape& one) {
+std::string file_of(Graph& net, const Shape& sample) {
   const Parameters parameters = place(net, DType::f32, Device::cpu, 1);
-  return file_of(
-      one, [&net](const Tensor& x) { return net(x, Pass::eval()); }, parameters);
+  return onnx_of(net, {{"x", sample}}, {"y"}, parameters);
 }
 
 }  // namespace
@@ -160,7 +158,7 @@ TEST_CASE("a graph is exported as an ONNX file", "[onnx]") {
   y = net.call("adaptive_avg_pool2d", {y}, {{"output_size", 1}});
   y = net.call("flatten", {y}, {{"start_dim", 1}});
   net.output(net.call(std::make_unique<Linear>(8, 3), y, "head"));
-  const OnnxFile file = read_onnx(file_of(net, {1, 4, 8, 8}));
+  const OnnxFile file = read_onnx(file_of(net, {4, 8, 8}));
   REQUIRE(file.operators == std::vector<std::string>{"Conv", "Relu", "Conv", "Add", "MaxPool",
                                                      "AveragePool", "Concat", "GlobalAveragePool",
                                                      "Reshape", "Gemm", "Identity"});
@@ -289,7 +287,7 @@ TEST_CASE("every op of a graph is written to an ONNX file", "[onnx]") {
     net.output(net.call(op, std::vector<Value>(n, x), attributes));
     Names wanted = operators;
     wanted.emplace_back("Identity");
-    CHECK(read_onnx(file_of(net, {1, 4, 6, 8})).operators == wanted);
+    CHECK(read_onnx(file_of(net, {4, 6, 8})).operators == wanted);
   }
   // Formulas that are an operator of ONNX.
   for (const FormulaInfo& info : all_formulas()) {
@@ -298,7 +296,7 @@ TEST_CASE("every op of a graph is written to an ONNX file", "[onnx]") {
     Graph net;
     const Value x = net.input();
     net.output(net.call(info.name, std::vector<Value>(size_t(info.operands), x)));
-    const Names found = read_onnx(file_of(net, {1, 4, 6, 8})).operators;
+    const Names found = read_onnx(file_of(net, {4, 6, 8})).operators;
     CHECK(std::ranges::find(found, info.onnx) != found.end());
   }
 }
@@ -317,7 +315,7 @@ TEST_CASE("an ONNX file leaves the number of samples free in any dimension", "[o
   // and [3 N, 12]
   const Extents more{Extent::of_samples(3), Extent(-1)};
   net.output(net.call("reshape", {net.call("exp", {h})}, {{"shape", more}}));
-  const std::string bytes = file_of(net, {1, 6, 4});
+  const std::string bytes = file_of(net, {6, 4});
   const OnnxFile file = read_onnx(bytes);
   REQUIRE(file.operators ==
           Names{"Transpose", "Reshape", "Gemm", "Reshape", "Relu", "Exp", "Reshape", "Identity"});
@@ -339,16 +337,9 @@ TEST_CASE("an ONNX file has several inputs and answers by their names", "[onnx]"
   net.output(net.call("add", {a, b}));
   net.output(net.call("argmax", {b}, {{"dim", 1}}));
   const Parameters parameters = place(net, DType::f32, Device::cpu, 1);
-  const auto example = [&net](int64_t N) {
-    const Tensor x = Tensor::full({N, 4}, 1, DType::f32, Device::cpu);
-    const Tensor y = Tensor::full({N, 4}, 2, DType::f32, Device::cpu);
-    return Example{.inputs = {{"image", x}, {"meta", y}},
-                   .answer_names = {"sum", "place"},
-                   .answers = [&net, x, y] {
-                     return net.run({x, y}, Pass::eval());
-                   }};
-  };
-  const OnnxFile file = read_onnx(onnx_of(example, parameters));
+  const std::vector<InputSamples> inputs{{"image", {4}}, {"meta", {4}}};
+  const OnnxFile file = read_onnx(onnx_of(net, inputs, {"sum", "place"}, parameters));
+  REQUIRE_ERROR(onnx_of(net, inputs, {"sum"}, parameters), "2 answers: expected 1");
   const auto names = [&](uint64_t number) {
     std::vector<std::string> all;
     for (const std::string& each : all_of(file.graph, number))

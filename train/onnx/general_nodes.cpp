@@ -61,7 +61,8 @@ Name log1p_node(const FormulaCall& f) {
 Name expm1_node(const FormulaCall& f) {
   const Name& a = f.x[0];
   const Name half = f.to.multiply(a, 0.5);
-  const Name near = f.to.multiply(f.to.multiply(f.node("Sinh", {half}), f.node("Exp", {half})), 2);
+  const Name sinh = f.node("Sinh", {half});
+  const Name near = f.to.multiply(f.to.multiply(sinh, f.node("Exp", {half})), 2);
   const Name far = f.node("Sub", {f.node("Exp", {a}), f.number(1)});
   const Name is_near = f.node("Less", {f.node("Abs", {a}), f.number(0.5)});
   return f.node("Where", {is_near, near, far});

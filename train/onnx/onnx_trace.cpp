@@ -51,13 +51,17 @@ void OnnxTrace::check_positions(const View& positions) const {
         "an ONNX graph takes rows that are one document each, got other positions");
 }
 
+void OnnxTrace::check_alike(bool is_alike) const {
+  check(is_alike,
+        "a network that runs {} samples by other steps than {} has no counterpart in ONNX",
+        shapes_.samples, earlier_.samples);
+}
+
 OnnxTrace::FreeShape OnnxTrace::free_shape(const Shape& shape) {
   const size_t at = shapes_.all.size();
   shapes_.all.push_back(shape);
   if (earlier_.all.empty()) return {shape, shape};
-  check(at < earlier_.all.size() && earlier_.all[at].rank() == shape.rank(),
-        "a network that runs {} samples by other steps than {} has no counterpart in ONNX",
-        shapes_.samples, earlier_.samples);
+  check_alike(at < earlier_.all.size() && earlier_.all[at].rank() == shape.rank());
   return {shape, earlier_.all[at]};
 }
 
@@ -214,6 +218,7 @@ void OnnxTrace::run() {
   check(answers.size() == example.answer_names.size(), "an ONNX file of {}: expected {}",
         counted(std::ssize(answers), "answer"), example.answer_names.size());
   for (size_t i = 0; i < answers.size(); ++i) define_answer(example.answer_names[i], answers[i]);
+  check_alike(earlier_.all.empty() || earlier_.all.size() == shapes_.all.size());
 }
 
 std::string onnx_of(const ExampleOf& example, const Parameters& parameters,

@@ -96,12 +96,13 @@ class OnnxTrace : public KernelTrace, public OpTrace {
   Name unseen;  // [T, T]: minus infinity for the tokens after a token
 
  private:
-  // What an address holds, in one of its shapes.
+  // The value at an address, in one of the shapes that it is read in.
   struct Value {
     Name name;
     FreeShape shape;
     size_t bytes;
   };
+  void check_alike(bool is_alike) const;
   void define_positions();
   void define_bytes(const Example::Input& input, const Normalization& normalization);
   void define_answer(const Name& name, const Tensor& y);
