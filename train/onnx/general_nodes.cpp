@@ -1,7 +1,9 @@
 // The nodes of the general ops' kernels: formulas, softmax, sums along a dimension, products.
 
+#include <array>
 #include <limits>
 #include <map>
+#include <numbers>
 
 #include "kernels/detail/batches.h"
 #include "kernels/detail/elementwise_kernels.h"
@@ -93,63 +95,100 @@ Name shrink_node(const FormulaCall& f) {
   return f.node("Where", {f.node("IsNaN", f.x), f.x[0], y});
 }
 
+// The rest that fmod leaves of a, and whether that has another sign than b.
+std::array<Name, 2> rest(const FormulaCall& f) {
+  const Name rest = f.node("Mod", f.x, {{"fmod", int64_t{1}}}), zero = f.number(0);
+  const Name is_less = f.node("Less", {rest, zero}), is_b_less = f.node("Less", {f.x[1], zero});
+  const Name differs = f.node("Xor", {is_less, is_b_less});
+  const Name is_zero = f.node("Equal", {rest, zero});
+  return {rest, f.node("And", {differs, f.node("Not", {is_zero})})};
+}
+
+Name remainder_node(const FormulaCall& f) {
+  const auto [left, differs] = rest(f);
+  return f.node("Where", {differs, f.to.sum(left, f.x[1]), left});
+}
+
+Name floor_divide_node(const FormulaCall& f) {
+  const auto [left, differs] = rest(f);
+  const Name truncated = f.node("Div", {f.node("Sub", {f.x[0], left}), f.x[1]});
+  const Name less = f.node("Sub", {truncated, f.number(1)});
+  const Name y = f.node("Round", {f.node("Where", {differs, less, truncated})});
+  const Name is_zero = f.node("Equal", {f.x[1], f.number(0)});
+  return f.node("Where", {is_zero, f.node("Div", f.x), y});
+}
+
+// atan(a / b), turned by half a circle to the side of a where b < 0
+Name atan2_node(const FormulaCall& f) {
+  constexpr double pi = std::numbers::pi;
+  const Name &a = f.x[0], &b = f.x[1];
+  const Name zero = f.number(0);
+  const Name angle = f.node("Atan", {f.node("Div", f.x)});
+  const Name half = f.node("Where", {f.node("Less", {a, zero}), f.number(-pi), f.number(pi)});
+  const Name turned = f.to.sum(angle, half);
+  const Name upright = f.to.multiply(f.node("Sign", {a}), pi / 2);
+  const Name aside = f.node("Where", {f.node("Less", {b, zero}), turned, angle});
+  return f.node("Where", {f.node("Equal", {b, zero}), upright, aside});
+}
+
 using OfFormula = Name (*)(const FormulaCall& f);
 
 // The nodes of formulas that are not ONNX's operator of the list with the same operands.
-const std::map<Formula, OfFormula>& special_formulas() {
-  using F = Formula;
-  static const std::map<Formula, OfFormula> all{
-      {F::log1p, log1p_node},
-      {F::expm1, expm1_node},
-      {F::rsqrt, [](const FormulaCall& f) { return f.node("Reciprocal", {f.node("Sqrt", f.x)}); }},
-      {F::square, [](const FormulaCall& f) { return f.to.multiply(f.x[0], f.x[0]); }},
-      {F::softplus, softplus_formula},
-      {F::hard_sigmoid,
+const std::map<std::string_view, OfFormula>& special_formulas() {
+  static const std::map<std::string_view, OfFormula> all{
+      {"log1p", log1p_node},
+      {"expm1", expm1_node},
+      {"rsqrt", [](const FormulaCall& f) { return f.node("Reciprocal", {f.node("Sqrt", f.x)}); }},
+      {"square", [](const FormulaCall& f) { return f.to.multiply(f.x[0], f.x[0]); }},
+      {"softplus", softplus_formula},
+      {"hard_sigmoid",
        [](const FormulaCall& f) {
          return f.node("HardSigmoid", f.x, {{"alpha", f.scalars[0]}, {"beta", f.scalars[1]}});
        }},
-      {F::elu,
+      {"elu",
        [](const FormulaCall& f) {
          return f.node("Elu", f.x, {{"alpha", f.scalars[0]}});
        }},
-      {F::celu,
+      {"celu",
        [](const FormulaCall& f) {
          return f.node("Celu", f.x, {{"alpha", f.scalars[0]}});
        }},
       // Mish is an operator from opset 18 on.
-      {F::mish,
+      {"mish",
        [](const FormulaCall& f) {
          return f.to.multiply(f.x[0], f.node("Tanh", {softplus(f, f.x[0])}));
        }},
-      {F::log_sigmoid,
+      {"log_sigmoid",
        [](const FormulaCall& f) { return f.node("Neg", {softplus(f, f.node("Neg", f.x))}); }},
-      {F::clamp, clip_node},
-      {F::threshold,
+      {"clamp", clip_node},
+      {"threshold",
        [](const FormulaCall& f) {
          const Name is_less = f.node("LessOrEqual", {f.x[0], f.number(f.scalars[0])});
          return f.node("Where", {is_less, f.number(f.scalars[1]), f.x[0]});
        }},
-      {F::shrink, shrink_node},
-      {F::pow_scalar,
+      {"shrink", shrink_node},
+      {"pow_scalar",
        [](const FormulaCall& f) {
          return f.node("Pow", {f.x[0], f.number(f.scalars[0])});
        }},
-      {F::add_scalar,
-       [](const FormulaCall& f) { return f.to.sum(f.x[0], f.number(f.scalars[0])); }},
-      {F::rsub,
+      {"add_scalar", [](const FormulaCall& f) { return f.to.sum(f.x[0], f.number(f.scalars[0])); }},
+      {"rsub",
        [](const FormulaCall& f) {
          return f.node("Sub", {f.number(f.scalars[0]), f.x[0]});
        }},
-      {F::div_scalar,
+      {"div_scalar",
        [](const FormulaCall& f) {
          return f.node("Div", {f.x[0], f.number(f.scalars[0])});
        }},
-      {F::rdiv,
+      {"rdiv",
        [](const FormulaCall& f) {
          return f.node("Div", {f.number(f.scalars[0]), f.x[0]});
        }},
-      {F::not_equal, not_equal_node},
-      {F::where,
+      {"not_equal", not_equal_node},
+      {"remainder", remainder_node},
+      {"floor_divide", floor_divide_node},
+      {"atan2", atan2_node},
+      {"where",
        [](const FormulaCall& f) {
          return f.node("Where", {f.truth(f.x[0]), f.x[1], f.x[2]});
        }},
@@ -160,12 +199,12 @@ const std::map<Formula, OfFormula>& special_formulas() {
 // Formulas without a gradient give 0 or 1 for ONNX's false or true, and logical ones take these.
 Name node_of(const FormulaCall& f, Formula which) {
   const FormulaInfo& info = info_of(which);
-  const auto special = special_formulas().find(which);
+  const auto special = special_formulas().find(info.name);
   if (special != special_formulas().end()) return special->second(f);
-  check(!info.onnx.empty(),
-        "the formula {} has no counterpart in ONNX: expected a line of its own in "
-        "train/onnx/general_nodes.cpp",
-        info.name);
+  check(
+      !info.onnx.empty(),
+      "the formula {} has no counterpart in ONNX: expected another one, or ops that it is made of",
+      info.name);
   if (info.is_differentiable()) return f.node(info.onnx, f.x);
   std::vector<Name> inputs = f.x;
   const bool is_logical = info.name.starts_with("logical_");
