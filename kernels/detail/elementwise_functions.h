@@ -133,29 +133,30 @@ enum Reads : unsigned {
 // The gradient of one operand, a function of the values that it reads and of no other.
 #define ACCRUE_GRADIENT(operand, scalars, reads_, expression)                                    \
   template <class T>                                                                             \
-  HOST_DEVICE static T gradient_##operand(                                                       \
+  [[gnu::always_inline]] HOST_DEVICE static T gradient_##operand(                                \
       [[maybe_unused]] T d ACCRUE_READ_PARAMETERS_##reads_ ACCRUE_SCALAR_PARAMETERS_##scalars) { \
     return expression;                                                                           \
   }                                                                                              \
   template <class T>                                                                             \
-  HOST_DEVICE static T gradient_at(std::integral_constant<int, operand>, const Point<T>& p) {    \
+  [[gnu::always_inline]] HOST_DEVICE static T gradient_at(std::integral_constant<int, operand>,  \
+                                                          const Point<T>& p) {                   \
     return gradient_##operand<T>(                                                                \
         p.d ACCRUE_READ_ARGUMENTS_##reads_ ACCRUE_SCALAR_ARGUMENTS_##scalars);                   \
   }
 
-#define ACCRUE_UNARY_TYPE(name, onnx, scalars, value, a_reads, da)          \
-  struct name {                                                             \
-    static constexpr int operands = 1;                                      \
-    static constexpr unsigned reads[3] = {ACCRUE_READS_##a_reads};          \
-    template <class T>                                                      \
-    HOST_DEVICE static T value_of(T a ACCRUE_SCALAR_PARAMETERS_##scalars) { \
-      return value;                                                         \
-    }                                                                       \
-    template <class T>                                                      \
-    HOST_DEVICE static T value_at(const Point<T>& p) {                      \
-      return value_of<T>(p.a ACCRUE_SCALAR_ARGUMENTS_##scalars);            \
-    }                                                                       \
-    ACCRUE_GRADIENT(0, scalars, a_reads, da)                                \
+#define ACCRUE_UNARY_TYPE(name, onnx, scalars, value, a_reads, da)                                 \
+  struct name {                                                                                    \
+    static constexpr int operands = 1;                                                             \
+    static constexpr unsigned reads[3] = {ACCRUE_READS_##a_reads};                                 \
+    template <class T>                                                                             \
+    [[gnu::always_inline]] HOST_DEVICE static T value_of(T a ACCRUE_SCALAR_PARAMETERS_##scalars) { \
+      return value;                                                                                \
+    }                                                                                              \
+    template <class T>                                                                             \
+    [[gnu::always_inline]] HOST_DEVICE static T value_at(const Point<T>& p) {                      \
+      return value_of<T>(p.a ACCRUE_SCALAR_ARGUMENTS_##scalars);                                   \
+    }                                                                                              \
+    ACCRUE_GRADIENT(0, scalars, a_reads, da)                                                       \
   };
 
 #define ACCRUE_BINARY_TYPE(name, onnx, value, a_reads, da, b_reads, db)                    \
@@ -163,7 +164,7 @@ enum Reads : unsigned {
     static constexpr int operands = 2;                                                     \
     static constexpr unsigned reads[3] = {ACCRUE_READS_##a_reads, ACCRUE_READS_##b_reads}; \
     template <class T>                                                                     \
-    HOST_DEVICE static T value_at(const Point<T>& p) {                                     \
+    [[gnu::always_inline]] HOST_DEVICE static T value_at(const Point<T>& p) {              \
       const T a = p.a, b = p.b;                                                            \
       return value;                                                                        \
     }                                                                                      \
@@ -177,7 +178,7 @@ enum Reads : unsigned {
     static constexpr unsigned reads[3] = {ACCRUE_READS_##a_reads, ACCRUE_READS_##b_reads, \
                                           ACCRUE_READS_##c_reads};                        \
     template <class T>                                                                    \
-    HOST_DEVICE static T value_at(const Point<T>& p) {                                    \
+    [[gnu::always_inline]] HOST_DEVICE static T value_at(const Point<T>& p) {             \
       const T a = p.a, b = p.b, c = p.c;                                                  \
       return value;                                                                       \
     }                                                                                     \

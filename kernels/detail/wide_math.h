@@ -116,7 +116,7 @@ struct WideSinCos {
 // The polynomials of erf, arcsine and arctangent interpolate these in Chebyshev's points.
 
 [[gnu::always_inline]] inline double wide_erf(double x) {
-  // Of erf(x) / x in x^2 / 8 - 1, from 0 to 4, where erf rounds to 1.
+  // The polynomial is erf(x) / x in x^2 / 8 - 1, from 0 to 4, where erf rounds to 1.
   constexpr double c[] = {0.35353099564340496,     -0.17657623580039056,   0.13167511777580796,
                           -0.1077102928865076,     0.090208941343430258,   -0.074730486795578178,
                           0.059887829575686275,    -0.045744312685399672,  0.033053291738967594,
@@ -128,7 +128,7 @@ struct WideSinCos {
   return near * polynomial(c, near * near / 8 - 1);
 }
 
-// Of |x| <= 1/2.
+// |x| is at most 1/2.
 [[gnu::always_inline]] inline double wide_asin_near_0(double x) {
   constexpr double c[] = {1.000000000000825,   0.16666666613278706,   0.075000056558218821,
                           0.04464056469220037, 0.030428119019079429,  0.021855742599843482,
@@ -152,7 +152,7 @@ struct WideSinCos {
 }
 
 [[gnu::always_inline]] inline double wide_atan(double x) {
-  // Of arctan(t) / t in t^2, from 0 to 1.
+  // The polynomial is arctan(t) / t in t^2, from 0 to 1.
   constexpr double c[] = {0.99999999992930368,   -0.33333331290889988,  0.19999901102171554,
                           -0.14283813255743194,  0.11091922963683302,   -0.089741719583638811,
                           0.072282783453772522,  -0.053956680571371718, 0.033826218952786872,
@@ -189,23 +189,37 @@ struct WideSinCos {
   return size < 0x1p-10 ? x + x * x * x / 3 : far;
 }
 
-// x to the power y by C's rules for zeros, infinities and NaN. Each choice has one condition: GCC
-// makes no vectors of those that join conditions on floats and on doubles.
+// All bits if the condition holds, else none. GCC makes no vectors of a choice by a condition that
+// is the same for all elements.
+[[gnu::always_inline]] inline uint64_t all_bits_if(bool condition) {
+  return -static_cast<uint64_t>(condition);
+}
+
+// x to the power y by C's rules for zeros, infinities and NaN.
 [[gnu::always_inline]] inline double wide_pow(double x, double y) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  const double size_x = x < 0 ? -x : x, half = y / 2;
-  const double nearest = (y + double_rounder) - double_rounder,
+  constexpr double infinity = std::numeric_limits<double>::infinity(), huge = 1e300;
+  constexpr uint64_t sign = uint64_t{1} << 63, quiet_nan = 0x7ff8000000000000;
+  const double half = y / 2, nearest = (y + double_rounder) - double_rounder,
                nearest_half = (half + double_rounder) - double_rounder;
-  const double far = wide_exp(y * wide_log(size_x)), of_size = size_x == 1 ? 1 : far;
-  const double of_integer = half == nearest_half ? of_size : -of_size;
-  const double of_finite = y == nearest ? of_integer : std::numeric_limits<double>::quiet_NaN();
-  const double of_infinite = y == nearest ? of_integer : of_size;
-  const double of_number = size_x < infinity ? of_finite : of_infinite;
-  const double of_negative = size_x == 0 ? of_infinite : of_number;
-  const bool is_negative = static_cast<int64_t>(std::bit_cast<uint64_t>(x)) < 0;
-  const double of_x = is_negative ? of_negative : of_size;
-  const double of_base = x == 1 ? 1 : of_x;
-  return y == 0 ? 1 : of_base;
+  const uint64_t is_integer = all_bits_if(y == nearest);
+  const uint64_t sign_of_odd = is_integer & all_bits_if(half != nearest_half) & sign;
+  const uint64_t nan_unless_integer = ~is_integer & quiet_nan;
+  const uint64_t power_of_nan =
+      (all_bits_if(y == 0) & std::bit_cast<uint64_t>(1.0)) | (all_bits_if(y != 0) & quiet_nan);
+
+  // A finite logarithm, because y may be 0.
+  const double size = x < 0 ? -x : x, log = wide_log(size);
+  const double from_below = log > -huge ? log : -huge;
+  const double far = wide_exp(y * (from_below < huge ? from_below : huge));
+  const double of_size = size == 1 ? 1.0 : far;
+  const uint64_t nan_of_finite = size < infinity ? nan_unless_integer : 0;
+  const uint64_t nan_of_negative = size == 0 ? 0 : nan_of_finite;
+  const double of_negative =
+      std::bit_cast<double>((std::bit_cast<uint64_t>(of_size) ^ sign_of_odd) | nan_of_negative);
+  const double of_number =
+      static_cast<int64_t>(std::bit_cast<uint64_t>(x)) < 0 ? of_negative : of_size;
+  const double of_x = x == 1 ? 1.0 : of_number;
+  return x == x ? of_x : std::bit_cast<double>(power_of_nan);
 }
 
 #ifdef __CUDA_ARCH__
