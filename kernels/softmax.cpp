@@ -13,7 +13,7 @@ namespace cpu {
 namespace {
 
 // Terms that are added in float, and columns that a thread goes down together.
-constexpr int64_t run = 256, columns = 64;
+constexpr int64_t run = 256, columns = 256;
 
 // Calls body(first, count) for stretches of [begin, begin + n) that have room in a WideInput.
 template <class Body>
@@ -42,14 +42,15 @@ void softmax_row(const View& y, const View& x, int64_t begin, int64_t n, Softmax
     if (terms) sum += sum_in_lanes<W>(count, [=](int64_t i) { return terms[i] = term(in[i]); });
     else sum += sum_in_lanes<W>(count, [=](int64_t i) { return term(in[i]); });
   });
-  const W share = static_cast<W>(1 / sum), log_sum = static_cast<W>(std::log(sum));
+  const bool is_log = result == SoftmaxResult::logarithms;
+  const W share = static_cast<W>(is_log ? std::log(sum) : 1 / sum);
   for_each_stretch(begin, n, [&](int64_t first, int64_t count) {
     const WideInput<W> from(keeps_terms ? y : x, first, count);
     const WideOutput<W> to(y, 0, first, count);
     const W* const in = from.data();
     W* const out = to.data();
-    if (result == SoftmaxResult::logarithms)
-      for (int64_t i = 0; i < count; ++i) out[i] = scale * (in[i] - largest) - log_sum;
+    if (is_log)
+      for (int64_t i = 0; i < count; ++i) out[i] = scale * (in[i] - largest) - share;
     else if (keeps_terms)
       for (int64_t i = 0; i < count; ++i) out[i] = in[i] * share;
     else
@@ -75,14 +76,19 @@ void for_each_column_group(const Dimension& d, Body&& body) {
   });
 }
 
-// A column's sums, in float within a run of terms.
+// Sums of `width` columns, in float within a run of terms.
 template <class W>
 struct ColumnSums {
-  double sums[columns] = {};
-  W parts[columns] = {};
+  explicit ColumnSums(int64_t width) : width(width) {
+    std::fill_n(sums, width, 0.0);
+    std::fill_n(parts, width, W(0));
+  }
+  int64_t width;
+  double sums[columns];
+  W parts[columns];
 
   void flush() {
-    for (int64_t k = 0; k < columns; ++k) {
+    for (int64_t k = 0; k < width; ++k) {
       sums[k] += double(parts[k]);
       parts[k] = 0;
     }
@@ -92,34 +98,38 @@ struct ColumnSums {
 template <class W>
 void softmax_columns(const View& y, const View& x, const Dimension& d, SoftmaxResult result,
                      W scale) {
+  const bool is_log = result == SoftmaxResult::logarithms;
+  const bool keeps_terms = !is_log && y.dtype == dtype_of<W>();
   for_each_column_group(d, [&](int64_t first, int64_t width) {
-    W largest[columns], shares[columns] = {}, logs[columns] = {};
-    std::fill_n(largest, columns, -std::numeric_limits<W>::infinity());
+    W largest[columns], shares[columns];
+    std::fill_n(largest, width, -std::numeric_limits<W>::infinity());
     const auto entry = [&](int64_t c) { return first + c * d.inner; };
     for (int64_t c = 0; c < d.size; ++c) {
       const WideInput<W, columns> from(x, entry(c), width);
       const W* const in = from.data();
       for (int64_t k = 0; k < width; ++k) largest[k] = std::max(largest[k], in[k]);
     }
-    ColumnSums<W> sums;
+    ColumnSums<W> sums(width);
     for (int64_t c = 0; c < d.size; ++c) {
       const WideInput<W, columns> from(x, entry(c), width);
       const W* const in = from.data();
-      for (int64_t k = 0; k < width; ++k) sums.parts[k] += vector_exp(scale * (in[k] - largest[k]));
+      W room[columns], *const terms = keeps_terms ? y.as<W>() + entry(c) : room;
+      for (int64_t k = 0; k < width; ++k) terms[k] = vector_exp(scale * (in[k] - largest[k]));
+      for (int64_t k = 0; k < width; ++k) sums.parts[k] += terms[k];
       if ((c + 1) % run == 0) sums.flush();
     }
     sums.flush();
-    for (int64_t k = 0; k < width; ++k) {
-      shares[k] = static_cast<W>(1 / sums.sums[k]);
-      logs[k] = static_cast<W>(std::log(sums.sums[k]));
-    }
+    for (int64_t k = 0; k < width; ++k)
+      shares[k] = static_cast<W>(is_log ? std::log(sums.sums[k]) : 1 / sums.sums[k]);
     for (int64_t c = 0; c < d.size; ++c) {
-      const WideInput<W, columns> from(x, entry(c), width);
+      const WideInput<W, columns> from(keeps_terms ? y : x, entry(c), width);
       const WideOutput<W, columns> to(y, 0, entry(c), width);
       const W* const in = from.data();
       W* const out = to.data();
-      if (result == SoftmaxResult::logarithms)
-        for (int64_t k = 0; k < width; ++k) out[k] = scale * (in[k] - largest[k]) - logs[k];
+      if (is_log)
+        for (int64_t k = 0; k < width; ++k) out[k] = scale * (in[k] - largest[k]) - shares[k];
+      else if (keeps_terms)
+        for (int64_t k = 0; k < width; ++k) out[k] = in[k] * shares[k];
       else
         for (int64_t k = 0; k < width; ++k)
           out[k] = vector_exp(scale * (in[k] - largest[k])) * shares[k];
@@ -186,7 +196,7 @@ template <class W, class Accumulate>
 void backward_columns(const GradTarget& dx, const View& dy, const View& y, const Dimension& d,
                       SoftmaxResult result, W scale, Accumulate accumulate) {
   for_each_column_group(d, [&](int64_t first, int64_t width) {
-    ColumnSums<W> sums;
+    ColumnSums<W> sums(width);
     for (int64_t c = 0; c < d.size; ++c) {
       const int64_t at = first + c * d.inner;
       const WideInput<W, columns> slopes(dy, at, width), values(y, at, width);
@@ -196,7 +206,7 @@ void backward_columns(const GradTarget& dx, const View& dy, const View& y, const
     }
     sums.flush();
     W totals[columns];
-    for (int64_t k = 0; k < columns; ++k) totals[k] = static_cast<W>(sums.sums[k]);
+    for (int64_t k = 0; k < width; ++k) totals[k] = static_cast<W>(sums.sums[k]);
     for (int64_t c = 0; c < d.size; ++c) {
       const int64_t at = first + c * d.inner;
       const WideInput<W, columns> slopes(dy, at, width), values(y, at, width);
