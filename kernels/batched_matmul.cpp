@@ -60,22 +60,29 @@ void fill_with_zeros(T* c, int64_t n) {
   std::fill_n(c, n, T(Wide<T>(0)));
 }
 
-// gemm() of whole vectors and short sums on one thread: a panel of B stays in the cache while A's
-// rows pass by.
+// gemm() of short sums on one thread: a panel of B stays in the cache while A's rows pass by. It is
+// copied where its rows are columns of B, or its last vector would reach beyond them.
 template <class W>
 bool is_small(const Gemm<W>& g) {
-  return g.N % lanes<W> == 0 && 0 < g.K && g.K <= most_small_terms;
+  return 0 < g.K && g.K <= most_small_terms;
 }
 template <class W>
 void small_gemm(W* c, const W* a, const W* b, const Gemm<W>& g) {
-  alignas(64) W turned[most_small_terms * block_vectors * lanes<W>];
-  const Partition panels(g.N / lanes<W>, block_vectors);
+  alignas(64) W copied[most_small_terms * block_vectors * lanes<W>];
+  const Partition panels(ceil_div(g.N, lanes<W>), block_vectors);
   for (int64_t p = 0; p < panels.parts; ++p) {
-    const int64_t n = panels.begin(p) * lanes<W>, width = panels.size(p) * lanes<W>;
+    const int64_t n = panels.begin(p) * lanes<W>, padded = panels.size(p) * lanes<W>;
+    const int64_t width = std::min(padded, g.N - n);
     Matrix<const W> panel{b + n, g.N};
     if (g.b_op == Transpose::yes) {
-      transpose(turned, width, b + n * g.K, g.K, width, g.K);
-      panel = {turned, width};
+      transpose(copied, padded, b + n * g.K, g.K, width, g.K);
+      panel = {copied, padded};
+    } else if (width < padded) {
+      for (int64_t k = 0; k < g.K; ++k) {
+        W* const row = copied + k * padded;
+        std::fill_n(std::copy_n(panel.data + k * g.N, width, row), padded - width, W(0));
+      }
+      panel = {copied, padded};
     }
     multiply_panel<W>({c + n, g.N}, {a, g.row_of_a()}, g.a_op, panel, {g.M, width, g.K},
                       g.beta == 0 ? Result::write : Result::add);

@@ -78,7 +78,7 @@ def matmul(form, batch, rows, columns):
         if form == "(a b^T) c":
             return m.matmul(m.matmul(x, m.transpose(keys, -2, -1)), values)
         return m.matmul(keys, m.matmul(m.transpose(values, -2, -1), x))
-    return Case(f"matmul {form} of {[batch, rows, columns]}", (rows, columns), batch, link, 2,
+    return Case(f"matmul {form} of {[batch, rows, columns]}", (rows, columns), batch, link, 5,
                 ops=2, sources=means)
 
 

@@ -72,12 +72,15 @@ void multiply_rows(Matrix<W> c, Matrix<const W> a, Transpose a_op, Matrix<const 
   W padded[block_rows * panel_columns<W>];
   const int64_t stride = vectors * lanes<W>;
   block({padded, stride}, a, b, size.K, Result::write);
-  for (int64_t m = 0; m < size.M; ++m)
-    for (int64_t n = 0; n < size.N; ++n) {
-      W& out = c.data[m * c.stride + n];
-      const W value = padded[m * stride + n];
-      out = result == Result::add ? out + value : value;
-    }
+  const int64_t whole = size.N / lanes<W> * lanes<W>;
+  for (int64_t m = 0; m < size.M; ++m) {
+    W* const out = c.data + m * c.stride;
+    const W* const sums = padded + m * stride;
+    for (int64_t n = 0; n < whole; n += lanes<W>)
+      store_lanes(out + n, result == Result::add ? load(out + n) + load(sums + n) : load(sums + n));
+    for (int64_t n = whole; n < size.N; ++n)
+      out[n] = result == Result::add ? out[n] + sums[n] : sums[n];
+  }
 }
 
 // C = A B^T is also C^T = B A^T, which transposes A, not B. For a layer whose micro-batch is

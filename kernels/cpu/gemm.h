@@ -42,8 +42,9 @@ struct GemmSize {
   int64_t M, N, K;
 };
 
-// C = op(A) B, or C + op(A) B, on one thread. N is a multiple of lanes<T>. The K rows of B stay in
-// the cache, so they should be few and consist of few vectors.
+// C = op(A) B, or C + op(A) B, on one thread. B has whole vectors in each row, also where N is no
+// multiple of lanes<T>. Its K rows stay in the cache, so they should be few and consist of few
+// vectors.
 template <class T>
 void multiply_panel(Matrix<T> c, Matrix<const T> a, Transpose a_op, Matrix<const T> b,
                     const GemmSize& size, Result result);
