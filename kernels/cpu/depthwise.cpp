@@ -4,6 +4,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/bump_allocator.h"
+#include "kernels/cpu/depthwise_direct.h"
 #include "kernels/cpu/depthwise_passes.h"
 #include "kernels/detail/formulas.h"
 
@@ -173,10 +174,23 @@ void load_cells(W* cells, const T* plane, const T* end, const Planes& p, int64_t
   std::fill_n(cells + count * stride, depthwise::correlated_rows * stride, W(0));
 }
 
+// The gradient of filter o is the sum over lanes.
+template <class W>
+void store_filter(const GradTarget& w, const Lanes<W>* sums, const ConvGeometry& g, int64_t o) {
+  W* const out = w.grad.as<W>() + o * g.area();
+  with_beta(w.beta, [&](auto accumulate) {
+    for (int64_t k = 0; k < g.area(); ++k) {
+      W sum = 0;
+      for (int64_t lane = 0; lane < lanes<W>; ++lane) sum += sums[k][lane];
+      accrue::store(out[k], sum, accumulate);
+    }
+  });
+}
+
 // The gradient of filter o: the sum over images, bands and rows in their order, lane by lane, then
 // over lanes.
 template <class T>
-void correlate_filter(GradTarget w, const View& grid, const View& image, const Planes& p,
+void correlate_filter(const GradTarget& w, const View& grid, const View& image, const Planes& p,
                       const CorrelateScratch<Wide<T>>& x, int64_t o, int slot) {
   using W = Wide<T>;
   const ConvGeometry& g = p.geometry;
@@ -203,14 +217,47 @@ void correlate_filter(GradTarget w, const View& grid, const View& image, const P
                                .vectors = x.stride / lanes<W>},
                               {sums, cells, x.stride});
     }
-  W* const out = w.grad.as<W>() + o * g.area();
-  with_beta(w.beta, [&](auto accumulate) {
-    for (int64_t k = 0; k < g.area(); ++k) {
-      W sum = 0;
-      for (int64_t lane = 0; lane < lanes<W>; ++lane) sum += sums[k][lane];
-      accrue::store(out[k], sum, accumulate);
-    }
+  store_filter<W>(w, sums, g, o);
+}
+
+// The same products of planes that are read where they lie. A filter is turned round to scatter.
+void multiply_directly(const ConvProduct& product) {
+#if defined(__AVX512F__)
+  const ConvGeometry& g = product.geometry;
+  const depthwise::DirectPlanes planes(product.direction, g);
+  const float *const source = product.source.as<const float>(), *const w = product.weights.w
+                                                                               .as<const float>();
+  float* const target = product.target.grad.as<float>();
+  const float* const bias = product.bias.data ? product.bias.as<const float>() : nullptr;
+  const int64_t of_source = planes.source_H * planes.source_W,
+                of_target = planes.target_H * planes.target_W;
+  parallel_each(product.N() * g.C, of_target, [&](int64_t i) {
+    const int64_t c = i % g.C;
+    float weights[depthwise::direct_taps * depthwise::direct_taps];
+    std::copy_n(w + c * g.area(), g.area(), weights);
+    if (product.direction == Direction::scatter) std::reverse(weights, std::end(weights));
+    depthwise::multiply_directly(target + i * of_target, source + i * of_source, weights,
+                                 bias ? bias[c] : 0.0f, product.target.beta != 0, planes);
   });
+#else
+  static_cast<void>(product);
+#endif
+}
+
+void correlate_directly(GradTarget w, View grid, View image, const ConvGeometry& g) {
+#if defined(__AVX512F__)
+  const depthwise::DirectPlanes planes(Direction::gather, g);
+  const float *const cells = grid.as<const float>(), *const pixels = image.as<const float>();
+  parallel_each(g.C, grid.shape[0] * g.GH * g.GW, [&](int64_t c) {
+    Lanes<float> sums[depthwise::direct_taps * depthwise::direct_taps] = {};
+    for (int64_t n = 0; n < grid.shape[0]; ++n)
+      depthwise::correlate_directly(sums, cells + (n * g.C + c) * g.GH * g.GW,
+                                    pixels + (n * g.C + c) * g.H * g.W, planes);
+    store_filter<float>(w, sums, g, c);
+  });
+#else
+  static_cast<void>(w), static_cast<void>(grid), static_cast<void>(image), static_cast<void>(g);
+#endif
 }
 
 }  // namespace
@@ -228,6 +275,9 @@ int64_t depthwise_correlate_bytes(const ConvGeometry& g, int64_t, DType dtype) {
 }
 
 void depthwise_multiply(const ConvProduct& product) {
+  if (depthwise::is_direct(product.geometry, product.source.dtype) &&
+      product.activation == Activation::none)
+    return multiply_directly(product);
   const Planes planes(product.direction, product.geometry);
   const int64_t N = product.N(), targets = product.target.grad.shape[1];
   dispatch_floating(product.source.dtype, [&]<class T>() {
@@ -250,6 +300,7 @@ void depthwise_multiply(const ConvProduct& product) {
 
 void depthwise_correlate(GradTarget w, View grid, View image, const ConvGeometry& g,
                          View workspace) {
+  if (depthwise::is_direct(g, grid.dtype)) return correlate_directly(w, grid, image, g);
   const Planes planes(Direction::gather, g);
   dispatch_floating(grid.dtype, [&]<class T>() {
     using W = Wide<T>;
