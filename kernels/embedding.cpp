@@ -30,8 +30,9 @@ void embedding(View y, View w, View index) {
   });
 }
 
-// A thread owns a range of columns, so an index that occurs twice is added in order.
-void embedding_backward(GradTarget dw, View dy, View index) {
+// A thread owns a range of columns, so an index that occurs twice is added in order. dw has nothing
+// of the rows of dy whose index is the padding.
+void embedding_backward(GradTarget dw, View dy, View index, int64_t padding) {
   const int64_t N = dy.shape[0], D = dy.shape[1], V = dw.grad.shape[0];
   const int32_t* row = index.as<int32_t>();
   dispatch_floating(dy.dtype, [&]<class T>() {
@@ -41,8 +42,10 @@ void embedding_backward(GradTarget dw, View dy, View index) {
       if (dw.beta == 0)
         for (int64_t v = 0; v < V; ++v)
           std::fill(out + v * D + begin, out + v * D + end, Wide<T>(0));
-      for (int64_t n = 0; n < N; ++n)
+      for (int64_t n = 0; n < N; ++n) {
+        if (row[n] == padding) continue;
         for (int64_t d = begin; d < end; ++d) out[row[n] * D + d] += in[n * D + d];
+      }
     });
   });
 }
@@ -59,7 +62,7 @@ struct detail::WorkOf<cpu::embedding> {
 
 template <>
 struct detail::WorkOf<cpu::embedding_backward> {
-  Work operator()(const GradTarget& dw, const View& dy, const View& index) const {
+  Work operator()(const GradTarget& dw, const View& dy, const View& index, int64_t) const {
     return {.bytes = (dw.beta == 0 ? bytes_of(dw) : 0) + 3 * bytes_of(dy) + bytes_of(index)};
   }
 };
@@ -69,21 +72,25 @@ decltype(cpu::embedding) embedding;
 decltype(cpu::embedding_backward) embedding_backward;
 }  // namespace cuda
 
-Tensor embedding(const Tensor& w, const Tensor& index, std::optional<DType> dtype) {
+Tensor embedding(const Tensor& w, const Tensor& index, std::optional<DType> dtype,
+                 std::optional<int64_t> padding) {
   check(w.defined() && w.shape().rank() == 2 && index.defined() && index.shape().rank() == 1 &&
             index.dtype() == DType::i32 && index.device() == w.device(),
         "[embedding] w {} and index {} {}: expected w [V, D] and i32 index [N] on {}", w.shape(),
         name(index.dtype()), index.shape(), name(w.device()));
+  check(!padding || (0 <= *padding && *padding < w.size(0)),
+        "[embedding] padding is {}: expected a row of w {}", padding.value_or(0), w.shape());
   const auto& variable = w.variable();
   const Tensor table = variable && variable->copy.defined() ? variable->copy : w.detach();
   Tensor y = Tensor::empty({index.size(0), w.size(1)}, dtype.value_or(table.dtype()), w.device());
   check_weight("embedding", y, table, w);
   launch<cpu::embedding, cuda::embedding>(y.device(), y.view(), table.view(), index.view());
   const Edge dw_edge = w;
-  record("embedding", y, {dw_edge}, [dw_edge, index = index.saved()](Tensor& dy) {
+  const int64_t skipped = padding.value_or(-1);
+  record("embedding", y, {dw_edge}, [dw_edge, skipped, index = index.saved()](Tensor& dy) {
     if (auto dw = claim_grad(dw_edge))
       launch<cpu::embedding_backward, cuda::embedding_backward>(dy.device(), *dw, dy.view(),
-                                                                index.view());
+                                                                index.view(), skipped);
   });
   return y;
 }

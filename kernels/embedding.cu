@@ -53,7 +53,7 @@ HOST_DEVICE int64_t tiles_down(int64_t V) { return (V + tile_rows - 1) / tile_ro
 template <int width, bool accumulate, class T>
 __global__ void __launch_bounds__(block_threads)
     embedding_backward_kernel(Wide<T>* dw, const T* dy, const int32_t* index, int64_t N, int64_t V,
-                              int64_t D) {
+                              int64_t D, int32_t padding) {
   using Part = Vector<Wide<T>, width>;
   __shared__ int32_t staged[block_threads];
   const int lane = threadIdx.x % warp_threads, warp = threadIdx.x / warp_threads;
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(block_threads)
     bool named = false;
     for (int64_t begin = 0; begin < N; begin += block_threads) {
       const int64_t n = begin + threadIdx.x;
-      const int32_t mine = n < N ? index[n] : -1;
+      const int32_t given = n < N ? index[n] : -1, mine = given == padding ? -1 : given;
       // This barrier also keeps `staged` until every warp has read its former content.
       if (!__syncthreads_or(first_row <= mine && mine < first_row + tile_rows)) continue;
       staged[threadIdx.x] = mine;
@@ -112,14 +112,15 @@ void embedding(View y, View w, View index) {
   });
 }
 
-void embedding_backward(GradTarget dw, View dy, View index) {
+void embedding_backward(GradTarget dw, View dy, View index, int64_t padding) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     const int64_t N = dy.shape[0], D = dy.shape[1], V = dw.grad.shape[0];
     with_beta(dw.beta, [&](auto accumulate) {
       with_width<T>(D, {dw.grad.data, dy.data}, [&](auto width) {
         enqueue(grid_over(tiles_down(V) * tiles_across(D / width) * block_threads),
                 embedding_backward_kernel<width.value, accumulate.value, T>, dw.grad.as<Wide<T>>(),
-                dy.as<const T>(), index.as<const int32_t>(), N, V, D);
+                dy.as<const T>(), index.as<const int32_t>(), N, V, D,
+                static_cast<int32_t>(padding));
       });
     });
   });

@@ -15,19 +15,31 @@ std::unique_ptr<Layer> detail::make_norm(NormKind kind, int64_t channels, int64_
   return std::make_unique<GroupNorm>(std::gcd(groups, channels), channels);
 }
 
+void detail::check_residual(std::string_view block, const Tensor& y, const Tensor& x) {
+  check(
+      x.shape() == y.shape(),
+      "[{}] adds {} to {}: expected one shape, because a sum would repeat elements of the smaller",
+      block, x.shape(), y.shape());
+}
+
+// A convolution has a bias where no norm would subtract it again.
+Bias ResidualBlock::bias() const { return norm_ == NormKind::none ? Bias::learned : Bias::none; }
+
 void ResidualBlock::add_convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
   const Conv2dShape shape{.stride = stride, .padding = kernel / 2};
-  layers_.push_back({std::make_unique<Conv2d>(in, out, kernel, shape, init_, Bias::none),
-                     make_norm(norm_, out, groups_)});
-  declare(fmt::format("conv{}", layers_.size()), *layers_.back().conv);
-  declare(fmt::format("bn{}", layers_.size()), *layers_.back().norm);
+  Convolution& layer = layers_.emplace_back();
+  layer.conv = std::make_unique<Conv2d>(in, out, kernel, shape, init_, bias());
+  declare(fmt::format("conv{}", layers_.size()), *layer.conv);
+  if (norm_ == NormKind::none) return;
+  layer.norm = make_norm(norm_, out, groups_);
+  declare(fmt::format("bn{}", layers_.size()), *layer.norm);
 }
 
 void ResidualBlock::add_shortcut(int64_t in, int64_t out, int64_t stride) {
   if (in == out && stride == 1) return;
   downsample_ = std::make_unique<Sequential>();
-  downsample_->add<Conv2d>(in, out, 1, Conv2dShape{.stride = stride}, init_, Bias::none);
-  downsample_->append(make_norm(norm_, out, groups_));
+  downsample_->add<Conv2d>(in, out, 1, Conv2dShape{.stride = stride}, init_, bias());
+  if (norm_ != NormKind::none) downsample_->append(make_norm(norm_, out, groups_));
   declare("downsample", *downsample_);
 }
 
@@ -35,16 +47,19 @@ Tensor ResidualBlock::forward(Tensor x, const Pass& pass) const {
   Tensor y = x;
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (i > 0) y = relu(std::move(y));
-    y = (*layers_[i].norm)((*layers_[i].conv)(std::move(y), pass), pass);
+    y = (*layers_[i].conv)(std::move(y), pass);
+    if (layers_[i].norm) y = (*layers_[i].norm)(std::move(y), pass);
   }
   const Tensor shortcut = downsample_ ? (*downsample_)(std::move(x), pass) : std::move(x);
+  check_residual("residual block", y, shortcut);
   return relu(add(std::move(y), shortcut));
 }
 
 std::string ResidualBlock::describe() const {
   std::string convolutions;
   for (const Convolution& layer : layers_) convolutions += layer.conv->describe() + ", ";
-  return fmt::format("residual block: {}{}{}", convolutions, layers_.front().norm->describe(),
+  const Layer* const norm = layers_.front().norm.get();
+  return fmt::format("residual block: {}{}{}", convolutions, norm ? norm->describe() : "no norm",
                      downsample_ ? ", projected shortcut" : "");
 }
 

@@ -16,8 +16,12 @@ namespace detail {
 constexpr int64_t usual_groups = 8;
 std::unique_ptr<Layer> make_norm(NormKind kind, int64_t channels, int64_t groups = usual_groups);
 
+// Throws Error unless what a block adds up has one shape: add() repeats the elements of a smaller
+// operand.
+void check_residual(std::string_view block, const Tensor& y, const Tensor& x);
+
 // A residual block of He et al. 2016 ("Deep residual learning for image recognition"), with n
-// convolutions without bias, each with a norm:
+// convolutions without bias, each with a norm (NormKind::none: with bias, and without a norm):
 //   y = relu(norm_n(conv_n(... relu(norm_1(conv_1(x))))) + shortcut(x))
 // x is [N, in, H, W], y [N, out, H / stride, W / stride] rounded up. One of the convolutions has
 // the stride. The shortcut is x itself if in == out and stride == 1, otherwise a 1x1 convolution of
@@ -39,8 +43,10 @@ class ResidualBlock : public Layer {
  private:
   struct Convolution {
     std::unique_ptr<Conv2d> conv;
-    std::unique_ptr<Layer> norm;
+    std::unique_ptr<Layer> norm;  // null: there is none
   };
+  Bias bias() const;
+
   const NormKind norm_;
   const InitScheme init_;
   const int64_t groups_;  // of GroupNorms

@@ -62,7 +62,10 @@ Tensor conv_transpose2d_of(OpCall& c) {
 
 Tensor embedding_of(OpCall& c) {
   const Shape shape = c[0].shape();
-  const Tensor y = embedding(c[1], c[0].reshape({shape.numel()}));
+  std::optional<int64_t> padding;
+  if (c.has("padding_idx")) padding = c.integer("padding_idx");
+  if (padding && *padding < 0) *padding += c[1].size(0);
+  const Tensor y = embedding(c[1], c[0].reshape({shape.numel()}), {}, padding);
   std::vector<int64_t> sizes(shape.sizes().begin(), shape.sizes().end());
   sizes.push_back(y.size(1));
   return y.reshape(Shape(sizes));
@@ -80,7 +83,7 @@ void add_products(Ops& ops) {
              "stride: ints = 1, padding: ints = 0, output_padding: ints = 0, "
              "groups: int = 1, dilation: ints = 1)",
              conv_transpose2d_of));
-  ops.push_back(row_of("embedding(input, weight: weight)", embedding_of));
+  ops.push_back(row_of("embedding(input, weight: weight, padding_idx: int = None)", embedding_of));
 }
 
 // Norms

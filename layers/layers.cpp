@@ -7,6 +7,7 @@
 
 #include "core/inside.h"
 #include "kernels/dropout.h"
+#include "kernels/rearrange.h"
 #include "kernels/spectral_norm.h"
 
 namespace accrue {
@@ -143,13 +144,24 @@ std::string ConvTranspose2d::describe() const {
                          shape_.padding, shape_.groups);
 }
 
-Embedding::Embedding(int64_t rows, int64_t features)
-    : weight_{{rows, features}, Init::normal(1), {}} {
+Embedding::Embedding(int64_t rows, int64_t features, std::optional<int64_t> padding)
+    : weight_{{rows, features}, Init::normal(1), {}}, padding_(padding) {
+  check(!padding || (-rows <= *padding && *padding < rows),
+        "an embedding of {} rows has padding_idx {}: expected {} to {}", rows, padding.value_or(0),
+        -rows, rows - 1);
+  if (padding && *padding < 0) *padding_ += rows;
   declare("weight", weight_);
 }
 
+void Embedding::on_begin_window() const {
+  if (!std::exchange(is_new_, false) || !padding_ || is_meta(weight_.tensor.device())) return;
+  const auto& variable = weight_.tensor.variable();
+  weight_.tensor.detach().slice(*padding_, *padding_ + 1).fill(0);
+  if (variable && variable->copy.defined()) variable->copy.slice(*padding_, *padding_ + 1).fill(0);
+}
+
 Tensor Embedding::forward(Tensor index, const Pass&) const {
-  const Tensor y = embedding(weight_.tensor, index.reshape({index.numel()}));
+  const Tensor y = embedding(weight_.tensor, index.reshape({index.numel()}), {}, padding_);
   if (index.shape().rank() == 1) return y;
   std::vector<int64_t> sizes(index.shape().sizes().begin(), index.shape().sizes().end());
   sizes.push_back(y.size(1));
@@ -157,7 +169,8 @@ Tensor Embedding::forward(Tensor index, const Pass&) const {
 }
 
 std::string Embedding::describe() const {
-  return fmt::format("embedding {} x {}", weight_.shape[0], weight_.shape[1]);
+  return fmt::format("embedding {} x {}{}", weight_.shape[0], weight_.shape[1],
+                     padding_ ? fmt::format(", padding {}", *padding_) : "");
 }
 
 Norm::Norm(const Shape& shape, double eps, Affine affine)
@@ -184,15 +197,28 @@ LayerNorm::LayerNorm(const Shape& shape, double eps, Affine affine) : Norm(shape
         "a layer norm over {}: expected the sizes of one or more dimensions", shape);
 }
 
+namespace {
+
+// x with the last dimensions, which are to have the shape `own`, as one: [rows, features].
+Tensor rows_of(std::string_view op, const Tensor& x, const Shape& own) {
+  const Shape& shape = x.shape();
+  const int kept = shape.rank() - own.rank();
+  check(kept >= 0 && std::ranges::equal(shape.sizes().last(own.sizes().size()), own.sizes()),
+        "[{}] x {}: expected {} as its last dimensions", op, shape, own);
+  return x.reshape({shape.numel(0, kept), own.numel()});
+}
+
+Tensor as_one(const Tensor& weight) {
+  return weight.defined() ? weight.reshape({weight.numel()}) : weight;
+}
+
+}  // namespace
+
 Tensor LayerNorm::forward(Tensor x, const Pass&) const {
   const Shape &own = weight_.shape, shape = x.shape();
   if (own.rank() == 1) return layer_norm(x, weight_.tensor, bias_.tensor, eps_);
-  const int kept = shape.rank() - own.rank();
-  check(kept >= 0 && std::ranges::equal(shape.sizes().last(own.sizes().size()), own.sizes()),
-        "[layer_norm] x {}: expected {} as its last dimensions", shape, own);
-  const auto as_one = [&](const Tensor& v) { return v.defined() ? v.reshape({own.numel()}) : v; };
-  return layer_norm(x.reshape({shape.numel(0, kept), own.numel()}), as_one(weight_.tensor),
-                    as_one(bias_.tensor), eps_)
+  return layer_norm(rows_of("layer_norm", x, own), as_one(weight_.tensor), as_one(bias_.tensor),
+                    eps_)
       .reshape(shape);
 }
 
@@ -200,14 +226,24 @@ std::string LayerNorm::describe() const {
   return fmt::format("layer norm {}{}", fmt::join(weight_.shape.sizes(), " x "), describe_more());
 }
 
-RmsNorm::RmsNorm(int64_t features, double eps)
-    : eps_(eps), weight_{{features}, Init::constant(1), {}} {
-  declare("weight", weight_);
+RmsNorm::RmsNorm(const Shape& shape, double eps, Affine affine) : Norm(shape, eps, affine) {
+  check(shape.rank() > 0 && shape.numel() > 0,
+        "an RMS norm over {}: expected the sizes of one or more dimensions", shape);
+  check(affine != Affine::scale_and_shift, "an RMS norm has no bias: expected a scale, or nothing");
 }
 
-Tensor RmsNorm::forward(Tensor x, const Pass&) const { return rms_norm(x, weight_.tensor, eps_); }
+Tensor RmsNorm::forward(Tensor x, const Pass&) const {
+  const Shape &own = weight_.shape, shape = x.shape();
+  if (own.rank() == 1) return rms_norm(x, weight_.tensor, eps_);
+  return rms_norm(rows_of("rms_norm", x, own), as_one(weight_.tensor), eps_).reshape(shape);
+}
 
-std::string RmsNorm::describe() const { return fmt::format("RMS norm {}", weight_.shape[0]); }
+std::string RmsNorm::describe() const {
+  const bool has_weight = describe_more(Affine::scale).find("no weights") == std::string::npos;
+  return fmt::format("RMS norm {}{}{}", fmt::join(weight_.shape.sizes(), " x "),
+                     eps_ == 1e-6 ? "" : fmt::format(", eps {}", eps_),
+                     has_weight ? "" : ", no weights");
+}
 
 Tensor GroupNorm::forward(Tensor x, const Pass&) const {
   return group_norm(x, groups_, weight_.tensor, bias_.tensor, activation_, eps_);
@@ -305,8 +341,23 @@ std::string Upsample::describe() const {
       coordinates == Coordinates::align_corners ? ", corners aligned" : "");
 }
 
+Flatten::Flatten(int first, int last) : first_(first), last_(last) {
+  check(first != 0, "a flatten from dimension 0, which numbers the samples: expected another");
+}
+
 Tensor Flatten::forward(Tensor x, const Pass&) const {
+  if (first_ != 1 || last_ != -1) {
+    check(x.shape().rank() + first_ != 0,
+          "[flatten] x {} from dimension 0, which numbers the samples: expected another",
+          x.shape());
+    return flatten(x, first_, last_);
+  }
   return x.reshape({x.size(0), x.shape().numel(1, x.shape().rank())});
+}
+
+std::string Flatten::describe() const {
+  return first_ == 1 && last_ == -1 ? "flatten"
+                                    : fmt::format("flatten dimensions {} to {}", first_, last_);
 }
 
 }  // namespace accrue

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "kernels/adaptive_pool.h"
 #include "kernels/conv2d.h"
 #include "kernels/conv_transpose2d.h"
@@ -101,15 +103,21 @@ class ConvTranspose2d : public Layer {
   Parameter weight_, bias_;
 };
 
-// weight [rows, features]; its input is i32 of any shape [...], y [..., features].
+// weight [rows, features]; its input is i32 of any shape [...], y [..., features]. Row `padding`,
+// which may count from the end, is initially 0 and gets no gradient.
 class Embedding : public Layer {
  public:
-  Embedding(int64_t rows, int64_t features);
+  Embedding(int64_t rows, int64_t features, std::optional<int64_t> padding = {});
   Tensor forward(Tensor index, const Pass&) const override;
   std::string describe() const override;
 
  private:
+  // place() calls this once the initial values are drawn.
+  void on_begin_window() const override;
+
   Parameter weight_;
+  std::optional<int64_t> padding_;
+  mutable bool is_new_ = true;
 };
 
 namespace detail {
@@ -141,16 +149,15 @@ class LayerNorm : public detail::Norm {
   std::string describe() const override;
 };
 
-// weight [features], initially 1
-class RmsNorm : public Layer {
+// rms_norm with weight [features], initially 1, or with weight of `shape`: then over so many of the
+// last dimensions, as one. It has no weight with Affine::none.
+class RmsNorm : public detail::Norm {
  public:
-  explicit RmsNorm(int64_t features, double eps = 1e-6);
+  explicit RmsNorm(int64_t features, double eps = 1e-6, Affine affine = Affine::scale)
+      : RmsNorm(Shape{features}, eps, affine) {}
+  explicit RmsNorm(const Shape& shape, double eps = 1e-6, Affine affine = Affine::scale);
   Tensor forward(Tensor x, const Pass&) const override;
   std::string describe() const override;
-
- private:
-  double eps_;
-  Parameter weight_;
 };
 
 // group_norm with weight and bias [channels].
@@ -319,11 +326,16 @@ class PixelShuffle : public Layer {
   int64_t factor_;
 };
 
-// Reshapes [N, ...] to [N, C], at no cost.
+// Dimensions first to last as one, at no cost: all of a sample by default, [N, ...] to [N, C].
+// Throws Error for first = 0, because that dimension numbers the samples.
 class Flatten : public Layer {
  public:
+  explicit Flatten(int first = 1, int last = -1);
   Tensor forward(Tensor x, const Pass&) const override;
-  std::string describe() const override { return "flatten"; }
+  std::string describe() const override;
+
+ private:
+  int first_, last_;
 };
 
 namespace detail {

@@ -9,6 +9,7 @@
 
 #include "layers/blocks.h"
 #include "layers/layers.h"
+#include "python/values.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -43,15 +44,18 @@ Layer layer(Args... args) {
 // Layers, or one list of them, or a dict of them by their names.
 Layer sequential(const nb::args& given) {
   Layer* single = nullptr;
-  const bool is_list = given.size() == 1 && !nb::try_cast(given[0], single, false);
+  const bool is_list = given.size() == 1 && !nb::try_cast(given[0], single, false) &&
+                       !nb::hasattr(given[0], "_within");
   const nb::object layers = is_list ? nb::object(given[0]) : nb::object(given);
   std::vector<std::pair<std::string, Layer>> all;
   const bool have_names = nb::isinstance<nb::dict>(layers);
   for (nb::handle each : have_names ? layers.attr("items")() : layers) {
     const nb::handle layer = have_names ? nb::handle(each[1]) : each;
     Layer* found = nullptr;
-    check(nb::try_cast(layer, found, false), "a network is made of layers, but there is {}",
-          nb::cast<std::string>(nb::repr(layer)));
+    check(nb::try_cast(layer, found, false), "a network is made of layers, but there is {}{}",
+          nb::cast<std::string>(nb::repr(layer)),
+          nb::hasattr(layer, "_within") ? ", which is called on values: expected accrue.Network"
+                                        : "");
     all.emplace_back(have_names ? nb::cast<std::string>(each[0]) : "", *found);
   }
   check(!all.empty(), "a network needs a layer: expected Sequential([Linear(784, 10)])");
@@ -65,25 +69,49 @@ Layer sequential(const nb::args& given) {
   }};
 }
 
+// PyTorch's layers take a device and a dtype.
+void without_place(const char* layer, nb::handle device, nb::handle dtype) {
+  const auto check_none = [&](const char* argument, nb::handle given, const char* setting) {
+    check(given.is_none(),
+          "{} with {}={}: expected None, because a training chooses it for all layers ({}=)", layer,
+          argument, shown(given), setting);
+  };
+  check_none("device", device, "device");
+  check_none("dtype", dtype, "precision");
+}
+
+void without_padding_mode(const char* layer, const std::string& mode) {
+  check(mode == "zeros",
+        "{} with padding_mode={}: expected zeros, and pad(x, ..., mode=\"{}\") before the layer",
+        layer, mode, mode);
+}
+
 Bias bias_of(bool bias) { return bias ? Bias::learned : Bias::none; }
-Affine affine_of(bool affine) { return affine ? Affine::scale_and_shift : Affine::none; }
+Affine affine_of(bool affine, bool bias = true) {
+  if (!affine) return Affine::none;
+  return bias ? Affine::scale_and_shift : Affine::scale;
+}
 
 // PyTorch's BatchNorm1d and BatchNorm2d, whose channels are the second dimension alike.
 Layer batch_norm_layer(int64_t features, double eps, std::optional<double> momentum, bool affine,
-                       bool track_running_stats) {
+                       bool track_running_stats, const nb::object& device, const nb::object& dtype,
+                       bool bias) {
+  without_place("a batch norm", device, dtype);
   check(
       momentum.has_value(),
       "momentum=None, a mean over all micro-batches, is not there: expected a number from 0 to 1");
   check(track_running_stats,
         "track_running_stats=False is not there for a batch norm: evaluation needs the statistics");
-  return layer<BatchNorm>(features, eps, *momentum, affine_of(affine));
+  return layer<BatchNorm>(features, eps, *momentum, affine_of(affine, bias));
 }
 
 Layer instance_norm_layer(std::optional<int64_t> features, double eps, double, bool affine,
-                          bool track_running_stats) {
+                          bool track_running_stats, const nb::object& device,
+                          const nb::object& dtype, bool bias) {
+  without_place("InstanceNorm2d", device, dtype);
   check(!track_running_stats, "track_running_stats=True is not there for an instance norm");
   check(features || !affine, "an instance norm with affine=True needs num_features");
-  return layer<InstanceNorm>(features.value_or(1), eps, affine_of(affine));
+  return layer<InstanceNorm>(features.value_or(1), eps, affine_of(affine, bias));
 }
 
 using Sizes = std::variant<int64_t, std::vector<int64_t>>;
@@ -192,7 +220,10 @@ ModelFactory Layer::factory() const {
 void add_layers(nb::module_& m) {
   nb::class_<Layer>(m, "Layer",
                     "Describes a layer; each network makes its own from the description. "
-                    "Parameters have the names and shapes of PyTorch's layers.")
+                    "Parameters have the names and shapes of PyTorch's layers.\n\n"
+                    "x and y have the type that a training's precision= says, and indices are "
+                    "int32. Arguments, and "
+                    "sizes of x, that a layer does not take are an accrue.Error that names them.")
       .def("__repr__", &Layer::describe);
   m.def("Sequential", &sequential, "layers"_a,
         "Layers one after the other, or one list of them, numbered as PyTorch's nn.Sequential "
@@ -203,28 +234,51 @@ void add_layers(nb::module_& m) {
                 "Layer"));
   m.def(
       "Linear",
-      [](int64_t in, int64_t out, bool bias, const std::string& activation) {
+      [](int64_t in, int64_t out, bool bias, const nb::object& device, const nb::object& dtype,
+         const std::string& activation) {
+        without_place("Linear", device, dtype);
         return layer<Linear>(in, out, activation_of(activation), InitScheme::kaiming,
                              WeightNorm::none, bias_of(bias));
       },
-      "in_features"_a, "out_features"_a, "bias"_a = true, nb::kw_only(), "activation"_a = "none",
+      "in_features"_a, "out_features"_a, "bias"_a = true, "device"_a = nb::none(),
+      "dtype"_a = nb::none(), nb::kw_only(), "activation"_a = "none",
       "y = act(x W^T + b): x [N, ..., in], y [N, ..., out], weight [out, in], bias [out]. Where "
       "the "
       "last dimension is not `in`, x [N, ...] is flattened. activation: none, relu or tanh, which "
       "costs no memory of its own.");
   m.def(
       "Embedding",
-      [](int64_t rows, int64_t features, std::optional<int64_t> padding_idx) {
-        check(!padding_idx, "padding_idx={} is not there: expected None", *padding_idx);
-        return layer<Embedding>(rows, features);
+      [](int64_t rows, int64_t features, std::optional<int64_t> padding_idx,
+         const nb::object& max_norm, double norm_type, bool scale_grad_by_freq, bool sparse,
+         const nb::object& weight, bool freeze, const nb::object& device, const nb::object& dtype) {
+        without_place("Embedding", device, dtype);
+        check(max_norm.is_none(),
+              "Embedding with max_norm={}: expected None, rows are not shortened", shown(max_norm));
+        check(norm_type == 2, "Embedding with norm_type={}: expected 2, since there is no max_norm",
+              norm_type);
+        check(!scale_grad_by_freq,
+              "Embedding with scale_grad_by_freq=True: expected False, since the frequencies of a "
+              "micro-batch are not those in the batch");
+        check(!sparse, "Embedding with sparse=True: expected False, gradients are dense");
+        check(weight.is_none(),
+              "Embedding with _weight: expected None, and weights in train(init=)");
+        check(!freeze,
+              "Embedding with _freeze=True: expected False, and its name in train(freeze=)");
+        return layer<Embedding>(rows, features, padding_idx);
       },
       "num_embeddings"_a, "embedding_dim"_a, "padding_idx"_a = nb::none(),
+      "max_norm"_a = nb::none(), "norm_type"_a = 2.0, "scale_grad_by_freq"_a = false,
+      "sparse"_a = false, "_weight"_a = nb::none(), "_freeze"_a = false, "device"_a = nb::none(),
+      "dtype"_a = nb::none(),
       "Rows of a table by their numbers: x int32 [...], y [..., embedding_dim], weight "
-      "[num_embeddings, embedding_dim].");
+      "[num_embeddings, embedding_dim]. Row padding_idx begins with 0 and is not trained.");
   m.def(
       "Conv2d",
       [](int64_t in, int64_t out, const Size& kernel_size, const Size& stride,
-         const GivenPadding& padding, const Size& dilation, int64_t groups, bool bias) {
+         const GivenPadding& padding, const Size& dilation, int64_t groups, bool bias,
+         const std::string& padding_mode, const nb::object& device, const nb::object& dtype) {
+        without_place("Conv2d", device, dtype);
+        without_padding_mode("Conv2d", padding_mode);
         const PerAxis kernel = per_axis(kernel_size), step = per_axis(stride),
                       apart = per_axis(dilation);
         return layer<Conv2d>(
@@ -233,7 +287,8 @@ void add_layers(nb::module_& m) {
             InitScheme::kaiming, bias_of(bias));
       },
       "in_channels"_a, "out_channels"_a, "kernel_size"_a, "stride"_a = 1, "padding"_a = 0,
-      "dilation"_a = 1, "groups"_a = 1, "bias"_a = true,
+      "dilation"_a = 1, "groups"_a = 1, "bias"_a = true, "padding_mode"_a = "zeros",
+      "device"_a = nb::none(), "dtype"_a = nb::none(),
       "Convolution: x [N, in, H, W], y [N, out, GH, GW], weight [out, in / groups, kernel, "
       "kernel], bias [out]; GH = (H + 2 padding - dilation (kernel - 1) - 1) / stride + 1. Sizes "
       "in pixels: a number, or one for rows and one for columns. padding may be \"same\" or "
@@ -241,7 +296,10 @@ void add_layers(nb::module_& m) {
   m.def(
       "ConvTranspose2d",
       [](int64_t in, int64_t out, const Size& kernel, const Size& stride, const Size& padding,
-         const Size& output_padding, int64_t groups, bool bias, const Size& dilation) {
+         const Size& output_padding, int64_t groups, bool bias, const Size& dilation,
+         const std::string& padding_mode, const nb::object& device, const nb::object& dtype) {
+        without_place("ConvTranspose2d", device, dtype);
+        without_padding_mode("ConvTranspose2d", padding_mode);
         return layer<ConvTranspose2d>(
             in, out, per_axis(kernel),
             ConvTranspose2dShape{per_axis(stride), per_axis(padding), per_axis(output_padding),
@@ -250,6 +308,7 @@ void add_layers(nb::module_& m) {
       },
       "in_channels"_a, "out_channels"_a, "kernel_size"_a, "stride"_a = 1, "padding"_a = 0,
       "output_padding"_a = 0, "groups"_a = 1, "bias"_a = true, "dilation"_a = 1,
+      "padding_mode"_a = "zeros", "device"_a = nb::none(), "dtype"_a = nb::none(),
       "Transposed convolution: x [N, in, H, W], weight [in, out / groups, kernel, kernel], bias "
       "[out]; the height becomes (H - 1) stride - 2 padding + dilation (kernel - 1) + 1 + "
       "output_padding. Sizes are a number, or one for rows and one for columns.");
@@ -260,40 +319,65 @@ void add_layers(nb::module_& m) {
       },
       "in_channels"_a, "out_channels"_a, nb::kw_only(), "stride"_a = 1, "norm"_a = "group",
       "A residual block of two 3x3 convolutions: x [N, in, H, W], y [N, out, H / stride, W / "
-      "stride]. norm: none, group, batch or instance.");
+      "stride]. norm: none, group, batch or instance; with none the convolutions have a bias.");
   m.def(
       "GroupNorm",
-      [](int64_t groups, int64_t channels, double eps, bool affine, const std::string& activation) {
+      [](int64_t groups, int64_t channels, double eps, bool affine, const nb::object& device,
+         const nb::object& dtype, bool bias, const std::string& activation) {
+        without_place("GroupNorm", device, dtype);
         return layer<GroupNorm>(groups, channels, activation_of(activation), eps,
-                                affine_of(affine));
+                                affine_of(affine, bias));
       },
-      "num_groups"_a, "num_channels"_a, "eps"_a = 1e-5, "affine"_a = true, nb::kw_only(),
-      "activation"_a = "none",
-      "Each group of channels of a sample has mean 0 and variance 1, then a learned scale and "
-      "shift: x [N, C, ...], weight and bias [C].");
+      "num_groups"_a, "num_channels"_a, "eps"_a = 1e-5, "affine"_a = true, "device"_a = nb::none(),
+      "dtype"_a = nb::none(), nb::kw_only(), "bias"_a = true, "activation"_a = "none",
+      "y = (x - mean) / sqrt(var + eps) * weight + bias, with the mean and variance of each group "
+      "of "
+      "channels of a sample: x and y [N, C, ...], weight and bias [C]. activation: none, relu or "
+      "tanh.");
   m.def(
       "LayerNorm",
-      [](const Sizes& shape, double eps, bool affine, bool bias) {
-        const Affine learned = affine && !bias ? Affine::scale : affine_of(affine);
-        return layer<LayerNorm>(shape_of(shape), eps, learned);
+      [](const Sizes& shape, double eps, bool affine, bool bias, const nb::object& device,
+         const nb::object& dtype) {
+        without_place("LayerNorm", device, dtype);
+        return layer<LayerNorm>(shape_of(shape), eps, affine_of(affine, bias));
       },
       "normalized_shape"_a, "eps"_a = 1e-5, "elementwise_affine"_a = true, "bias"_a = true,
-      "Each row has mean 0 and variance 1, then a learned scale and shift: x [..., C], weight and "
-      "bias [C]. A list of sizes stands for so many of the last dimensions.");
+      "device"_a = nb::none(), "dtype"_a = nb::none(),
+      "y = (x - mean) / sqrt(var + eps) * weight + bias, with the mean and variance of each row: x "
+      "and y [..., C], weight and bias [C]. A list of sizes stands for so many of the last "
+      "dimensions.");
   m.def(
-      "RMSNorm", [](int64_t features, double eps) { return layer<RmsNorm>(features, eps); },
-      "features"_a, nb::kw_only(), "eps"_a = 1e-6,
-      "Each row is divided by its root mean square, then has a learned scale: x [..., C], weight "
-      "[C].");
+      "RMSNorm",
+      [](const Sizes& shape, std::optional<double> eps, bool affine, const nb::object& device,
+         const nb::object& dtype) {
+        without_place("RMSNorm", device, dtype);
+        check(eps.has_value(),
+              "RMSNorm with eps=None, which depends on the precision: expected a number");
+        return layer<RmsNorm>(shape_of(shape), *eps, affine ? Affine::scale : Affine::none);
+      },
+      "normalized_shape"_a, "eps"_a.none() = 1e-6, "elementwise_affine"_a = true,
+      "device"_a = nb::none(), "dtype"_a = nb::none(),
+      "y = x / sqrt(mean of x^2 + eps) * weight, with the mean of each row: x and y [..., C], "
+      "weight "
+      "[C]. A list of sizes stands for so many of the last dimensions. PyTorch's eps is by default "
+      "None.");
   for (const char* const name : {"BatchNorm1d", "BatchNorm2d"})
-    m.def(name, &batch_norm_layer, "num_features"_a, "eps"_a = 1e-5, "momentum"_a.none() = 0.1,
-          "affine"_a = true, "track_running_stats"_a = true,
-          "Statistics of the micro-batch, so training depends on the split, unless batch_norm= "
-          "says otherwise: x [N, C, ...], weight and bias [C].");
-  m.def("InstanceNorm2d", &instance_norm_layer, "num_features"_a = nb::none(), "eps"_a = 1e-5,
-        "momentum"_a = 0.1, "affine"_a = false, "track_running_stats"_a = false,
-        "Each channel of a sample has mean 0 and variance 1: x [N, C, H, W]. With affine=True then "
-        "a learned scale and shift, weight and bias [C].");
+    m.def(
+        name, &batch_norm_layer, "num_features"_a, "eps"_a = 1e-5, "momentum"_a.none() = 0.1,
+        "affine"_a = true, "track_running_stats"_a = true, "device"_a = nb::none(),
+        "dtype"_a = nb::none(), nb::kw_only(), "bias"_a = true,
+        "y = (x - mean) / sqrt(var + eps) * weight + bias, with the mean and variance of each "
+        "channel "
+        "in the micro-batch, so training depends on the split, unless batch_norm= says otherwise; "
+        "evaluation takes running_mean and running_var: x and y [N, C, ...], weight and bias [C].");
+  m.def(
+      "InstanceNorm2d", &instance_norm_layer, "num_features"_a = nb::none(), "eps"_a = 1e-5,
+      "momentum"_a = 0.1, "affine"_a = false, "track_running_stats"_a = false,
+      "device"_a = nb::none(), "dtype"_a = nb::none(), nb::kw_only(), "bias"_a = true,
+      "y = (x - mean) / sqrt(var + eps), with the mean and variance of each channel of a sample: x "
+      "and y [N, C, H, W]. With affine=True then a learned scale and shift, weight and bias [C]. "
+      "momentum has no effect, as in PyTorch "
+      "without running statistics.");
   m.def(
       "Dropout", [](double p, bool) { return random_layer<Dropout>(p); }, "p"_a = 0.5,
       "inplace"_a = false,
@@ -339,7 +423,15 @@ void add_layers(nb::module_& m) {
       "none is given. Sizes are a number, or one for rows and one for columns.");
   m.def(
       "AdaptiveAvgPool2d",
-      [](const Size& size) { return layer<AdaptiveAvgPool2d>(per_axis(size)); }, "output_size"_a,
+      [](const nb::object& output_size) {
+        Size size;
+        check(nb::try_cast(output_size, size),
+              "AdaptiveAvgPool2d with output_size={}: expected a number, or one for rows and one "
+              "for columns, because None would depend on the image",
+              shown(output_size));
+        return layer<AdaptiveAvgPool2d>(per_axis(size));
+      },
+      "output_size"_a.none(),
       "Means of windows that share an image among them: x [N, C, H, W], y [N, C, GH, GW] of the "
       "given size, a number or one for rows and one for columns.");
   m.def(
@@ -354,23 +446,46 @@ void add_layers(nb::module_& m) {
       "x [N, C, H, W] resized to `size`, or by `scale_factor`, each a number or that of the height "
       "and that of the width. mode: nearest, nearest-exact, bilinear or bicubic.");
   m.def(
-      "PixelShuffle", [](int64_t factor) { return layer<PixelShuffle>(factor); }, "factor"_a,
+      "PixelShuffle", [](int64_t factor) { return layer<PixelShuffle>(factor); },
+      "upscale_factor"_a,
       "Channels become pixels: x [N, C factor^2, H, W], y [N, C, factor H, factor W].");
   m.def(
-      "Flatten", [] { return layer<Flatten>(); }, "x [N, ...], y [N, C]. It costs nothing.");
+      "Flatten",
+      [](int first, int last) {
+        check(
+            first != 0,
+            "Flatten with start_dim=0: expected another, because dimension 0 numbers the samples");
+        return layer<Flatten>(first, last);
+      },
+      "start_dim"_a = 1, "end_dim"_a = -1,
+      "Dimensions start_dim to end_dim as one: x [N, ...], y [N, C]. It costs nothing. start_dim "
+      "is not 0, the dimension of the samples.");
   m.def(
-      "ReLU", [] { return layer<Relu>(); }, "max(x, 0)");
+      "ReLU", [](bool) { return layer<Relu>(); }, "inplace"_a = false,
+      "y = max(x, 0), element by element. It writes over x where it can, with any inplace.");
   m.def(
-      "GELU", [] { return layer<Gelu>(); }, "x P(z <= x) for a normal z");
+      "GELU",
+      [](const std::string& approximate) {
+        check(approximate == "none" || approximate == "tanh",
+              "GELU with approximate={}: expected none or tanh", approximate);
+        return approximate == "tanh" ? layer<GeluTanh>() : layer<Gelu>();
+      },
+      "approximate"_a = "none",
+      "y = x P(z <= x) for a normal z, element by element, or its approximation by a tanh");
   m.def(
-      "Sigmoid", [] { return layer<Sigmoid>(); }, "1 / (1 + exp(-x))");
+      "Sigmoid", [] { return layer<Sigmoid>(); }, "y = 1 / (1 + exp(-x)), element by element");
   m.def(
-      "Tanh", [] { return layer<Tanh>(); }, "tanh(x)");
+      "Tanh", [] { return layer<Tanh>(); }, "y = tanh(x), element by element");
   m.def(
-      "SiLU", [] { return layer<Silu>(); }, "x / (1 + exp(-x))");
+      "SiLU", [](bool) { return layer<Silu>(); }, "inplace"_a = false,
+      "y = x / (1 + exp(-x)), element by element. It writes over x where it can, with any "
+      "inplace.");
   m.def(
-      "LeakyReLU", [](double slope) { return layer<LeakyRelu>(slope); }, "negative_slope"_a = 0.01,
-      "x, or negative_slope x where x is negative");
+      "LeakyReLU", [](double slope, bool) { return layer<LeakyRelu>(slope); },
+      "negative_slope"_a = 0.01, "inplace"_a = false,
+      "y = x, or negative_slope x where x is negative, element by element. It writes over x where "
+      "it can, with any "
+      "inplace.");
 }
 
 }  // namespace accrue::python

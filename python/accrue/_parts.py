@@ -337,7 +337,7 @@ class _Recurrent(Part):
                f"{layer} with proj_size={proj_size}: expected a number from 0 to less than hidden_size={hidden_size}")
         self.dropout = _probability(layer, dropout)
         _check(dropout == 0 or num_layers > 1,
-               f"{layer} with dropout={dropout} and num_layers=1: expected more layers, because dropout is between them")
+               f"{layer} with dropout={dropout} and num_layers=1: expected more layers, as dropout is between them")
         self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
         self.batch_first, self.bidirectional, self.proj_size = batch_first, bidirectional, proj_size
         self._state_size = proj_size or hidden_size
@@ -478,7 +478,8 @@ class RNN(_Recurrent):
                  bias: bool = True, batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False,
                  device: None = None, dtype: None = None) -> None:
         _check(nonlinearity in ("tanh", "relu"), f"RNN with nonlinearity={nonlinearity!r}: expected tanh or relu")
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device,
+                         dtype)
         self.nonlinearity = nonlinearity
 
     def _step(self, x, h, c, hidden):

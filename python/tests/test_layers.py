@@ -37,6 +37,10 @@ class Arguments(unittest.TestCase):
                 (accrue.InstanceNorm2d(4, 1e-3, affine=True),
                  "instance norm, eps 0.001, with weights"),
                 (accrue.Embedding(5, 3), "embedding 5 x 3"),
+                (accrue.Embedding(5, 3, -2), "embedding 5 x 3, padding 3"),
+                (accrue.RMSNorm((2, 4), 1e-3, False), "RMS norm 2 x 4, eps 0.001, no weights"),
+                (accrue.GroupNorm(2, 4, bias=False), "group norm, 2 groups of 2 channels, no bias"),
+                (accrue.Flatten(1, 2), "flatten dimensions 1 to 2"), (accrue.GELU("tanh"), "gelu_tanh"),
                 (accrue.Dropout(), "dropout 0.5"),
                 (accrue.StochasticDepth(0.2, "row"), "stochastic depth 0.2"),
                 (accrue.Upsample(6), "nearest upsample to 6 x 6"),
@@ -55,7 +59,17 @@ class Arguments(unittest.TestCase):
                 (lambda: accrue.InstanceNorm2d(4, track_running_stats=True),
                  "track_running_stats=True"),
                 (lambda: accrue.InstanceNorm2d(affine=True), "needs num_features"),
-                (lambda: accrue.Embedding(4, 3, 0), "padding_idx=0"),
+                (lambda: accrue.Embedding(4, 3, 4), "padding_idx 4: expected -4 to 3"),
+                (lambda: accrue.Embedding(4, 3, max_norm=1.0), "max_norm=1.0"),
+                (lambda: accrue.Embedding(4, 3, sparse=True), "sparse=True"),
+                (lambda: accrue.Linear(4, 3, device="cuda"), "Linear with device='cuda': expected None"),
+                (lambda: accrue.LayerNorm(4, dtype="half"), "dtype='half'.*precision="),
+                (lambda: accrue.Conv2d(4, 3, 3, padding_mode="reflect"), 'pad.x, ..., mode="reflect".'),
+                (lambda: accrue.Flatten(0), "start_dim=0.*numbers the samples"),
+                (lambda: accrue.GELU("erf"), "approximate=erf"),
+                (lambda: accrue.RMSNorm(4, None), "eps=None"),
+                (lambda: accrue.AdaptiveAvgPool2d((None, 2)), "output_size=.None, 2."),
+                (lambda: accrue.Sequential(accrue.LSTM(4, 3)), "is called on values"),
                 (lambda: accrue.StochasticDepth(0.5, "batch"), "mode is batch: expected row"),
                 (lambda: accrue.StochasticDepth(1.0), "p is 1"),
                 (lambda: accrue.Upsample(4, mode="trilinear"),
@@ -78,6 +92,18 @@ class Arguments(unittest.TestCase):
             self.assertEqual(difference(weights, each), 0)
         self.assertEqual(repr(accrue.Sequential(accrue.ReLU())),
                          repr(accrue.Sequential([accrue.ReLU()])))
+
+
+class Help(unittest.TestCase):
+    def test_has_the_contracts_of_functions(self):
+        for function in (accrue.softmax, accrue.Value.softmax):
+            self.assertIn("y[o, c, i] = exp(x[o, c, i] - L[o, i])", function.__doc__)
+            self.assertIn("Contract: kernels/softmax.h", function.__doc__)
+        self.assertIn("Gradient of other: -dy * (input / other) / other", accrue.div.__doc__)
+        for owner in (accrue, accrue.Value):
+            for name, each in vars(owner).items():
+                if type(each).__name__ in ("nb_func", "nb_method") and not name.startswith("__"):
+                    self.assertGreater(len(each.__doc__.split("\n", 2)[-1].strip()), 3, name)
 
 
 class Networks(unittest.TestCase):

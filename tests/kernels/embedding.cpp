@@ -30,17 +30,21 @@ TEST_CASE("embedding", "[ops]") {
 }
 
 TEST_CASE("embedding's gradient writes 0 to unused rows, and adds nothing to them", "[ops]") {
-  const Tensor w = require_grad(ones({4, 2}));
-  const auto run = [&] {
-    backward_of_sum(embedding(w, indices({2, 0, 2}, w)));
-    return to_doubles(grad(w));
-  };
-  REQUIRE(run() == Values{1, 1, 0, 0, 2, 2, 0, 0});
-  grad(w).fill(std::nan(""));
-  zero_grad(w);
-  REQUIRE(run() == Values{1, 1, 0, 0, 2, 2, 0, 0});
-  grad(w).fill(9);
-  REQUIRE(run() == Values{10, 10, 9, 9, 11, 11, 9, 9});
+  // Row 1 is unused, or padding.
+  for (const bool has_padding : {false, true}) {
+    const Tensor w = require_grad(ones({4, 2}));
+    const auto run = [&] {
+      backward_of_sum(has_padding ? embedding(w, indices({2, 1, 0, 1, 2}, w), {}, 1)
+                                  : embedding(w, indices({2, 0, 2}, w)));
+      return to_doubles(grad(w));
+    };
+    REQUIRE(run() == Values{1, 1, 0, 0, 2, 2, 0, 0});
+    grad(w).fill(std::nan(""));
+    zero_grad(w);
+    REQUIRE(run() == Values{1, 1, 0, 0, 2, 2, 0, 0});
+    grad(w).fill(9);
+    REQUIRE(run() == Values{10, 10, 9, 9, 11, 11, 9, 9});
+  }
 }
 
 TEST_CASE("embedding refuses what does not fit", "[ops]") {
@@ -49,6 +53,7 @@ TEST_CASE("embedding refuses what does not fit", "[ops]") {
   REQUIRE_ERROR(embedding(flat, indices({0}, flat)), "w [4] and index i32 [1]");
   REQUIRE_ERROR(embedding(w, ones({3})), "index f32 [3]");
   REQUIRE_ERROR(embedding(w, Tensor()), "expected w [V, D]");
+  REQUIRE_ERROR(embedding(w, indices({0}, w), {}, 4), "padding is 4: expected a row of w [4, 2]");
 }
 
 TEST_CASE("one_hot", "[ops]") {

@@ -197,6 +197,48 @@ TEST_CASE("models of blocks answer in the shapes of their tasks", "[models]") {
   REQUIRE_ERROR(make_norm(NormKind::none, 8), "got none");
 }
 
+TEST_CASE("residual blocks without norms have biases, and add equal shapes", "[models]") {
+  BasicBlock block(2, 4, 2, NormKind::none);
+  REQUIRE(names_of(block) == std::vector<std::string>{"conv1.weight", "conv1.bias", "conv2.weight",
+                                                      "conv2.bias", "downsample.0.weight",
+                                                      "downsample.0.bias"});
+  REQUIRE(block.describe().find("no norm, projected shortcut") != std::string::npos);
+  const Parameters parameters = place(block, DType::f32, test_device(), 1);
+  const Tensor x = Tensor::full({3, 2, 5, 5}, 1, DType::f32, test_device());
+  REQUIRE(block(x).shape() == Shape{3, 4, 3, 3});
+  const auto made = [](const Shape& shape) {
+    return Tensor::full(shape, 1, DType::f32, test_device());
+  };
+  REQUIRE_ERROR(detail::check_residual("block", made({3, 4}), made({1, 4})),
+                "[block] adds [1, 4] to [3, 4]");
+}
+
+TEST_CASE("an embedding's row of padding begins with 0 and has no gradient", "[models]") {
+  for (const DType dtype : {DType::f64, DType::bf16}) {
+    Embedding embedding(4, 3, -2);
+    const Parameters parameters = place(embedding, dtype, test_device(), 1);
+    const Tensor index = Tensor::from(std::vector<int32_t>{2, 0, 2, 3}, {2, 2}, test_device());
+    const std::vector<double> y = to_doubles(embedding(index));
+    REQUIRE(std::count(y.begin(), y.end(), 0.0) == 6);
+    parameters.entries()[0].tensor.fill(2);  // as a file might have it
+    embedding.begin_window();
+    REQUIRE(to_doubles(parameters.entries()[0].tensor) == std::vector<double>(12, 2));
+  }
+  REQUIRE_ERROR(Embedding(4, 3, 4), "padding_idx 4: expected -4 to 3");
+}
+
+TEST_CASE("RMS norms over several dimensions and flattens of some", "[models]") {
+  RmsNorm rms(Shape{2, 2}, 0.5, Affine::none);
+  REQUIRE(rms.describe() == "RMS norm 2 x 2, eps 0.5, no weights");
+  const Tensor x = Tensor::from(std::vector<double>{3, -1, 2, 4}, {1, 2, 2}, test_device());
+  REQUIRE(to_doubles(rms(x)) == to_doubles(rms_norm(x.reshape({1, 4}), {}, 0.5)));
+  const Tensor images = Tensor::full({2, 3, 4, 5}, 1, DType::f32, test_device());
+  REQUIRE(Flatten(2)(images).shape() == Shape{2, 3, 20});
+  REQUIRE(Flatten(-3, 2)(images).shape() == Shape{2, 12, 5});
+  REQUIRE_ERROR(Flatten(-4)(images), "which numbers the samples");
+  REQUIRE_ERROR(Flatten(0), "which numbers the samples");
+}
+
 TEST_CASE("an observer sees every part of a model, and the model's answer is the same",
           "[models]") {
   const Learner learner(ModelKind::unet);

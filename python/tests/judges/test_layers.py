@@ -29,6 +29,34 @@ LAYERS = [
                             ("bilinear", True), ("bicubic", False), ("bicubic", True)))]
 
 
+def test_embedding_with_padding():
+    """Its row is used and not trained."""
+    torch.manual_seed(1)
+    index, x, y = np.array([[1, 4, 1, 0]], np.int32), torch.randn(6, 4, 3), torch.arange(6) % 3
+    table, head = nn.Embedding(5, 3, padding_idx=1), nn.Linear(12, 3)
+    with torch.no_grad():
+        table.weight.add_(0.3)  # and its row of padding
+    values = accrue.input(4, 3)
+    rows = accrue.Embedding(5, 3, -4)(accrue.constant(index).expand(values.shape[0], -1), name="0")
+    network = accrue.Network(values, accrue.Linear(12, 3)((values * rows).flatten(1), name="1"))
+    before = {f"{i}.{name}": p.detach().numpy().copy() for i, layer in enumerate((table, head))
+              for name, p in layer.named_parameters()}
+    for micro_batch in (6, 2):
+        after = accrue.train(network, (x.numpy(), y.int().numpy()), init=before, steps=1, optimizer="sgd", lr=0.1,
+                             micro_batch=micro_batch, effective_batch=6, no_shuffle=True).weights
+        table.zero_grad()
+        head.zero_grad()
+        functional.cross_entropy(head((x * table(torch.tensor(index).expand(6, -1))).flatten(1)), y).backward()
+        for i, layer in enumerate((table, head)):
+            for name, p in layer.named_parameters():
+                assert np.abs(after[f"{i}.{name}"] - (p - 0.1 * p.grad).detach().numpy()).max() < 1e-6
+        assert (after["0.weight"][1] == before["0.weight"][1]).all()
+        assert (after["0.weight"][2] == before["0.weight"][2]).all()
+    fresh = accrue.train(network, (x.numpy(), y.int().numpy()), steps=1, micro_batch=6,
+                         effective_batch=6).weights["0.weight"]
+    assert (fresh[1] == 0).all()
+
+
 @pytest.mark.parametrize("name, arguments, options, shape", LAYERS)
 def test_step(name, arguments, options, shape):
     torch.manual_seed(1)

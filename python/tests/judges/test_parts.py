@@ -74,7 +74,8 @@ LAYERS = [
     (once, "LSTM", (F, 7), {}), (once, "LSTM", (F, 3, 2, False), {}), (once, "LSTM", (F, 6), {"proj_size": 4}),
     (stated, "LSTM", (F, F, 2), {"bidirectional": True}),
     (stated, "LSTM", (F, F), {"bidirectional": True, "proj_size": 3}),
-    (once, "GRU", (F, 7, 2), {}), (once, "GRU", (F, 3), {"bias": False}), (once, "GRU", (F, 4), {"bidirectional": True}),
+    (once, "GRU", (F, 7, 2), {}), (once, "GRU", (F, 3), {"bias": False}),
+    (once, "GRU", (F, 4), {"bidirectional": True}),
     (stated, "GRU", (F, F, 2), {"bidirectional": True}), (once, "RNN", (F, 7), {}),
     (stated, "RNN", (F, F, 1, "relu"), {}), (once, "RNN", (F, 4, 2), {"nonlinearity": "relu", "bias": False})]
 
