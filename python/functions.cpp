@@ -7,6 +7,7 @@
 #include <deque>
 
 #include "layers/layers.h"
+#include "python/op_docs.h"
 #include "python/values.h"
 
 namespace nb = nanobind;
@@ -22,6 +23,11 @@ using Type = Argument::Type;
 const char* lasting(std::string text) {
   static std::deque<std::string> texts;
   return texts.emplace_back(std::move(text)).c_str();
+}
+
+const char* doc_of(const GraphOp& op) {
+  const auto found = std::ranges::find(op_docs(), op.name, &OpDoc::name);
+  return found != op_docs().end() ? found->text : "";
 }
 
 // "typing.Sequence[int]" as Python's help shows it.
@@ -240,11 +246,16 @@ void add_operators(nb::class_<Value>& value) {
                 return operate(op, x, other, is_reflected);
               },
               nb::is_method(), nb::is_operator(), nb::scope(value), nb::name(name),
-              nb::sig(lasting(fmt::format("def {}(self, other: Value | float) -> Value", name)))));
+              nb::sig(lasting(fmt::format("def {}(self, other: Value | float) -> Value", name))),
+              lasting(fmt::format("{}() of self and other{}", op,
+                                  is_reflected ? ", other first" : ""))));
     }
-  value.def("__neg__", [](const Value& x) {
-    return call_op(graph_op("scale"), {x}, {{"factor", -1.0}}).front();
-  });
+  value.def(
+      "__neg__",
+      [](const Value& x) {
+        return call_op(graph_op("scale"), {x}, {{"factor", -1.0}}).front();
+      },
+      "scale() by -1");
 }
 
 // x[1:, ::2], x[:, 0], x[..., None]
@@ -288,12 +299,13 @@ Value item_of(Value x, nb::handle key) {
 void add_functions(nb::module_& m, nb::class_<Value>& value) {
   for (const GraphOp& op : graph_ops()) {
     const char* name = lasting(op.name);
-    nb::setattr(m, name,
-                nb::cpp_function(
-                    [&op](const nb::args& args, const nb::kwargs& options) {
-                      return call_function(op, args, options);
-                    },
-                    nb::scope(m), nb::name(name), nb::sig(lasting(signature_of(op, false)))));
+    nb::setattr(
+        m, name,
+        nb::cpp_function(
+            [&op](const nb::args& args, const nb::kwargs& options) {
+              return call_function(op, args, options);
+            },
+            nb::scope(m), nb::name(name), nb::sig(lasting(signature_of(op, false))), doc_of(op)));
     if (op.arguments.empty() || op.arguments.front().type != Type::tensor) continue;
     nb::setattr(value, name,
                 nb::cpp_function(
@@ -304,10 +316,11 @@ void add_functions(nb::module_& m, nb::class_<Value>& value) {
                       return call_function(op, nb::cast<nb::args>(nb::tuple(all)), options);
                     },
                     nb::is_method(), nb::scope(value), nb::name(name),
-                    nb::sig(lasting(signature_of(op, true)))));
+                    nb::sig(lasting(signature_of(op, true))), doc_of(op)));
   }
   add_operators(value);
   value.def("__getitem__", &item_of, "key"_a,
+            "A part, by numbers, slices and None as in NumPy: slice(), squeeze() and unsqueeze().",
             nb::sig("def __getitem__(self, key: typing.Any) -> Value"));
 }
 

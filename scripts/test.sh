@@ -182,6 +182,7 @@ step "include directions" python3 scripts/check_includes.py
 step "names and comments" python3 scripts/check_words.py
 step "names that accrue.h shows" python3 scripts/count_names.py --check
 step "the page of these names" python3 scripts/list_face.py --check
+step "the page of ops" python3 scripts/list_ops.py --check
 # Takes about a minute of a processor.
 step "sources by themselves" scripts/check_syntax.py --limit 20 \
   "-DACCRUE_WERROR=$(warnings_are_errors)"
