@@ -36,6 +36,10 @@ def cross(run, layer, x, of):
     return run(x[:, 1:4], x, x.flip((1,))[..., :layer.vdim], need_weights=layer.vdim == F)
 
 
+def reversed_values(run, layer, x, of):
+    return run(x, x, x.flip((1,)))
+
+
 def padded(run, layer, x, of):
     """Numbers that hide keys, by the samples."""
     weights = np.array([[0.0] + [-9.0] * (T - 1)])
@@ -64,7 +68,8 @@ LAYERS = [
     (attend(), "MultiheadAttention", (F, 2), {}), (attend(), "MultiheadAttention", (F, 4, 0.0, False), {}),
     (attend(need_weights=False), "MultiheadAttention", (F, 2), {}), (masked, "MultiheadAttention", (F, 4), {}),
     (weighed, "MultiheadAttention", (F, 2), {}), (cross, "MultiheadAttention", (F, 2), {}),
-    (cross, "MultiheadAttention", (F, 4), {"vdim": 5}), (cross, "MultiheadAttention", (F, 4, 0.0, False), {"vdim": 5}),
+    (reversed_values, "MultiheadAttention", (F, 2), {}), (cross, "MultiheadAttention", (F, 4), {"vdim": 5}),
+    (cross, "MultiheadAttention", (F, 4, 0.0, False), {"vdim": 5}),
     (masked, "MultiheadAttention", (F, 2), {"add_bias_kv": True, "add_zero_attn": True}),
     (padded, "MultiheadAttention", (F, 2), {"add_zero_attn": True}), (padded, "MultiheadAttention", (F, 1), {}),
     (hidden, "MultiheadAttention", (F, 2), {}),
