@@ -255,6 +255,7 @@ void Tables::fit(Datasets& data, const DomainModel& model, const DataRequest& re
 
 void Tables::augment(Dataset& data, const DataRequest& request) const {
   if (!data.taught.contains(table_key) || request.use != DataUse::training) return;
+  if (columns_of(data).loss != loss_of_classes) return;
   if (const std::string weights = labels.describe(data); !weights.empty())
     data.about += (data.about.empty() ? "" : "; ") + weights;
 }

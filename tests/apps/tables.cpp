@@ -88,7 +88,7 @@ TEST_CASE("a table of numbers is answered in its own units", "[cli]") {
   succeed("train --model table-linear" + of_size + folder.data() +
           " --epochs 60 --micro-batch 8 --lr 0.02 --hold-out 0 --save " + weights + " --json " +
           log);
-  const auto score = json_lines(log).back()["training"];
+  const auto score = json_lines(log).back()["test"];
   REQUIRE(score["r2"].get<double>() > 0.99);
   succeed("predict --weights " + weights + folder.data() + " --out " + out);
   std::istringstream answers(file_bytes(out + "/predictions.csv")),
