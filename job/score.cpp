@@ -41,6 +41,9 @@ Tensor detail::answers_of(const Request& request, Dataset samples, const Notices
   check(!request.init.empty(), "nothing can be predicted without weights: expected init");
   const Device device = apply_machine_settings(request, notices);
   take_in(samples, request, notices);
+  for (const std::string& warning :
+       request.domains.of_model(about.name).warnings(about.name, samples))
+    notices.warn("{}", warning);
   const LoadedNetwork network = load_network(request, request.sample_in(samples), device);
   return all_answers(*network.model, *classification(about.input()), samples, request.micro_batch,
                      network.parameters.compute_dtype(), device, stop);

@@ -187,6 +187,14 @@ Metadata Tables::taught_by(const Dataset& data) const {
   return all;
 }
 
+std::vector<std::string> Tables::warnings(const std::string& model, const Dataset& data) const {
+  if (!known_ || data.taught.contains(table_key)) return {};
+  return {fmt::format(
+      "{} has learned from the columns of a table as numbers of mean 0 and deviation 1: these {} "
+      "are taken for such, and not converted; accrue predict reads a table",
+      model, data.fields.front().name)};
+}
+
 Descriptions Tables::descriptions() const {
   return {{"balanced_accuracy", "The mean over the classes of the accuracy in each."},
           {"f1", "The mean over the labels of F1, from 0 to 1."},

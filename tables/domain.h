@@ -36,6 +36,8 @@ class Tables : public Domain {
   void remember(const std::string& weights, const Metadata& said) override;
   // The columns, and the loss.
   Metadata taught_by(const Dataset& data) const override;
+  // Samples that a caller gives to a network of a table are not standardized here.
+  std::vector<std::string> warnings(const std::string& model, const Dataset& data) const override;
   std::string where_it_answers() const override { return "accrue predict asks it about a table"; }
   Descriptions descriptions() const override;
   Claim claim(const std::string& data) const override;
