@@ -447,6 +447,8 @@ Tensor weights_of(const RawTable& table, const std::string& name, std::span<cons
           table.place(table.lines[n], name), column.numbers[n]);
     to[k] = static_cast<float>(column.numbers[n]);
   }
+  check(std::ranges::any_of(to, [](float weight) { return weight > 0; }),
+        "'{}', column '{}': all weights are 0: expected some above 0", table.path.string(), name);
   return w;
 }
 
