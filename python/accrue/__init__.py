@@ -20,7 +20,7 @@ for _error in (Error, OutOfMemory):
 
 train = _signatures.function(_accrue.train, _modules.train)
 plan = _signatures.function(_accrue.plan, _modules.plan)
-info = _signatures.function(_accrue.info)
-export = _signatures.function(_accrue.export)
+info = _signatures.function(_accrue.info, _modules.info)
+export = _signatures.function(_accrue.export, _modules.export)
 evaluate = _signatures.function(_accrue.evaluate, _modules.evaluate)
 predict = _signatures.function(_accrue.predict, _modules.predict)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import typing
 
@@ -31,45 +30,68 @@ def _first(data: typing.Any) -> typing.Any:
     return data[0] if isinstance(data, (tuple, list)) and len(data) == 2 else data
 
 
-def _with_origin(result: typing.Any, origin: typing.Any) -> typing.Any:
-    result._origin = origin
-    return result
+def _learned(origin: typing.Any, data: typing.Any, options: dict) -> tuple:
+    """Data and options of a training as the network takes them."""
+    options = origin.loss(origin.options(options, init=True))
+    if options.get("test") is not None:
+        options["test"] = origin.data(options["test"])
+    return origin.network, origin.data(data), options
 
 
 def train(model: typing.Any = None, data: typing.Any = None, **options: typing.Any) -> typing.Any:
     if not _is_module(model):
         return _accrue.train(model, data, **options)
     origin = _traced(model, _first(data), options)
-    return _with_origin(_accrue.train(origin.network, data, **origin.options(options, init=True)), origin)
+    network, data, options = _learned(origin, data, options)
+    result = _accrue.train(network, data, **options)
+    result._origin = origin
+    return result
 
 
 def plan(model: typing.Any = None, data: typing.Any = None, **options: typing.Any) -> typing.Any:
     if not _is_module(model):
         return _accrue.plan(model, data, **options)
-    origin = _traced(model, _first(data), options)
-    return _accrue.plan(origin.network, data, **origin.options(options, init=True))
+    network, data, options = _learned(_traced(model, _first(data), options), data, options)
+    return _accrue.plan(network, data, **options)
 
 
-def evaluate(weights: typing.Any, model: typing.Any = None, data: typing.Any = None, **options: typing.Any) -> typing.Any:
-    weights, model, options = _known(weights, model, _first(data), options)
-    return _accrue.evaluate(weights, model, data, **options)
+def evaluate(weights: typing.Any, model: typing.Any = None, data: typing.Any = None,
+             **options: typing.Any) -> typing.Any:
+    origin, weights = _known(weights, model, _first(data), options)
+    if origin is None:
+        return _accrue.evaluate(weights, model, data, **options)
+    return _accrue.evaluate(weights, origin.network, origin.data(data), **origin.loss(origin.precise(options)))
 
 
 def predict(weights: typing.Any, x: typing.Any, model: typing.Any = None, **options: typing.Any) -> typing.Any:
-    weights, model, options = _known(weights, model, x, options)
-    return _accrue.predict(weights, x, model, **options)
+    origin, weights = _known(weights, model, x, options)
+    if origin is None:
+        return _accrue.predict(weights, x, model, **options)
+    answers = _accrue.predict(weights, origin.samples(x), origin.network, **origin.precise(options))
+    return origin.answers(answers)
+
+
+def export(weights: typing.Any, path: typing.Any, model: typing.Any = None, **options: typing.Any) -> None:
+    _accrue.export(weights, path, _network(model), **options)
+
+
+def info(model: typing.Any = None, **options: typing.Any) -> typing.Any:
+    return _accrue.info(_network(model), **options)
+
+
+def _network(model: typing.Any) -> typing.Any:
+    """The network that from_torch() made; a module alone does not know the sizes of its samples."""
+    return _traced(model, None, {}).network if _is_module(model) else model
 
 
 def _known(weights: typing.Any, model: typing.Any, x: typing.Any, options: dict) -> tuple:
-    """Weights, a network and options. The weights may be the module itself: then they are its own."""
+    """The network of a module, if one is given, and weights. A module may be the weights: its own."""
     if _is_module(model):
-        origin = _traced(model, x, options)
-    elif model is None and _is_module(weights):
+        return _traced(model, x, options), weights
+    if model is None and _is_module(weights):
         origin = _traced(weights, x, options)
-        weights = origin.weights_for(x)
-    else:
-        return weights, model, options
-    return weights, origin.network, origin.precise(options)
+        return origin, origin.weights_for(x)
+    return None, weights
 
 
 class Trainer(_accrue.Trainer):
@@ -77,11 +99,21 @@ class Trainer(_accrue.Trainer):
         self._origin = None
         if _is_module(model):
             self._origin = _traced(model, _first(data), options)
-            model, options = self._origin.network, self._origin.options(options, init=True)
+            model, data, options = _learned(self._origin, data, options)
         super().__init__(model, data, **options)
 
     def run(self, on_step: typing.Any = None) -> typing.Any:
-        return _with_origin(super().run(on_step), self._origin)
+        result = super().run(on_step)
+        result._origin = self._origin
+        return result
+
+    def evaluate(self, data: typing.Any = None) -> typing.Any:
+        return super().evaluate(data if self._origin is None else self._origin.data(data))
+
+    def predict(self, x: typing.Any) -> typing.Any:
+        if self._origin is None:
+            return super().predict(x)
+        return self._origin.answers(super().predict(self._origin.samples(x)))
 
     def state_dict(self) -> dict:
         """The weights as they are now, as Result.state_dict() has them."""
@@ -100,8 +132,7 @@ def from_torch(module: typing.Any, x: typing.Any, *, training: bool = True, outp
     return pytorch.from_torch(module, x, training=training, outputs=outputs)
 
 
-for _function in (Trainer.__init__, Trainer.run):
-    functools.update_wrapper(_function, getattr(_accrue.Trainer, _function.__name__), ("__doc__",), ())
-    del _function.__wrapped__
+for _function in (Trainer.__init__, Trainer.run, Trainer.evaluate, Trainer.predict):
+    _function.__doc__ = getattr(_accrue.Trainer, _function.__name__).__doc__
 Trainer.__doc__ = _accrue.Trainer.__doc__
 Trainer.__module__ = "accrue"

@@ -37,6 +37,20 @@ class Uniform:
         self.shape, self.above = shape, above
 
 
+class Spread:
+    """Constant whole numbers, the same for each sample."""
+
+    def __init__(self, tensor: torch.Tensor, shape: tuple):
+        self.tensor, self.shape = tensor, shape
+
+
+class Place:
+    """The places of the samples in their micro-batch, 0, 1, ..., N - 1."""
+
+    def __init__(self, shape: tuple):
+        self.shape = shape
+
+
 def sizes(shape: typing.Iterable) -> str:
     return "[" + ", ".join(map(str, shape)) + "]"
 
@@ -93,7 +107,7 @@ class Caller:
         if self.symbol is None:
             raise Error("the module's calls do not depend on the number of samples: expected x [N, ...]")
         self.samples = a.input(1).shape[0]
-        self.outer: dict[int, int] = {}  # of values by their identity, where it is not 1
+        self.outer: dict[int, int] = {}  # of values by their identity
         self.kept: list[Value] = []  # so that identities last
         self.count = 0
         self.node: _Node | None = None
@@ -143,7 +157,7 @@ class Caller:
     # Values
 
     def value(self, x: typing.Any, node: _Node | None = None, whole: bool = False) -> Value:
-        """What calls are made on: constants and noise become values."""
+        """An operand of a call: constants and noise become values."""
         if isinstance(x, Value):
             return x
         if isinstance(x, (bool, int, float)):
@@ -155,7 +169,15 @@ class Caller:
             return a.constant(x.to(torch.int32).numpy() if whole else x.to(torch.float64).numpy())
         if isinstance(x, Noise):
             return self.drawn(x)
+        if isinstance(x, Spread):
+            return self.value(x.tensor, node, whole).expand(x.shape)
         self.refuse(node or self.node, f"an operand is {type(x).__name__.lower()}: expected a tensor")
+
+    def number(self, x: typing.Any) -> Value:
+        """Whole numbers of the data as numbers: 0 or 1, as masks have them."""
+        if isinstance(x, Value) and "i32" in repr(x):
+            return self.flag(self.outer.get(id(x), 1), a.embedding(x, a.constant(np.array([[0.0], [1.0]]))).reshape(x.shape))
+        return self.value(x)
 
     def drawn(self, noise: Noise) -> Value:
         if not any(map(_is_samples, noise.shape)):
@@ -188,9 +210,8 @@ class Caller:
         return a.dropout(split.permute(moved), p).permute(back).reshape(shape)
 
     def flag(self, outer: int, value: Value) -> Value:
-        if outer != 1:
-            self.outer[id(value)] = outer
-            self.kept.append(value)
+        self.outer[id(value)] = outer
+        self.kept.append(value)
         return value
 
     # Calls
@@ -239,7 +260,7 @@ class Caller:
         if torch.Tag.nondeterministic_seeded in tags or "empty" in str(node.target):
             return False
         flat, _ = torch.utils._pytree.tree_flatten([args, options])
-        return not any(isinstance(each, (Value, Empty, Noise, Uniform, a.Samples)) for each in flat)
+        return not any(isinstance(each, (Value, Empty, Noise, Uniform, Spread, Place, a.Samples)) for each in flat)
 
     def places_in(self, args: list) -> set:
         flat, _ = torch.utils._pytree.tree_flatten(args)
@@ -270,6 +291,8 @@ class Caller:
     def reshaped(self, x: typing.Any, shape: typing.Sequence | None = None) -> typing.Any:
         """x in other sizes, by default the call's."""
         shape = list(self.shape() if shape is None else shape)
+        if isinstance(x, Place):
+            return Place(tuple(shape))
         if isinstance(x, (Empty, Noise, Uniform)):
             self.refuse(self.node, "noise changes its sizes: expected sizes when it is drawn")
         x = self.value(x)
@@ -287,17 +310,17 @@ class Caller:
         inside = math.prod(x.shape[place + 1:]) * _multiple(x.shape[place]) // outer
         first, last = math.prod(shape[:found[0]]), math.prod(shape[found[0] + 1:])
         if turns % first or inside % last:
-            self.refuse(self.node, f"{sizes(x.shape)} becomes {sizes(shape)}, which mixes samples: expected a shape that "
-                        "keeps them apart")
+            self.refuse(self.node, f"{sizes(x.shape)} becomes {sizes(shape)}, which mixes samples: "
+                        "expected a shape that keeps them apart")
         return self.flag(turns // first, made)
 
-    def expanded(self, x: typing.Any, shape: typing.Sequence | None = None) -> Value:
-        x, shape = self.value(x), list(self.shape() if shape is None else shape)
-        if list(x.shape) == shape:
-            return x
-        if self.place(x) is not None:
-            self.apart(x, [])
-        return x.expand(shape)
+    def expanded(self, x: typing.Any) -> typing.Any:
+        """x in the call's sizes, repeated along dimensions of size 1."""
+        shape = list(self.shape())
+        if isinstance(x, Spread) or isinstance(x, torch.Tensor) and not x.dtype.is_floating_point:
+            return Spread(x.tensor if isinstance(x, Spread) else x, tuple(shape))
+        x = self.value(x)
+        return x if list(x.shape) == shape else x.expand(shape)
 
 
 # Rows. `t` is the Caller, the other arguments are PyTorch's.
@@ -330,9 +353,9 @@ def _check(t: Caller, holds: typing.Any, why: str) -> None:
 
 # Element by element
 
-for _name in ("relu", "sigmoid", "tanh", "silu", "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "reciprocal", "square",
-              "abs", "neg", "sign", "floor", "ceil", "round", "erf", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-              "cosh", "asinh", "acosh", "atanh", "hardsigmoid", "hardswish", "mish", "selu", "softsign"):
+_UNARY = ("relu sigmoid tanh silu exp log log1p expm1 sqrt rsqrt reciprocal square abs neg sign floor ceil round erf "
+          "sin cos tan asin acos atan sinh cosh asinh acosh atanh hardsigmoid hardswish mish selu softsign")
+for _name in _UNARY.split():
     CALLS[f"aten.{_name}.default"] = lambda t, x, f=getattr(a, _name): f(t.value(x))
 CALLS["aten.log_sigmoid.default"] = lambda t, x: a.logsigmoid(t.value(x))
 CALLS["aten.isnan.default"] = lambda t, x: a.is_nan(t.value(x))
@@ -461,7 +484,7 @@ def _pow(t, x, y):
 
 
 def _both(call):
-    return lambda t, x, y: call(t.value(x), t.value(y))
+    return lambda t, x, y: call(t.number(x), t.number(y))
 
 
 for _name, _ours in (("maximum", "maximum"), ("minimum", "minimum"), ("logical_and", "logical_and"),
@@ -531,9 +554,11 @@ def _cast(t, x, *args, **options):
     if was == to or was == torch.bool and to.is_floating_point:
         return x
     if to == torch.bool:
-        return a.not_equal(t.value(x), 0.0)
+        return a.not_equal(t.number(x), 0.0)
     if not was.is_floating_point and not to.is_floating_point:
         return x
+    if to == t.translation.dtype and not was.is_floating_point:
+        return t.number(x)
     if was.is_floating_point and to.is_floating_point and to == t.translation.dtype:
         return x
     t.refuse(t.node, f"{_short(was)} becomes {_short(to)}: expected one type, {_short(t.translation.dtype)}, and whole "
@@ -546,7 +571,8 @@ def _short(dtype):
 
 # Noise
 
-@_row("empty.memory_format", "empty_like.default", "new_empty.default", "empty_permuted.default", "empty_strided.default")
+@_row("empty.memory_format", "empty_like.default", "new_empty.default", "empty_permuted.default",
+      "empty_strided.default")
 def _empty(t, *args, **options):
     return Empty(t.shape())
 
@@ -554,10 +580,9 @@ def _empty(t, *args, **options):
 @_row("bernoulli.p", "bernoulli.default")
 def _bernoulli(t, x, p=None, generator=None):
     if p is None:
-        chances = x
-        _check(t, isinstance(chances, torch.Tensor) and chances.numel() and bool((chances == chances.flatten()[0]).all()),
+        _check(t, isinstance(x, torch.Tensor) and x.numel() and bool((x == x.flatten()[0]).all()),
                "probabilities that differ: expected one number")
-        p = float(chances.flatten()[0])
+        p = float(x.flatten()[0])
     return Noise(t.shape(), float(p))
 
 
@@ -674,6 +699,8 @@ def _unbind(t, x, dim=0):
 
 @_row("slice.Tensor")
 def _slice(t, x, dim=0, start=None, end=None, step=1):
+    if isinstance(x, Place) and tuple(x.shape) == t.shape():
+        return x
     x = t.value(x)
     size = x.shape[dim]
     if isinstance(size, int):
@@ -749,6 +776,8 @@ def _gather(t, x, dim, index, sparse_grad=False):
 def _index(t, x, indices):
     """x[:, i, j] for constant indices that stand side by side, and x[i] for i of the samples."""
     x = t.value(x)
+    if isinstance(indices[0], Place):
+        return _index_each(t, x, indices)
     places = [d for d, each in enumerate(indices) if each is not None]
     _check(t, places == list(range(places[0], places[0] + len(places))),
            "indices with a whole dimension between them: expected indices side by side")
@@ -759,10 +788,8 @@ def _index(t, x, indices):
                "indices that depend on samples: expected one, into rows")
         return a.embedding(given[0], x)
     t.apart(x, places)
-    _check(t, all(not each.dtype.is_floating_point for each in given), "indices that are no whole numbers")
-    if given[0].dtype == torch.bool:
-        given = list(torch.nonzero(given[0], as_tuple=True))
-        last = first + len(given) - 1
+    _check(t, all(not each.dtype.is_floating_point and each.dtype != torch.bool for each in given),
+           "indices that are no whole numbers: expected whole numbers")
     shape = list(x.shape)
     extents = shape[first:last + 1]
     given = list(torch.broadcast_tensors(*[torch.where(i < 0, i + n, i) for i, n in zip(given, extents)]))
@@ -772,6 +799,22 @@ def _index(t, x, indices):
     rows = t.reshaped(x, [*shape[:first], math.prod(extents), *shape[last + 1:]])
     taken = a.index_select(rows, first, t.value(flat.reshape(-1), whole=True))
     return t.reshaped(taken, [*shape[:first], *flat.shape, *shape[last + 1:]])
+
+
+def _index_each(t, x, indices):
+    """x[n, i] of each sample n, for a constant index i that is broadcast with n."""
+    _check(t, len(indices) == 2 and t.place(x) == 0 and t.outer.get(id(x), 1) == 1 and
+           isinstance(indices[1], torch.Tensor) and (indices[1].dim() < len(indices[0].shape) or indices[1].shape[0] == 1),
+           "indices of samples among others: expected the samples' own places and one constant index")
+    index = indices[1]
+    taken = a.index_select(x, 1, t.value(torch.where(index < 0, index + x.shape[1], index).reshape(-1), whole=True))
+    return t.reshaped(taken)
+
+
+@_row("arange.default", "arange.start", "arange.start_step")
+def _arange(t, *args, **options):
+    _check(t, t.shape() == (t.samples,) and len(args) == 1, "numbers of the samples: expected their places alone")
+    return Place(t.shape())
 
 
 @_row("full.default", "zeros.default", "ones.default", "full_like.default", "zeros_like.default", "ones_like.default",
@@ -815,7 +858,8 @@ def _reduced(call):
     return reduce
 
 
-for _name, _ours in (("sum.dim_IntList", "sum"), ("mean.dim", "mean"), ("amax.default", "amax"), ("amin.default", "amin")):
+for _name, _ours in (("sum.dim_IntList", "sum"), ("mean.dim", "mean"), ("amax.default", "amax"),
+                     ("amin.default", "amin")):
     CALLS[f"aten.{_name}"] = _reduced(getattr(a, _ours))
 for _name in ("sum", "mean"):
     CALLS[f"aten.{_name}.default"] = lambda t, x, dtype=None, f=_reduced(getattr(a, _name)): f(t, x)
@@ -840,7 +884,7 @@ def _argmax(t, x, dim=None, keepdim=False):
 
 
 @_row("var.correction", "var.dim", "std.correction", "std.dim", "var_mean.correction")
-def _var(t, x, dim=None, unbiased=None, correction=None, keepdim=False):
+def _var(t, x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     x = t.value(x)
     if correction is None:
         correction = 1 if unbiased is None else int(unbiased)
@@ -917,6 +961,10 @@ def _addmm(t, bias, x, y, beta=1, alpha=1):
 def _embedding(t, weight, index, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
     _check(t, not scale_grad_by_freq, "scale_grad_by_freq=True: expected False")
     table = t.value(weight)
+    if isinstance(index, Spread):
+        found = _embedding(t, weight, index.tensor, padding_idx)
+        shape = t.shape()
+        return t.reshaped(found, [1] * (len(shape) - len(found.shape)) + list(found.shape)).expand(shape)
     if padding_idx >= 0:  # a row that is not learned
         name = t.translation.name_of(t.node.args[0], _PARAMETER)
         _check(t, name is not None, "padding_idx of a table that is computed: expected a parameter")
@@ -1002,8 +1050,9 @@ def _batch_norm(t, x, weight=None, bias=None, mean=None, var=None, *rest):
 def _fixed(t, node):
     """A weight of a batch norm that takes the batch's statistics, as PyTorch's does where it is frozen."""
     name = t.translation.name_of(node, _PARAMETER)
-    if name is None or t.translation.parameters[name].requires_grad:
-        return t.value(t.values[node.name])
+    if name is None or t.translation.parameters[name].requires_grad or len(node.users) > 1:
+        return None if node is None else t.value(t.values[node.name])
+    t.translation.fixed.add(name)
     return t.value(t.translation.parameters[name])
 
 

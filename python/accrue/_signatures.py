@@ -25,7 +25,7 @@ def _described(function: typing.Any) -> tuple[inspect.Signature, str]:
 
 
 def function(of: _Any, by: typing.Any = None) -> _Any:
-    """A function of the module with its signature; `by` is what is called, if it is another."""
+    """A function of the module with its signature. `by` is called in its place, if it is given."""
     signature, doc = _described(of)
     by = by or of
 

@@ -6,6 +6,7 @@ docs/pytorch.md describes it. PyTorch is imported here alone, when a module is g
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 import typing
 
@@ -34,6 +35,7 @@ class FromTorch:
     """A module as a network of values; takes the module's place as `model` everywhere.
 
     `network` has the calls, `weights` the module's values, and `state_dict` makes the module's of trained ones.
+    A module of one input of numbers and one output takes data (x, y); another takes arrays by their names.
     """
 
     module: torch.nn.Module
@@ -41,9 +43,10 @@ class FromTorch:
     weights: Weights
     frozen: list[str]  #: names of parameters that do not require a gradient
     dtype: torch.dtype
-    inputs: list[str]
-    outputs: list[str]
+    inputs: list[str]  #: names of the arguments that the module takes
+    outputs: list[str]  #: names of its results
     calls: int  #: of the network
+    by_name: bool  #: data comes by these names: there are several, or integers
     _copies: dict[str, str]  # the names of tied weights, and the name that the network knows
 
     def __repr__(self) -> str:
@@ -71,6 +74,41 @@ class FromTorch:
         is_pixels = str(getattr(x, "dtype", "")).removeprefix("torch.") == "uint8"
         return self.weights if is_pixels else Weights(self.weights, {"inputs": "as given"})
 
+    def samples(self, x: typing.Any) -> typing.Any:
+        """x as the network takes it."""
+        if not self.by_name or isinstance(x, dict):
+            return x
+        given = list(x) if isinstance(x, (tuple, list)) and len(self.inputs) > 1 else [x]
+        if len(given) != len(self.inputs):
+            raise Error(f"x has {len(given)} arrays: expected {', '.join(self.inputs)}")
+        return dict(zip(self.inputs, given))
+
+    def data(self, data: typing.Any) -> typing.Any:
+        """(x, y) as the network takes it."""
+        if not self.by_name or not isinstance(data, (tuple, list)) or len(data) != 2:
+            return data
+        x, y = data
+        if isinstance(y, dict):
+            return {**self.samples(x), **y}
+        self.check_one_output()
+        return {**self.samples(x), self.outputs[0]: y}
+
+    def loss(self, options: dict[str, typing.Any]) -> dict[str, typing.Any]:
+        """The arguments with a loss by the output's name."""
+        if self.by_name and isinstance(options.get("loss"), str):
+            self.check_one_output()
+            return {**options, "loss": {self.outputs[0]: options["loss"]}}
+        return options
+
+    def check_one_output(self) -> None:
+        if len(self.outputs) > 1:
+            raise Error(f"the module has the outputs {', '.join(self.outputs)}: expected arrays by these names, or "
+                        f'model=accrue.from_torch(model, x, outputs="{self.outputs[0]}")')
+
+    def answers(self, y: typing.Any) -> typing.Any:
+        """The network's answers: of one output its array."""
+        return y[self.outputs[0]] if isinstance(y, dict) and len(self.outputs) == 1 else y
+
     def state_dict(self, weights: typing.Mapping[str, typing.Any] | None = None,
                    steps: int = 0) -> dict[str, torch.Tensor]:
         """The module's state_dict with these weights in it. num_batches_tracked grows by `steps`."""
@@ -90,7 +128,7 @@ class FromTorch:
 
 def from_torch(module: torch.nn.Module, x: typing.Any, *, training: bool = True,
                outputs: typing.Sequence[str] | str | None = None) -> FromTorch:
-    """Describes a module as a network, by torch.export of a call on samples like those of x [N, ...].
+    """Describes a module as a network, by torch.export of a call on samples like x [N, ...].
 
     A module in training mode is taken as it is. One in eval mode, as pretrained ones often come, is put in
     training mode for this; with training=False it stays, so that its dropouts do nothing and its batch norms
@@ -140,8 +178,10 @@ def _examples(module: torch.nn.Module, x: typing.Any) -> dict[str, torch.Tensor]
         return torch.zeros((_EXAMPLE, *shape[1:]), dtype=torch.int64 if whole else dtype, device=device)
 
     if isinstance(x, dict):
-        return {name: example(each) for name, each in x.items()}
-    return (example(x),)
+        taken = inspect.signature(module.forward).parameters
+        takes_all = any(each.kind == each.VAR_KEYWORD for each in taken.values())
+        return {name: example(each) for name, each in x.items() if takes_all or name in taken}
+    return tuple(map(example, x)) if isinstance(x, tuple) else (example(x),)
 
 
 def _exported(module: torch.nn.Module, examples: typing.Any) -> torch.export.ExportedProgram:
@@ -156,9 +196,9 @@ def _exported(module: torch.nn.Module, examples: typing.Any) -> torch.export.Exp
     except Error:
         raise
     except Exception as error:
-        first = str(error).strip().splitlines() or [type(error).__name__]
+        why = " ".join(str(error).split())[:400] or type(error).__name__
         raise Error(f"torch.export cannot list the calls of {type(module).__name__} for any number of samples: "
-                    f"{first[0]}") from error
+                    f"{why}") from error
 
 
 def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -190,6 +230,7 @@ class _Translation:
         first: dict[int, str] = {}
         self.copies = {name: first.setdefault(id(p), name) for name, p in self.parameters.items()}
         self.held: dict[str, _accrue.Value] = {}
+        self.fixed: set[str] = set()  # parameters that are constants of the network
         self.values: dict[str, typing.Any] = {}
 
     def run(self, examples: typing.Any, outputs: typing.Sequence[str] | None) -> FromTorch:
@@ -221,18 +262,27 @@ class _Translation:
             if not value.shape or value.shape[0] != call.samples:
                 call.refuse(node, f"the output {name} is {_pytorch_calls.sizes(value.shape)}, which has no samples "
                             "first: expected [N, ...]")
-        network = _accrue.Network([value for _, value in inputs], found)
+        by_name = len(inputs) > 1 or len(found) > 1 or any("i32" in repr(value) for _, value in inputs)
+        if not inputs:
+            raise Error("the outputs do not depend on x: expected a module of its inputs")
+        if by_name:
+            network = _accrue.Network(dict(inputs), dict(zip((name for _, name in keep), found)))
+        else:
+            network = _accrue.Network([value for _, value in inputs], found)
+        for name in self.fixed:
+            del self.held[name]
         weights = Weights({name: self._array(self.parameters.get(name, self.buffers.get(name)))
                            for name in self.held})
         frozen = [name for name in self.held
                   if name in self.parameters and not self.parameters[name].requires_grad]
         return FromTorch(self.module, network, weights, frozen, self.dtype, [name for name, _ in inputs],
-                         [name for _, name in keep], call.count, self.copies)
+                         [name for _, name in keep], call.count, by_name, self.copies)
 
     def _output_names(self, count: int) -> list[str]:
         spec = self.program.call_spec.out_spec
         paths, _ = _pytree.tree_flatten_with_path(_pytree.tree_unflatten(list(range(count)), spec))
-        return [_pytree.keystr(path).strip("[]'.").replace("']['", ".") or "output" for path, _ in paths]
+        names = [_pytree.keystr(path).strip("[]'.").replace("']['", ".") or "output" for path, _ in paths]
+        return [f"output_{name}" if name.isdigit() else name for name in names]
 
     @staticmethod
     def _array(tensor: torch.Tensor) -> np.ndarray:
@@ -281,7 +331,7 @@ class _Translation:
         return None
 
     def _check_changes(self, results: typing.Any, signature: typing.Any) -> None:
-        """Of what a call changes, running statistics and their counts alone are kept."""
+        """A call may change running statistics and their counts alone."""
         for node, spec in zip(results, signature.output_specs):
             if spec.kind == OutputKind.USER_OUTPUT:
                 continue
@@ -290,8 +340,8 @@ class _Translation:
             is_statistic = spec.kind == OutputKind.BUFFER_MUTATION and (
                 name.endswith("num_batches_tracked") or "batch_norm" in target)
             if not is_statistic:
-                raise Error(f"a call of the module changes {name}{_pytorch_calls.line_of(node)}: expected no change but "
-                            "that of a batch norm's running statistics")
+                raise Error(f"a call of the module changes {name}{_pytorch_calls.line_of(node)}: "
+                            "expected no change but that of a batch norm's running statistics")
 
 
 def _needed(outputs: typing.Iterable[torch.fx.Node]) -> set[torch.fx.Node]:
@@ -307,6 +357,11 @@ def _needed(outputs: typing.Iterable[torch.fx.Node]) -> set[torch.fx.Node]:
 
 def is_module(model: typing.Any) -> bool:
     return isinstance(model, (torch.nn.Module, FromTorch))
+
+
+def calls() -> list[str]:
+    """The calls of PyTorch that accrue makes."""
+    return sorted(_pytorch_calls.CALLS)
 
 
 def traced(model: typing.Any, x: typing.Any, options: dict[str, typing.Any]) -> FromTorch:

@@ -1,0 +1,163 @@
+"""Tests of a torch.nn.Module in place of a model (docs/pytorch.md)."""
+
+import tempfile
+import unittest
+
+import numpy as np
+
+import accrue
+
+try:
+    import torch
+except ImportError:
+    torch = None
+else:
+    from torch import nn
+
+
+def samples(n=12, shape=(3, 8, 8), classes=4, seed=0):
+    random = np.random.default_rng(seed)
+    return (random.normal(size=(n, *shape)).astype(np.float32), random.integers(0, classes, n).astype(np.int32))
+
+
+@unittest.skipUnless(torch, "needs torch")
+class Modules(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        class Net(nn.Module):
+            """Blocks with a batch norm, a dropout, tied weights and a buffer."""
+
+            def __init__(self):
+                super().__init__()
+                self.stem = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
+                self.drop = nn.Dropout(0.25)
+                self.a = nn.Linear(4, 4, bias=False)
+                self.b = nn.Linear(4, 4, bias=False)
+                self.b.weight = self.a.weight
+                self.unused = nn.Linear(2, 2)
+                self.register_buffer("shift", torch.linspace(0, 1, 4))
+                self.head = nn.Linear(4, 4)
+
+            def forward(self, x):
+                y = self.stem(x)
+                y = self.drop(y).mean((2, 3)) + self.shift
+                return self.head(torch.tanh(self.b(self.a(y))))
+
+        torch.manual_seed(0)
+        cls.net = Net()
+        cls.x, cls.y = samples()
+        cls.traced = accrue.from_torch(cls.net, cls.x)
+
+    @classmethod
+    def tearDownClass(cls):
+        del cls.traced, cls.net
+
+    def train(self, model=None, **options):
+        return accrue.train(model or self.traced, (self.x, self.y), effective_batch=6, threads=1, **options)
+
+    def test_a_line_trains_and_the_state_loads(self):
+        before = {name: tensor.clone() for name, tensor in self.net.state_dict().items()}
+        result = self.train(self.net, micro_batch=3)
+        self.assertEqual(result.memory["this run"], result.memory["predicted"])
+        state = result.state_dict()
+        self.assertEqual(list(state), list(before))
+        torch.testing.assert_close(state["a.weight"], state["b.weight"])
+        torch.testing.assert_close(state["unused.weight"], before["unused.weight"])
+        self.assertEqual(int(state["stem.1.num_batches_tracked"]), result.steps)
+        self.assertFalse(torch.equal(state["stem.1.running_mean"], before["stem.1.running_mean"]))
+        other = type(self.net)()
+        other.load_state_dict(state, strict=True)
+        other.eval()
+        with torch.no_grad():
+            torch.testing.assert_close(torch.tensor(accrue.predict(result.weights, self.x, self.traced)),
+                                       other(torch.tensor(self.x)), rtol=1e-5, atol=1e-5)
+        # The module itself is as it was.
+        for name, tensor in self.net.state_dict().items():
+            torch.testing.assert_close(tensor, before[name])
+        self.assertTrue(self.net.training)
+
+    def test_dropout_does_not_depend_on_the_split(self):
+        options = dict(batch_norm="window", batch_norm_by="keep", precision="fp64")
+        whole, split = (self.train(micro_batch=m, **options).weights for m in (6, 4))
+        for name, array in whole.items():
+            np.testing.assert_allclose(split[name], array, rtol=1e-9, atol=1e-12, err_msg=name)
+
+    def test_trainer_plan_and_scores(self):
+        trainer = accrue.Trainer(self.traced, (self.x, self.y), effective_batch=6, micro_batch=2, threads=1)
+        result = trainer.run()
+        torch.testing.assert_close(trainer.state_dict(), result.state_dict())
+        self.assertEqual(trainer.predict(self.x).shape, (12, 4))
+        plan = accrue.plan(self.traced, (self.x, self.y), effective_batch=6, memory="64MiB")
+        self.assertEqual(plan["recommended"]["micro_batch"], 6)
+        self.assertIn("accuracy", accrue.evaluate(self.traced, data=(self.x, self.y)))
+
+    def test_frozen_parameters_stay(self):
+        self.net.stem.requires_grad_(False)
+        try:
+            result = self.train(accrue.from_torch(self.net, self.x), micro_batch=6)
+            state = result.state_dict()
+            for name in ("stem.0.weight", "stem.1.weight"):
+                torch.testing.assert_close(state[name], self.net.state_dict()[name])
+            # PyTorch's batch norm takes the batch's statistics also then.
+            self.assertFalse(torch.equal(state["stem.1.running_mean"], self.net.stem[1].running_mean))
+            self.assertFalse(torch.equal(state["head.weight"], self.net.head.weight))
+        finally:
+            self.net.stem.requires_grad_(True)
+
+    def test_eval_mode_is_kept_only_if_asked(self):
+        self.net.eval()
+        try:
+            text = repr(accrue.from_torch(self.net, self.x))
+            self.assertIn("training=False", repr(accrue.from_torch(self.net, self.x, training=False)))
+            self.assertNotIn("training=False", text)
+            self.assertFalse(self.net.training)
+        finally:
+            self.net.train()
+
+    def test_double_modules_compute_in_float64(self):
+        net = nn.Sequential(nn.Flatten(), nn.Linear(192, 4)).double()
+        result = self.train(net, micro_batch=6)
+        self.assertEqual(result.weights["1.weight"].dtype, np.float64)
+        self.assertEqual(result.state_dict()["1.weight"].dtype, torch.float64)
+
+    def test_what_is_refused_is_named(self):
+        class Of(nn.Module):
+            def __init__(self, call):
+                super().__init__()
+                self.w, self.call = nn.Parameter(torch.ones(3, 1, 1)), call
+
+            def forward(self, x):
+                return self.call(x * self.w).flatten(1)
+
+        def refused(call, *words):
+            with self.assertRaises(accrue.Error) as raised:
+                accrue.from_torch(Of(call), self.x)
+            for word in words:
+                self.assertIn(word, str(raised.exception))
+
+        refused(lambda x: x.erfinv(), "aten.erfinv.default", "test_torch.py", "no such call")
+        refused(lambda x: x - x.mean(0), "aten.mean.dim", "across samples")
+        refused(lambda x: x.softmax(0), "softmax", "across samples")
+        refused(lambda x: x.roll(1, 0), "aten.roll", "across samples")
+        refused(lambda x: x.flatten(1).T.reshape(-1, 192), "mixes samples")
+        refused(lambda x: x.detach() + x, "detach")
+        refused(lambda x: x * torch.rand(3, 8, 8), "aten.")
+        refused(lambda x: nn.functional.max_pool2d(x, 2, dilation=2), "dilation")
+        with self.assertRaisesRegex(accrue.Error, "expected float32 or float64"):
+            accrue.from_torch(nn.Linear(3, 3).half(), self.x)
+        with self.assertRaisesRegex(accrue.Error, "from_torch"):
+            accrue.train(self.net, "digits")
+        with self.assertRaisesRegex(accrue.Error, "no torch.nn.Module"):
+            accrue.train("mlp", "digits", epochs=1, micro_batch=64).state_dict()
+
+    def test_saved_weights_make_a_state(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = self.train(micro_batch=6)
+            result.weights.save(f"{folder}/w.safetensors")
+            again = accrue.Weights.load(f"{folder}/w.safetensors")
+            self.assertEqual(set(again), set(result.weights))
+            torch.testing.assert_close(self.traced.state_dict(again, result.steps), result.state_dict())
+
+
+if __name__ == "__main__":
+    unittest.main()
