@@ -822,8 +822,11 @@ def _arange(t, *args, **options):
 def _full(t, *args, **options):
     name = str(t.node.target)
     value = args[1] if "full" in name and "new" not in name else args[2] if "new_full" in name else (
-        1.0 if "ones" in name else 0.0)
-    return a.constant(np.full([1] * max(1, len(t.shape())), float(value))).expand(t.shape())
+        args[0] if "scalar" in name else float("ones" in name))
+    shape = t.shape()
+    if not any(map(_is_samples, shape)):
+        return torch.full(shape, value, dtype=t.node.meta["val"].dtype)
+    return a.constant(np.full([1] * len(shape), float(value))).expand(shape)
 
 
 @_row("tril.default")

@@ -41,7 +41,19 @@ def vision(name, **options):
 
 
 def googlenet():
-    return vision("googlenet", aux_logits=False, init_weights=False)
+    return vision("googlenet", init_weights=False)
+
+
+def fcn():
+    segmentation = pytest.importorskip("torchvision").models.segmentation
+    return segmentation.fcn_resnet50(weights=None, weights_backbone=None, num_classes=3, aux_loss=True)
+
+
+def bert():
+    transformers = pytest.importorskip("transformers")
+    return transformers.BertForSequenceClassification(transformers.BertConfig(
+        vocab_size=17, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+        max_position_embeddings=16, num_labels=CLASSES, hidden_dropout_prob=0, attention_probs_dropout_prob=0))
 
 
 def vit():
@@ -56,20 +68,8 @@ def swin():
         patch_size=[4, 4], embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=[4, 4], num_classes=CLASSES)
 
 
-class Masks(nn.Module):
-    """One of the outputs of a network that has several."""
-
-    def __init__(self):
-        super().__init__()
-        from torchvision.models.segmentation import fcn_resnet50
-        self.net = fcn_resnet50(weights=None, weights_backbone=None, num_classes=3)
-
-    def forward(self, x):
-        return self.net(x)["out"]
-
-
 class Gpt(nn.Module):
-    """Reads the rows of an image as a text of 32 words, whose last answer tells the class."""
+    """A small GPT whose head is tied to its embedding."""
 
     class Block(nn.Module):
         def __init__(self, n, heads):
@@ -103,6 +103,7 @@ class Gpt(nn.Module):
         return self.lm_head(self.ln_f(x)).transpose(1, 2).unsqueeze(-1)
 
 
+# The module, its pixels, and factors of its outputs' losses, if there are several.
 MODULES = {
     "mobilenet_v3_small": (lambda: vision("mobilenet_v3_small"), 64),
     "efficientnet_b0": (lambda: vision("efficientnet_b0"), 32),
@@ -111,35 +112,47 @@ MODULES = {
     "squeezenet1_1": (lambda: vision("squeezenet1_1"), 64),
     "shufflenet_v2_x0_5": (lambda: vision("shufflenet_v2_x0_5"), 32),
     "regnet_y_400mf": (lambda: vision("regnet_y_400mf"), 64),
-    "googlenet": (googlenet, 32),
+    "googlenet": (googlenet, 32, {"logits": 1, "aux_logits2": 0.3, "aux_logits1": 0.3}),
     "vit_b_16": (vit, 32),
     "swin_t": (swin, 32),
-    "fcn_resnet50": (Masks, 32),
+    "fcn_resnet50": (fcn, 32, {"out": 1, "aux": 0.5}),
+    "bert": (bert, 0),
+    "gpt": (Gpt, 0),
 }
 
 
-def data_of(module, size, n):
+def data_of(name, size, n):
+    """Arrays by the names of the arguments, and the answers."""
     random = np.random.default_rng(2)
-    if isinstance(module, Gpt):
+    if name == "gpt":
         tokens = random.integers(0, 17, (n, 13))
-        return tokens[:, :-1].astype(np.int32), tokens[:, 1:, None]
+        return {"tokens": tokens[:, :-1]}, tokens[:, 1:, None]
+    if name == "bert":
+        mask = (np.arange(12) < random.integers(4, 13, (n, 1))).astype(np.int64)
+        return {"input_ids": random.integers(0, 17, (n, 12)), "attention_mask": mask}, random.integers(0, CLASSES, n)
     x = random.normal(size=(n, 3, size, size))
-    return x, random.integers(0, 3, (n, size, size)) if isinstance(module, Masks) else random.integers(0, CLASSES, n)
+    return {"x": x}, random.integers(0, 3, (n, size, size)) if name == "fcn_resnet50" else random.integers(0, CLASSES, n)
 
 
-def tensor(x):
-    return torch.tensor(x).long() if x.dtype == np.int32 else torch.tensor(x)
+def loss_of(answers, y, factors):
+    if factors is None:
+        answers = getattr(answers, "logits", answers)
+        return functional.cross_entropy(answers, y)
+    outputs = answers if isinstance(answers, dict) else answers._asdict()
+    return sum(factor * functional.cross_entropy(outputs[name], y) for name, factor in factors.items())
 
 
-def steps_of(module, state, x, y, lr):
+def steps_of(module, state, x, y, lr, factors):
     """PyTorch's gradient of the first window, and its weights after all."""
     module.load_state_dict(state)
     module.train()
     optimizer = torch.optim.Adam(module.parameters(), lr=lr, eps=1e-3)
     first = None
-    for i in range(0, len(x), WINDOW):
+    for i in range(0, len(y), WINDOW):
         optimizer.zero_grad()
-        functional.cross_entropy(module(tensor(x[i:i + WINDOW])), torch.tensor(y[i:i + WINDOW])).backward()
+        window = [torch.tensor(array[i:i + WINDOW]) for array in (*x.values(), y)]
+        answers = module(**dict(zip(x, window))) if len(x) > 1 else module(window[0])
+        loss_of(answers, window[-1], factors).backward()
         first = first or {n: p.grad.numpy().copy() for n, p in module.named_parameters() if p.grad is not None}
         optimizer.step()
     return first, {n: p.detach().clone().numpy() for n, p in module.state_dict().items()}
@@ -151,17 +164,18 @@ def farthest(a, b, names):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_steps(name):
-    make, size = MODULES[name]
+    make, size, *factors = MODULES[name]
+    factors = factors[0] if factors else None
     torch.manual_seed(1)
     module = judged(make())
     state = {n: t.clone() for n, t in module.state_dict().items()}
-    x, y = data_of(module, size, STEPS * WINDOW)
-    traced = accrue.from_torch(module, x)
+    x, y = data_of(name, size, STEPS * WINDOW)
+    traced = accrue.from_torch(module, x if len(x) > 1 else next(iter(x.values())))
     lr = 1e-3
     random = np.random.default_rng(3)
-    gradient, weights = steps_of(module, state, x, y, lr)
-    order = np.concatenate([i + random.permutation(WINDOW) for i in range(0, len(x), WINDOW)])
-    _, moved = steps_of(module, state, x[order], y[order], lr)
+    gradient, weights = steps_of(module, state, x, y, lr, factors)
+    order = np.concatenate([i + random.permutation(WINDOW) for i in range(0, len(y), WINDOW)])
+    _, moved = steps_of(module, state, {n: array[order] for n, array in x.items()}, y[order], lr, factors)
     module.load_state_dict(state)
     largest = max(np.abs(g).max() for g in gradient.values())
     floats = [n for n, w in weights.items() if w.dtype.kind == "f"]
@@ -170,12 +184,20 @@ def test_steps(name):
     options = dict(effective_batch=WINDOW, no_shuffle=True, threads=1, schedule="constant", weight_decay=0)
     if any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in module.modules()):
         options |= dict(batch_norm="window", batch_norm_by="keep")
+    if factors:
+        options["loss"] = {output: accrue.loss("cross_entropy", weight=f) for output, f in factors.items()}
+
+    def data(n):
+        seen = {key: array[:n] for key, array in x.items()}
+        return {**seen, **{output: y[:n] for output in factors}} if factors else (
+            seen if len(x) > 1 else next(iter(seen.values())), y[:n])
+
     found = []
     for options["micro_batch"] in (8, 3, 1):
-        step = accrue.train(traced, (x[:WINDOW], y[:WINDOW]), optimizer="sgd", momentum=0, lr=1, **options)
+        step = accrue.train(traced, data(WINDOW), optimizer="sgd", momentum=0, lr=1, **options)
         after = step.state_dict()
         difference = max(np.abs((state[n] - after[n]).numpy() - g).max() for n, g in gradient.items())
-        result = accrue.train(traced, (x, y), optimizer="adam", lr=lr, eps=1e-3, **options)
+        result = accrue.train(traced, data(len(y)), optimizer="adam", lr=lr, eps=1e-3, **options)
         memory = [result.memory[which]["total"] for which in ("this run", "predicted")]
         found.append((difference / largest, farthest(result.state_dict(), weights, floats), memory))
     print(f"\n| {name} | {traced.calls} | {max(f[0] for f in found):.1e} | {max(f[1] for f in found):.1e} | "
