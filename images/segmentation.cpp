@@ -55,7 +55,10 @@ std::string in_words(double score) {
 class Segmentation : public Objective {
  public:
   Segmentation(const Field& masks, SegmentationOptions options)
-      : K_(masks.class_count()), unjudged_(masks.unjudged_value), options_(std::move(options)) {
+      : field_(masks.name),
+        K_(masks.class_count()),
+        unjudged_(masks.unjudged_value),
+        options_(std::move(options)) {
     for (int64_t k = 0; k < K_; ++k) names_.push_back(masks.class_name(k));
   }
 
@@ -68,11 +71,11 @@ class Segmentation : public Objective {
     if (unjudged_) text += fmt::format(", {} not judged", *unjudged_);
     return text;
   }
-  std::vector<std::string> targets() const override { return {"masks"}; }
+  std::vector<std::string> targets() const override { return {field_}; }
 
   Tensor loss(const Tensor& logits, const Samples& samples) const override {
     Tensor sum;
-    const Tensor &masks = samples["masks"], judged = weight(samples);
+    const Tensor &masks = samples[field_], judged = weight(samples);
     for (const MaskLoss kind : options_.losses) {
       const Tensor loss = kind == MaskLoss::bce ? bce_with_logits(logits, masks)
                           : kind == MaskLoss::dice
@@ -84,17 +87,17 @@ class Segmentation : public Objective {
   }
 
   Tensor weight(const Samples& samples) const override {
-    return unjudged_ ? judged_weight(samples["masks"]) : Tensor();
+    return unjudged_ ? judged_weight(samples[field_]) : Tensor();
   }
   Terms terms_in(const Dataset& data) const override {
     if (!unjudged_) return {};
-    return {"judged pixels", double(data.field("masks").shape_of(1).numel())};
+    return {"judged pixels", double(data.field(field_).shape_of(1).numel())};
   }
 
   // The loss, then the sums of add_mask_score().
   int64_t sums() const override { return 1 + 3 * K_; }
   void add_score(const Tensor& sums, const Tensor& logits, const Samples& samples) const override {
-    add_mask_score(sums.slice(1, this->sums()), logits, samples["masks"]);
+    add_mask_score(sums.slice(1, this->sums()), logits, samples[field_]);
     const Tensor mean = loss(logits, samples), total = sums.slice(0, 1);
     if (unjudged_) add_weighted(total.view(), mean.view(), weight(samples).view());
     else add_mean(total, mean, samples.size());
@@ -139,7 +142,7 @@ class Segmentation : public Objective {
     if (!unjudged_) return double(data.size());
     double judged = 0;
     for (int64_t k = 0; k < K_; ++k) judged += sums[static_cast<size_t>(3 + 3 * k)];
-    const Shape& masks = data["masks"].shape();
+    const Shape& masks = data[field_].shape();
     return judged / double(masks[2] * masks[3]);
   }
   static std::string name_of(MaskLoss loss) {
@@ -148,6 +151,7 @@ class Segmentation : public Objective {
     return "?";
   }
 
+  const std::string field_;
   const int64_t K_;
   const std::optional<uint8_t> unjudged_;
   std::vector<std::string> names_;
