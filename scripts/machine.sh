@@ -93,7 +93,7 @@ build_program() (
 # build_for_machine [DOMAINS]: builds the program, with all domains or these, and sets $program. Builds
 # for the GPU if there is one and a CUDA compiler is installed.
 build_for_machine() {
-  local preset=release domains="-DACCRUE_DOMAINS=${1:-images;fonts;text;tables}"
+  local preset=release domains="-DACCRUE_DOMAINS=${1:-all}"
   if have_nvcc && have_gpu; then
     if build_program cuda "$domains" -DCMAKE_CUDA_ARCHITECTURES=native; then preset=cuda
     else echo "the CUDA build failed (its messages are above): going on without the GPU" >&2
