@@ -107,13 +107,15 @@ void softmax_columns(const View& y, const View& x, const Dimension& d, SoftmaxRe
     for (int64_t c = 0; c < d.size; ++c) {
       const WideInput<W, columns> from(x, entry(c), width);
       const W* const in = from.data();
-      for (int64_t k = 0; k < width; ++k) largest[k] = std::max(largest[k], in[k]);
+#pragma omp simd
+      for (int64_t k = 0; k < width; ++k) largest[k] = in[k] > largest[k] ? in[k] : largest[k];
     }
     ColumnSums<W> sums(width);
     for (int64_t c = 0; c < d.size; ++c) {
       const WideInput<W, columns> from(x, entry(c), width);
       const W* const in = from.data();
       W room[columns], *const terms = keeps_terms ? y.as<W>() + entry(c) : room;
+#pragma omp simd
       for (int64_t k = 0; k < width; ++k) terms[k] = vector_exp(scale * (in[k] - largest[k]));
       for (int64_t k = 0; k < width; ++k) sums.parts[k] += terms[k];
       if ((c + 1) % run == 0) sums.flush();
