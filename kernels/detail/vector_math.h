@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/host_device.h"
+#include "kernels/detail/vector_exp.h"
 
 // Functions of any float, of operations that the compiler makes vectors of, which it does not of
 // those in <cmath>. They are within 3 units of the last place. For double they are <cmath>'s.
@@ -25,36 +26,20 @@ struct PowerOfTwo {
   }
 };
 
-// x = exponent * ln 2 + r with |r| <= ln 2 / 2, and exp(r) - 1 by the polynomial of vector_exp().
-struct ReducedExp {
-  int32_t exponent;
-  float exp_r_less_1;
-
-  [[gnu::always_inline]] HOST_DEVICE explicit ReducedExp(float x) {
-    constexpr float rounder = 0x1.8p23f, log2_e = 1.44269504f;
-    const float near = x < -105 ? -105 : x > 89 ? 89 : x;
-    const float shifted = near * log2_e + rounder, n = shifted - rounder;
-    const float r = (near - n * 0.693359375f) - n * -2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    exp_r_less_1 = p * r * r + r;
-    exponent = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(rounder);
-  }
-};
+// Beyond these numbers exp(x) is 0 or infinite.
+[[gnu::always_inline]] HOST_DEVICE inline ReducedExp reduced_exp(float x) {
+  return ReducedExp(x < -105 ? -105 : x > 89 ? 89 : x);
+}
 
 [[gnu::always_inline]] HOST_DEVICE inline float exp_of(float x) {
-  const ReducedExp reduced(x);
-  return PowerOfTwo(reduced.exponent).times(reduced.exp_r_less_1 + 1);
+  const ReducedExp reduced = reduced_exp(x);
+  return PowerOfTwo(reduced.exponent()).times(reduced.exp_r_less_1 + 1);
 }
 HOST_DEVICE inline double exp_of(double x) { return std::exp(x); }
 
 [[gnu::always_inline]] HOST_DEVICE inline float expm1_of(float x) {
-  const ReducedExp reduced(x < 64 ? x : x > 64 ? 64 : x);
-  const PowerOfTwo power(reduced.exponent);
+  const ReducedExp reduced = reduced_exp(x < 64 ? x : x > 64 ? 64 : x);
+  const PowerOfTwo power(reduced.exponent());
   const float y = power.times(reduced.exp_r_less_1) + (power.times(1) - 1);
   return x > 64 ? exp_of(x) : y;
 }
