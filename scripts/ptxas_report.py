@@ -10,7 +10,7 @@ with 1 if a kernel has one of these faults:
 
 - It may fail to launch: it states no __launch_bounds__, or a block of that many threads needs more
   registers or shared memory than a block may have.
-- It keeps anything in a stack, as spilled registers do, or more than SMALL_STACKS allows.
+- It keeps anything in a stack, as spilled registers do.
 - It is meant to access 16 bytes at a time (by its template argument `width`) and has no 128-bit
   load, or, for kernels in WIDE_STORES, no 128-bit store.
 """
@@ -36,17 +36,6 @@ STEP_KERNELS = ("accumulate", "accumulate_bf16", "squared_norm", "optimizer_step
 # elements for a vector of float.
 WIDE_STORES = ("pixel_shuffle_kernel<", "pixel_shuffle_backward_kernel<", "resize_kernel<",
                "widen_kernel<", "elementwise_kernel<4, false, float, std::identity, ")
-# Bytes that kernels may keep in a stack across calls: of 64-bit divisions, which find the places of
-# an index in any rank, and of the functions in the list of formulas. Kernels in float64, which on
-# CUDA only the tests run, may keep as many as FLOAT64_STACK.
-SMALL_STACKS = {
-    "value_kernel<": 32, "gradient_kernel<": 32, "sum_kernel<": 32, "sum_by_thread_kernel<": 8,
-    "best_of_pieces_kernel<": 8, "weighted_cross_entropy_backward_kernel<": 16,
-    "pool2d_backward_kernel<true, BFloat16, Geometry<long, long, long>, ToWinner": 8,
-    "pool2d_backward_kernel<false, BFloat16, Geometry<long, long, long>, ToWinner": 8,
-    "pool2d_backward_kernel<true, Half, Geometry<long, long, long>, ToWinner": 8,
-    "pool2d_backward_kernel<false, Half, Geometry<long, long, long>, ToWinner": 8}
-FLOAT64_STACK = 40
 SIZES = {"double": 8, "float": 4, "BFloat16": 2, "Half": 2}
 # The limits of a block and of a multiprocessor of compute capability 9.0. The rest of a
 # multiprocessor's shared memory is for blocks that ask for it at run time.
@@ -125,12 +114,6 @@ class Kernel:
         sizes = [SIZES[argument] for argument in arguments if argument in SIZES]
         return width * (sizes or [4])[0] if width > 1 else 0
 
-    @property
-    def allowed_stack(self):
-        float64 = FLOAT64_STACK if re.search(r"\bdouble\b", self.name) else 0
-        return max([float64, *(most for name, most in SMALL_STACKS.items()
-                               if self.name.startswith(name))])
-
     def misfits(self):
         threads = self.bounds or 1024
         if self.block_registers(threads) > BLOCK_REGISTERS:
@@ -143,7 +126,7 @@ class Kernel:
         if self.bounds == 0:
             yield f"{self.name} states no __launch_bounds__"
         yield from self.misfits()
-        if self.stack_bytes > self.allowed_stack:
+        if self.stack_bytes:
             yield f"{self.name} keeps {self.stack_bytes} bytes of a thread in its stack"
         stores = self.name.startswith(WIDE_STORES)
         if self.vector_bytes >= 16 and not (self.wide_stores if stores else self.wide_loads):
