@@ -7,8 +7,6 @@ import copy
 import math
 import typing
 
-import numpy as np
-
 from . import _accrue
 from ._accrue import Error, Samples, Value
 
@@ -80,9 +78,17 @@ class Part:
         return made
 
 
+def _zeros(*shape: int) -> Value:
+    import numpy as np  # here, because a program without arrays need not wait for it
+
+    return _accrue.constant(np.zeros(shape, np.float32))
+
+
 def _hidden_scores(scores: Value, mask: _Any, name: str, shape: tuple, dims: str) -> Value:
     """scores with a mask: bool or int32 hides where it is true, float32 is added. An array is a constant."""
     if not isinstance(mask, Value):
+        import numpy as np
+
         given = np.asarray(mask)
         _check(given.dtype == bool or given.dtype.kind == "f",
                f"[MultiheadAttention] {name} has elements {given.dtype}: expected bool, true where a key is hidden, or "
@@ -165,7 +171,7 @@ class MultiheadAttention(Part):
             if self.add_bias_kv:
                 rows.append(self._parameter(f"bias_{name}", 1, 1, E, std=math.sqrt(2 / (2 * E))).expand(N, -1, -1))
             if self.add_zero_attn:
-                rows.append(_accrue.constant(np.zeros((1, 1, E), np.float32)).expand(N, -1, -1))
+                rows.append(_zeros(1, 1, E).expand(N, -1, -1))
             if name == "k":
                 k = _accrue.cat(rows, 1) if len(rows) > 1 else x
             else:
@@ -364,8 +370,7 @@ class _Recurrent(Part):
         hidden_bias = self._weight(f"bias_hh_{place}", gates) if self.bias else None
         projection = self._weight(f"weight_hr_{place}", self.proj_size, self.hidden_size) if self.proj_size else None
         if state is None and T == 1:  # every weight is in use
-            zeros = [_accrue.constant(np.zeros((1, n), np.float32)).expand(x.shape[0], -1)
-                     for n in (self._state_size, self.hidden_size)]
+            zeros = [_zeros(1, n).expand(x.shape[0], -1) for n in (self._state_size, self.hidden_size)]
             state = zeros[:2 if self._gates == 4 else 1]
         h, c = (state + [None])[:2] if state else (None, None)
 
