@@ -5,9 +5,9 @@
 
 #include "images/augmentation.h"
 #include "images/image_folder.h"
-#include "train/label_options.h"
 #include "images/segmentation.h"
 #include "train/domain.h"
+#include "train/label_options.h"
 
 namespace accrue {
 

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "core/inside.h"
-#include "train/label_options.h"
 #include "python/arrays.h"
 #include "python/network.h"
 #include "train/domain.h"
+#include "train/label_options.h"
 
 namespace accrue::python {
 
