@@ -81,14 +81,6 @@ def _multiple(size: typing.Any) -> int:
     return int(repr(size).split()[0]) if " " in repr(size) else 1
 
 
-def _numbers(value: typing.Any, count: int = 2) -> typing.Any:
-    """One number for both axes, or one for each."""
-    if isinstance(value, (list, tuple)):
-        value = list(value)
-        return value[0] if len(value) == 1 else value
-    return value
-
-
 class Caller:
     """Calls of a graph, one after the other. It keeps the places of the samples in mind.
 

@@ -26,8 +26,8 @@ from torch.utils import _pytree
 
 from . import _pytorch_calls
 
-#: Samples in the example by which a module is traced; sizes of 0 and 1 are special to PyTorch.
-_EXAMPLE = 3
+#: Samples in the example by which a module is traced. PyTorch takes the number for a constant where it meets it again.
+_EXAMPLE = 13
 
 
 @dataclasses.dataclass
@@ -147,7 +147,7 @@ def from_torch(module: torch.nn.Module, x: typing.Any, *, training: bool = True,
     finally:
         for each, mode in modes.items():
             each.training = mode
-    return _Translation(module, program).run(examples, [outputs] if isinstance(outputs, str) else outputs)
+    return _Translation(module, program).run([outputs] if isinstance(outputs, str) else outputs)
 
 
 def _dtype_of(module: torch.nn.Module) -> torch.dtype:
@@ -233,7 +233,7 @@ class _Translation:
         self.fixed: set[str] = set()  # parameters that are constants of the network
         self.values: dict[str, typing.Any] = {}
 
-    def run(self, examples: typing.Any, outputs: typing.Sequence[str] | None) -> FromTorch:
+    def run(self, outputs: typing.Sequence[str] | None) -> FromTorch:
         graph, signature = self.program.graph, self.program.graph_signature
         results = next(node for node in graph.nodes if node.op == "output").args[0]
         wanted = [node for node, spec in zip(results, signature.output_specs)
@@ -252,7 +252,7 @@ class _Translation:
         call = _pytorch_calls.Caller(self, graph)
         for node in graph.nodes:
             if node.op == "placeholder":
-                value = self._placeholder(node, specs[node.name], examples, inputs, needed)
+                value = self._placeholder(node, specs[node.name], inputs, needed)
                 if value is not None:
                     self.values[node.name] = value
             elif node.op == "call_function" and node in needed:
@@ -265,10 +265,7 @@ class _Translation:
         by_name = len(inputs) > 1 or len(found) > 1 or any("i32" in repr(value) for _, value in inputs)
         if not inputs:
             raise Error("the outputs do not depend on x: expected a module of its inputs")
-        if by_name:
-            network = _accrue.Network(dict(inputs), dict(zip((name for _, name in keep), found)))
-        else:
-            network = _accrue.Network([value for _, value in inputs], found)
+        network = _accrue.Network(dict(inputs), dict(zip((name for _, name in keep), found)))
         for name in self.fixed:
             del self.held[name]
         weights = Weights({name: self._array(self.parameters.get(name, self.buffers.get(name)))
@@ -282,14 +279,15 @@ class _Translation:
         spec = self.program.call_spec.out_spec
         paths, _ = _pytree.tree_flatten_with_path(_pytree.tree_unflatten(list(range(count)), spec))
         names = [_pytree.keystr(path).strip("[]'.").replace("']['", ".") or "output" for path, _ in paths]
-        return [f"output_{name}" if name.isdigit() else name for name in names]
+        taken = self.program.graph_signature.user_inputs
+        return [f"output_{name}" if name.isdigit() or name in taken else name for name in names]
 
     @staticmethod
     def _array(tensor: torch.Tensor) -> np.ndarray:
         return tensor.detach().cpu().numpy()
 
-    def _placeholder(self, node: torch.fx.Node, spec: typing.Any, examples: typing.Any,
-                     inputs: list[tuple[str, _accrue.Value]], needed: set[torch.fx.Node]) -> typing.Any:
+    def _placeholder(self, node: torch.fx.Node, spec: typing.Any, inputs: list[tuple[str, _accrue.Value]],
+                     needed: set[torch.fx.Node]) -> typing.Any:
         if spec.kind == InputKind.USER_INPUT:
             tensor = node.meta.get("val")
             if not isinstance(tensor, torch.Tensor):

@@ -82,6 +82,37 @@ class Modules(unittest.TestCase):
         for name, array in whole.items():
             np.testing.assert_allclose(split[name], array, rtol=1e-9, atol=1e-12, err_msg=name)
 
+    def test_dropout_is_that_of_layers(self):
+        net = nn.Sequential(nn.Flatten(), nn.Dropout(0.3), nn.Linear(192, 4))
+        ours = accrue.Sequential(accrue.Flatten(), accrue.Dropout(0.3), accrue.Linear(192, 4))
+        a = self.train(net, micro_batch=6).weights
+        b = self.train(ours, micro_batch=6, init={f"1.{n}": net[2].state_dict()[n] for n in ("weight", "bias")}).weights
+        np.testing.assert_array_equal(a["2.weight"], b["1.weight"])
+
+    def test_noise_is_drawn_by_the_sample(self):
+        class Noisy(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv, self.channels = nn.Conv2d(3, 8, 3), nn.Dropout2d(0.3)
+                self.layer = nn.TransformerEncoderLayer(8, 2, 8, dropout=0.2)
+                self.head = nn.Linear(8, 4)
+
+            def forward(self, x):
+                y = self.channels(self.conv(x))
+                path = (0.8 + torch.rand(y.shape[0], 1, 1, 1)).floor()
+                y = y.div(0.8) * path
+                shared = torch.empty_like(y).bernoulli_(0.5)
+                y = (y * shared + y.tanh() * shared).flatten(2).permute(2, 0, 1)
+                return self.head(self.layer(y).mean(0))
+
+        traced = accrue.from_torch(Noisy(), self.x)
+        text = repr(traced)
+        for call in ("dropout", "stochastic_depth"):
+            self.assertIn(call, text.lower().replace("dropout(p", "dropout"))
+        whole, split = (self.train(traced, micro_batch=m, precision="fp64") for m in (6, 1))
+        for name, array in whole.weights.items():
+            np.testing.assert_allclose(split.weights[name], array, rtol=1e-9, atol=1e-12, err_msg=name)
+
     def test_trainer_plan_and_scores(self):
         trainer = accrue.Trainer(self.traced, (self.x, self.y), effective_batch=6, micro_batch=2, threads=1)
         result = trainer.run()
