@@ -200,6 +200,20 @@ class Networks(unittest.TestCase):
             accrue.export(known, path)
             self.assertIn(b"0.weight", path.read_bytes())
 
+    def test_are_exported_with_the_samples_in_any_dimension(self):
+        x = accrue.input(4, 6)
+        rows = accrue.Linear(6, 6)(accrue.permute(x, (1, 0, 2)))  # [4, N, 6]
+        heads = accrue.softmax(rows.reshape(4, 2 * x.shape[0], 3).transpose(0, 1), -1)
+        y = accrue.roll(heads.transpose(0, 1).reshape(4, x.shape[0], 6), 1, 0).permute(1, 0, 2)
+        network = accrue.Network(x, accrue.Linear(24, 5)(y.flatten(1)))
+        weights = accrue.train(network, samples(shape=(4, 6)), effective_batch=8, micro_batch=8,
+                               steps=1).weights
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "network.onnx")
+            accrue.export(weights, path, network)
+            for op in (b"Transpose", b"Softmax", b"Gather", b"Gemm"):
+                self.assertIn(op, path.read_bytes())
+
     def test_share_layers_that_are_called_twice(self):
         x = accrue.input(4)
         layer = accrue.Linear(4, 4)
