@@ -163,7 +163,7 @@ def vision_transformer(x, heads_inside):
                        for part in A.chunk(qkv, 3, 2))
             y = (A.softmax(q @ k.transpose(1, 2) * 0.5, -1) @ v).transpose(0, 1).reshape(T, N, D)
         t = t + A.linear(y, weight(D, D))
-        h = A.Sequential([A.Linear(D, 16), A.GELU(), A.Dropout(0.1), A.Linear(16, D)])(
+        h = A.Sequential([A.Linear(D, 16), A.GELU(), A.Linear(16, D)])(
             A.LayerNorm(D)(t))
         t = t + h
     return (t if heads_inside else t.transpose(0, 1)).slice(1, 0, 1).squeeze(1)
