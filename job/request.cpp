@@ -211,12 +211,12 @@ std::string detail::default_data(const Request& o) {
   std::map<std::string, std::vector<std::string>> models_of;
   for (const DomainModel& model : o.domains.models())
     if (model.data != usual) models_of[model.data].push_back(model.name);
-  constexpr size_t most_named = 2;
   std::string text = usual;
   for (const auto& [data, names] : models_of) {
-    std::string who = fmt::format("{}", fmt::join(names, " and "));
-    if (names.size() > most_named) {
+    std::string who = names[0];
+    if (names.size() > 1) {  // then they go by their heading, where they have one
       who = o.domains.of_model(names[0]).networks_heading();
+      if (who.empty()) continue;
       who[0] = static_cast<char>(std::tolower(who[0]));
     }
     text += fmt::format("{} {}: {}", text == usual ? ";" : ",", who, data);

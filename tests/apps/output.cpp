@@ -402,7 +402,7 @@ TEST_CASE("options that do nothing are refused", "[output]") {
         {"--data-dir /mnist",
          "--data-dir has no effect with --data digits: expected --data mnist or"},
         {"--data shapes --model unet --skip-bad", "--skip-bad has no effect with --data shapes"},
-        {"--hold-out 0.2", "expected a folder of images, or no --hold-out"},
+        {"--hold-out 0.2", "expected a folder of images or a table, or no --hold-out"},
         {"--model zi2zi --dropout 0.3",
          "--dropout has no effect with --model zi2zi: expected --g-dropout, or no --dropout"},
         {"--model zi2zi --data strokes --image-size 32 --n-critic 9 --steps 8",
@@ -412,7 +412,7 @@ TEST_CASE("options that do nothing are refused", "[output]") {
   if (test_device() == Device::cpu)
     refuse("train --cuda-graphs off", "--cuda-graphs has no effect on the CPU");
   refuse("train --steps 1 --hold-out 0.2 --data " + few_digits().path().string(),
-         "expected a folder of images, or no --hold-out");
+         "expected a folder of images or a table, or no --hold-out");
 }
 
 TEST_CASE("a loss that grows without bound is the learning rate's doing", "[cli][full]") {
