@@ -75,6 +75,12 @@ nb::object info(nb::handle model, const nb::kwargs& options) {
   const AtWork at_work;
   Call call(info_door, options);
   call.add_model(model);
+  const auto& network = call.given().network;
+  check(!network || network->has_one_of_each(),
+        "info() shows networks of one input and one output, but this one has {} and {}: expected "
+        "print(network), which lists its calls",
+        counted(network ? std::ssize(network->inputs) : 0, "input"),
+        counted(network ? std::ssize(network->outputs) : 0, "output"));
   const Words words(true, call.spelling());
   std::string json;
   call.run([&](Asked& asked) { json = app::info(asked.options, asked.info); });

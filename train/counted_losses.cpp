@@ -20,7 +20,10 @@ class CountedLosses::CountFirst : public WindowWalk {
   void run(const MicroBatch& micro_batch, const Pass& pass, const MicroBatchWork& work) override {
     each_->run(micro_batch, pass, work);
   }
-  void finish() override { each_->finish(); }
+  void finish() override {
+    each_->finish();
+    losses_.counts_.clear();
+  }
   std::string why_alone() const override { return each_->why_alone(); }
 
  private:
@@ -66,18 +69,18 @@ double CountedLosses::share(const Counts& here, size_t loss) const {
 }
 
 Loss CountedLosses::loss(const Samples& micro_batch, const Pass& pass) {
-  check(next_ < counts_.size() && counts_[next_].samples == micro_batch.size(),
-        "a micro-batch of {} samples, where the window had others when its losses were counted: "
-        "expected the same again",
-        micro_batch.size());
-  const Counts& here = counts_[next_];
+  const bool is_alone = counts_.empty();
+  const Counts here = is_alone ? Counts{micro_batch.size(), {}} : counts_.at(next_);
+  check(here.samples == micro_batch.size(),
+        "a micro-batch of {} samples, where {} were counted: expected the same window again",
+        micro_batch.size(), here.samples);
   // Micro-batches whose BatchNorms wait for each other begin in order, and end in any.
-  next_ = (next_ + 1) % counts_.size();
+  if (!is_alone) next_ = (next_ + 1) % counts_.size();
   const std::vector<NamedLoss> losses = losses_(micro_batch, pass);
   Tensor sum;
   std::vector<Tensor> terms;
   for (size_t k = 0; k < losses.size(); ++k) {
-    const Tensor own = scale(losses[k].value, share(here, k));
+    const Tensor own = is_alone ? losses[k].value : scale(losses[k].value, share(here, k));
     terms.push_back(own.detach());
     const Tensor times = losses[k].factor == 1 ? own : scale(own, losses[k].factor);
     sum = sum.defined() ? add(sum, times) : times;

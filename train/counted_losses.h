@@ -29,7 +29,8 @@ class CountedLosses {
       : losses_(std::move(losses)), weights_(std::move(weights)), ranks_(ranks) {}
 
   // Call this for the micro-batches in the order in which they were counted, each time that the
-  // window is walked. Throws Error if the number of samples differs.
+  // window is walked. Throws Error if the number of samples differs. Between windows, the
+  // micro-batch is a window of its own.
   Loss loss(const Samples& micro_batch, const Pass& pass);
   // Makes the walk of a window with these losses, which goes through it like `each`. This object
   // must outlive the result.

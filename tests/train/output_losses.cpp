@@ -276,6 +276,18 @@ TEST_CASE("a score has each output's loss and metrics", "[window]") {
   }
 }
 
+TEST_CASE("a sample whose losses are not finite is found", "[window]") {
+  if (test_device() != Device::cpu) return;
+  Dataset data = pairs();
+  data["left"].span<double>()[5 * 6] = NAN;
+  TrainingOptions options = options_of(cases().back().objective, two_heads, 3);
+  options.max_skipped = 1;
+  options.epochs = 3;
+  Trainer trainer(options, data, Device::cpu);
+  Observer none;
+  REQUIRE_ERROR(trainer.run(none), "sample with such a result is number 6 of pairs");
+}
+
 TEST_CASE("losses of outputs refuse what does not fit", "[data]") {
   const Dataset data = pairs();
   const ObjectivePtr box = regression(data.field("box"), {.input = "left"});
