@@ -112,6 +112,33 @@ class Outputs(unittest.TestCase):
             self.assertAlmostEqual(score["loss"], again.score["loss"], 12)
             self.assertAlmostEqual(score["box.loss"], again.score["box.loss"], 12)
 
+    def test_are_of_every_kind(self):
+        random = np.random.default_rng(0)
+        x, ids = accrue.input(3, 8, 8), accrue.input(5, dtype="int32")
+        h = accrue.relu(accrue.Conv2d(3, 4, 3, padding=1)(x, name="stem"))
+        words = accrue.Embedding(11, 6)(ids, name="words").mean(1)
+        network = accrue.Network({"image": x, "ids": ids}, {
+            "mask": accrue.Conv2d(4, 3, 1)(h, name="mask"),
+            "there": accrue.Conv2d(4, 1, 1)(h, name="there"),
+            "kind": accrue.Linear(6, 3)(words, name="kind"),
+            "many": accrue.Linear(6, 4)(words, name="many")})
+        data = {"image": random.integers(0, 255, (N, 3, 8, 8)).astype(np.uint8),
+                "ids": np.arange(5 * N).reshape(N, 5) % 11,
+                "mask": random.integers(0, 3, (N, 8, 8)), "there": random.random((N, 8, 8)) > 0.5,
+                "kind": np.arange(N) % 3,
+                "many": (random.random((N, 4)) > 0.5).astype(np.float32)}
+        loss = {"mask": "cross-entropy+dice", "there": accrue.loss("bce+dice", weight=0.5),
+                "kind": accrue.loss("cross_entropy", class_weights="balanced"),
+                "many": accrue.loss("bce", pos_weight=[1, 2, 1, 1])}
+        runs = [accrue.train(network, data, loss=loss, micro_batch=micro, effective_batch=8,
+                             precision="fp64", mean=0.5, std=0.25) for micro in (8, 3)]
+        self.close(runs[0].weights, runs[1].weights)
+        self.assertEqual(runs[1].memory["this run"], runs[1].memory["predicted"])
+        for name in ("mask.dice", "there.iou", "kind.balanced_accuracy", "many.f1"):
+            self.assertAlmostEqual(runs[0].score[name], runs[1].score[name], 10)
+        with self.assertRaisesRegex(accrue.Error, "info.. shows networks of one input"):
+            accrue.info(network)
+
     def test_share_a_target_and_take_lists(self):
         random = np.random.default_rng(3)
         x, y = random.normal(size=(N, 5)).astype(np.float32), random.integers(0, 3, N)
