@@ -311,7 +311,7 @@ std::unique_ptr<accrue::Layer> graph_of(const Plan& plan, uint32_t& dropouts) {
   const auto value_of = [&](const Value& value) {
     return value.of ? values.at(value.of.get()).at(value.result) : Graph::Value();
   };
-  int constants = 0;
+  int constants = 0, calls = 0;
   for (const auto& each : plan.expressions) {
     if (each->is_input()) continue;
     std::vector<Graph::Value>& made = values[each.get()];
@@ -328,8 +328,10 @@ std::unique_ptr<accrue::Layer> graph_of(const Plan& plan, uint32_t& dropouts) {
       made = {graph->constant(name, numbers, shape, dtype)};
     } else {
       if (each->op) {
-        made = graph->call(each->op->name, operands, each->results.size(), each->attributes,
-                           each->name);
+        // "encoder.%3": where it is, for errors and profiles.
+        const std::string name =
+            each->scope ? names.of(each->scope.get(), fmt::format("%{}", ++calls)) : each->name;
+        made = graph->call(each->op->name, operands, each->results.size(), each->attributes, name);
       } else {
         const accrue::Layer*& layer = layers[each->layer->identity.get()];
         if (!layer) {

@@ -49,6 +49,10 @@ class Names(unittest.TestCase):
             x = accrue.input(5, 8)
             attention(x, x, x, name="b")
 
+    def test_of_calls_say_where_they_are(self):
+        text = repr(network(lambda x: accrue.LSTM(8, 8, batch_first=True)(x, name="lstm")[0][:, 0]))
+        self.assertRegex(text, r"sigmoid\(%\d+\)  # lstm\.%\d+")
+
     def test_of_a_part_stand_before_others(self):
         def call(x):
             with accrue.scope("body"):
