@@ -100,11 +100,6 @@ void Call::add_network(nb::handle network) {
   check(network.is_none() || take_network(network),
         "model is {}: expected a network of layers, or none for one that the weights name",
         shown(network));
-  if (!given_.network) return;
-  check(given_.network->has_one_of_each(),
-        "the network has {} and {}: expected one of each, as an ONNX file is written of",
-        counted(std::ssize(given_.network->inputs), "input"),
-        counted(std::ssize(given_.network->outputs), "output"));
 }
 
 void Call::add_model(nb::handle model) {

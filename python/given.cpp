@@ -5,6 +5,7 @@
 
 #include "images/domain.h"
 #include "python/output_losses_in.h"
+#include "train/onnx/network_file.h"
 #include "train/score.h"
 
 namespace accrue::python {
@@ -73,6 +74,16 @@ Settings Given::settings(TrainingOptions&) {
     add_settings(s, labels, {}, with_labels);
   }
   return s;
+}
+
+Example Given::example(const accrue::Layer& layer, const SampleSpec& sample, int64_t N) const {
+  if (!network || network->has_one_of_each()) return Domain::example(layer, sample, N);
+  std::vector<InputSamples> inputs;
+  for (const auto& [name, sizes] : network->inputs) {
+    const Shape one = sizes.of(1);
+    inputs.push_back({name, Shape(one.sizes().subspan(1)), sizes.dtype});
+  }
+  return example_of(layer, inputs, network->outputs, N);
 }
 
 Taken Given::taken() const {

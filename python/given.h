@@ -54,6 +54,8 @@ class Given : public Domain {
   // that does not fit them.
   ObjectivePtr objective(const Dataset& data) const override;
   ObjectivePtr objective_of_names(const Dataset& data) const;
+  // With all inputs and outputs, by their names, where there are several.
+  Example example(const accrue::Layer& layer, const SampleSpec& sample, int64_t N) const override;
   Metadata taught_by(const Dataset& data) const override { return labels.taught_by(data); }
   // Labels or masks, whichever the data has.
   const Field* told_apart(const DomainModel& model, const Dataset& data) const override;

@@ -217,10 +217,16 @@ class Outputs(unittest.TestCase):
         with self.assertRaisesRegex(accrue.Error, "loss is 'hinge': expected cross-entropy"):
             accrue.loss("hinge")
         result = accrue.train(two_heads(), data, **options)
-        with self.assertRaisesRegex(accrue.Error, "2 inputs and 3 outputs: expected one of each"):
-            accrue.export(result.weights, "network.onnx", two_heads())
         with self.assertRaisesRegex(accrue.Error, "x has 'kind', which is no input"):
             accrue.predict(result.weights, data, two_heads())
+
+    def test_are_exported(self):
+        weights = accrue.train(two_heads(), pairs(), effective_batch=8, micro_batch=8).weights
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "network.onnx")
+            accrue.export(weights, path, two_heads())
+            for name in (b"image", b"meta", b"kind", b"box", b"spare"):
+                self.assertIn(name, path.read_bytes())
 
 
 if __name__ == "__main__":
