@@ -25,7 +25,8 @@ enum class Formula { ACCRUE_FORMULAS(ACCRUE_NAME, ACCRUE_NAME, ACCRUE_NAME) };
 // the list. Where nothing that is kept prevents it, y goes over an operand of its shape that is
 // handed over with its last reference, and dx over dy. Comparisons and logical formulas give 0 or
 // 1 and have no gradient; any number but 0 counts as true. The condition of where() may be i32 or
-// u8. Beside 16-bit operands a float32 parameter is read from its 16-bit copy, and its gradient is
+// u8.
+// Beside 16-bit operands a float32 parameter is read from its 16-bit copy, and its gradient is
 // float32.
 // Throws Error unless the operands that the formula has are defined, and no others, of one floating
 // dtype and on one device, of shapes that can be broadcast; and for too many scalars.

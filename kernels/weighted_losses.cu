@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(block_threads)
 
 // A thread has elements a grid apart. It reads each before it writes it: dx may be x.
 template <class T, class F, class W = Wide<T>>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(block_threads, sizeof(Wide<T>) == 8 ? 2 : 4)
     sample_loss_backward_kernel(T* dx, float beta, const W* dloss, const T* x, const T* t,
                                 SampleWeights s, const double* weight, SampleShape shape,
                                 int64_t size, F f) {
