@@ -3,326 +3,21 @@
 from __future__ import annotations
 
 import math
-import operator
-import os
 import typing
 
 import numpy as np
 import torch
 
 from . import _accrue as a
-from ._accrue import Error, Value
+from ._accrue import Value
+from ._pytorch_graph import CALLS, Call, Caller, Empty, Noise, Place, Spread, Uniform, is_samples, sizes
 
 _Node = torch.fx.Node
 
-
-class Empty:
-    """A tensor of no elements yet: noise is drawn into it."""
-
-    def __init__(self, shape: tuple):
-        self.shape = shape
-
-
-class Noise:
-    """Draws of a dropout: 1 with the probability `keep`, else 0; times `factor`."""
-
-    def __init__(self, shape: tuple, keep: float, factor: float = 1.0):
-        self.shape, self.keep, self.factor = shape, keep, factor
-
-
-class Uniform:
-    """Draws from [0, 1), plus `above`."""
-
-    def __init__(self, shape: tuple, above: float = 0.0):
-        self.shape, self.above = shape, above
-
-
-class Spread:
-    """Constant whole numbers, the same for each sample."""
-
-    def __init__(self, tensor: torch.Tensor, shape: tuple):
-        self.tensor, self.shape = tensor, shape
-
-
-class Place:
-    """The places of the samples in their micro-batch, 0, 1, ..., N - 1."""
-
-    def __init__(self, shape: tuple):
-        self.shape = shape
-
-
-def sizes(shape: typing.Iterable) -> str:
-    return "[" + ", ".join(map(str, shape)) + "]"
-
-
-def line_of(node: typing.Any) -> str:
-    """" in net.py:12: `x = x + 1`": the last line of the module's source that led to the call."""
-    trace = getattr(node, "meta", {}).get("stack_trace") or ""
-    own = os.path.dirname(torch.__file__) + os.sep
-    found, place = "", ""
-    for line in trace.splitlines():
-        line = line.strip()
-        if line.startswith('File "'):
-            file, _, rest = line[6:].partition('"')
-            number = rest.partition("line ")[2].partition(",")[0]
-            place = "" if file.startswith(own) else f" in {file}:{number}"
-            found = place or found
-        elif place and line and not set(line) <= set("~^ "):
-            found, place = f"{place}: {line}", ""
-    return found
-
-
-def _is_samples(size: typing.Any) -> bool:
-    return isinstance(size, a.Samples)
-
-
-def _multiple(size: typing.Any) -> int:
-    """c of a size of c N."""
-    return int(repr(size).split()[0]) if " " in repr(size) else 1
-
-
-class Caller:
-    """Calls of a graph, one after the other. It keeps the places of the samples in mind.
-
-    The samples lie along one dimension of each value that depends on them, of size c N. A value's elements are
-    those of sample (i / inner) mod N where i is their place in C order. `outer` counts how often the samples
-    come in turn within their dimension: 1 where all elements of a sample lie together.
-    """
-
-    def __init__(self, translation: typing.Any, graph: torch.fx.Graph):
-        self.translation, self.values = translation, translation.values
-        self.symbol: typing.Any = None
-        for node in graph.nodes:
-            tensor = node.meta.get("val") if node.op == "placeholder" else None
-            if isinstance(tensor, torch.Tensor) and tensor.dim() and isinstance(tensor.shape[0], torch.SymInt):
-                self.symbol = tensor.shape[0].node.expr
-        if self.symbol is None:
-            raise Error("the module's calls do not depend on the number of samples: expected x [N, ...]")
-        self.samples = a.input(1).shape[0]
-        self.outer: dict[int, int] = {}  # of values by their identity
-        self.kept: list[Value] = []  # so that identities last
-        self.count = 0
-        self.node: _Node | None = None
-
-    def refuse(self, node: typing.Any, why: str) -> typing.NoReturn:
-        raise Error(f"{node.target}{line_of(node)}: {why}")
-
-    # Sizes
-
-    def size(self, size: typing.Any) -> typing.Any:
-        """A number, or a multiple of N."""
-        if isinstance(size, (int, a.Samples)):
-            return size
-        if isinstance(size, _Node):
-            return self.size(size.meta["val"])
-        expression = size.node.expr
-        if expression.is_Integer:
-            return int(expression)
-        times = expression / self.symbol
-        if not times.is_Integer:
-            self.refuse(self.node, f"a size is {expression}: expected numbers, or multiples of the samples "
-                        f"{self.symbol}")
-        return self.samples * int(times)
-
-    def shape(self, node: _Node | None = None) -> tuple:
-        """The sizes of the call's result, or of its first one."""
-        tensor = (node or self.node).meta["val"]
-        if isinstance(tensor, (list, tuple)):
-            tensor = tensor[0]
-        return tuple(self.size(size) for size in tensor.shape)
-
-    def place(self, x: typing.Any) -> int | None:
-        """The dimension along which samples lie."""
-        if not isinstance(x, Value):
-            return None
-        found = [i for i, size in enumerate(x.shape) if _is_samples(size)]
-        return found[0] if found else None
-
-    def apart(self, x: typing.Any, dims: typing.Iterable[int]) -> None:
-        """Refuses calls that act along the samples."""
-        rank = len(x.shape) if isinstance(x, Value) else 0
-        place = self.place(x)
-        if place is not None and place in [d % rank for d in dims]:
-            self.refuse(self.node, f"it acts along dimension {place} of {sizes(x.shape)}, across samples, so that the "
-                        "result would depend on the split: expected calls within a sample")
-
-    # Values
-
-    def value(self, x: typing.Any, node: _Node | None = None, whole: bool = False) -> Value:
-        """An operand of a call: constants and noise become values."""
-        if isinstance(x, Value):
-            return x
-        if isinstance(x, (bool, int, float)):
-            x = torch.tensor(float(x), dtype=torch.float64)
-        if isinstance(x, torch.Tensor):
-            x = x.detach().cpu()
-            if x.dim() == 0:
-                x = x.reshape(1)
-            return a.constant(x.to(torch.int32).numpy() if whole else x.to(torch.float64).numpy())
-        if isinstance(x, Noise):
-            return self.drawn(x)
-        if isinstance(x, Spread):
-            return self.value(x.tensor, node, whole).expand(x.shape)
-        self.refuse(node or self.node, f"an operand is {type(x).__name__.lower()}: expected a tensor")
-
-    def number(self, x: typing.Any) -> Value:
-        """Whole numbers of the data as numbers: 0 or 1, as masks have them."""
-        if isinstance(x, Value) and "i32" in repr(x):
-            return self.flag(self.outer.get(id(x), 1), a.embedding(x, a.constant(np.array([[0.0], [1.0]]))).reshape(x.shape))
-        return self.value(x)
-
-    def drawn(self, noise: Noise) -> Value:
-        if not any(map(_is_samples, noise.shape)):
-            self.refuse(self.node, f"noise {sizes(noise.shape)} is the same for all samples of a micro-batch, so that "
-                        "the result would depend on the split: expected noise for each sample")
-        ones = a.constant(np.ones([1] * len(noise.shape))).expand(noise.shape)
-        kept = self.dropped(ones, 1 - noise.keep)
-        factor = noise.factor * noise.keep
-        return kept if math.isclose(factor, 1) else a.scale(kept, factor)
-
-    def dropped(self, x: Value, p: float) -> Value:
-        """Dropout by the sample, wherever the samples lie."""
-        p = round(p, 12)
-        if p <= 0:
-            return x
-        if p >= 1:
-            self.refuse(self.node, "everything is dropped: expected a probability below 1")
-        place, outer = self.place(x), self.outer.get(id(x), 1)
-        if place is None:
-            self.refuse(self.node, f"the value {sizes(x.shape)} that is dropped is the same for all samples: expected "
-                        "a value for each sample")
-        if place == 0 and outer == 1:
-            return a.dropout(x, p)
-        shape = list(x.shape)
-        each = _multiple(shape[place]) // outer
-        split = x.reshape([*shape[:place], outer, self.samples, each, *shape[place + 1:]])
-        axes = list(range(len(split.shape)))
-        moved = [place + 1, *axes[:place + 1], *axes[place + 2:]]
-        back = [moved.index(i) for i in axes]
-        return a.dropout(split.permute(moved), p).permute(back).reshape(shape)
-
-    def flag(self, outer: int, value: Value) -> Value:
-        self.outer[id(value)] = outer
-        self.kept.append(value)
-        return value
-
-    # Calls
-
-    def argument(self, x: typing.Any) -> typing.Any:
-        if isinstance(x, _Node):
-            value = x.meta.get("val")
-            if isinstance(value, torch.SymInt):
-                return self.size(value)
-            if x.name not in self.values:
-                self.refuse(x, "its value is not known")
-            return self.values[x.name]
-        if isinstance(x, (list, tuple)):
-            return [self.argument(each) for each in x]
-        return x
-
-    def __call__(self, node: _Node) -> typing.Any:
-        if isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, torch.SymFloat)):
-            return None  # sizes come from what the calls give
-        self.node = node
-        args = [self.argument(each) for each in node.args]
-        options = {name: self.argument(each) for name, each in node.kwargs.items()}
-        if node.target is operator.getitem:
-            return args[0][args[1]]
-        name = str(node.target)
-        if self.is_constant(node, args, options):
-            options.pop("device", None)
-            with torch.no_grad():
-                return node.target(*args, **options)
-        if name not in CALLS:
-            self.refuse(node, "there is no such call in accrue: expected one of accrue.pytorch.calls()")
-        before = self.places_in(args)
-        try:
-            result = CALLS[name](self, *args, **options)
-        except Error as error:
-            if str(error).startswith(name):
-                raise
-            raise Error(f"{name}{line_of(node)}: {error}") from error
-        except (TypeError, IndexError) as error:
-            raise Error(f"{name}{line_of(node)}: {error}: expected other arguments") from error
-        return self.checked(node, result, before)
-
-    def is_constant(self, node: _Node, args: list, options: dict) -> bool:
-        """True if the call gives the same for all samples and steps: PyTorch computes it now."""
-        tags = getattr(node.target, "tags", ())
-        if torch.Tag.nondeterministic_seeded in tags or "empty" in str(node.target):
-            return False
-        flat, _ = torch.utils._pytree.tree_flatten([args, options])
-        return not any(isinstance(each, (Value, Empty, Noise, Uniform, Spread, Place, a.Samples)) for each in flat)
-
-    def places_in(self, args: list) -> set:
-        flat, _ = torch.utils._pytree.tree_flatten(args)
-        return {self.outer.get(id(x), 1) for x in flat if self.place(x) is not None}
-
-    def checked(self, node: _Node, result: typing.Any, before: set) -> typing.Any:
-        """Compares sizes with PyTorch's, and refuses results that mix samples."""
-        expected = node.meta.get("val")
-        several = isinstance(result, (list, tuple))
-        for value, tensor in zip(result if several else [result], expected if several else [expected]):
-            if not isinstance(value, Value) or not isinstance(tensor, torch.Tensor):
-                continue
-            self.count += 1
-            shape = tuple(self.size(size) for size in tensor.shape)
-            if len(before) > 1:
-                self.refuse(node, "its operands have their samples in different orders: expected one order")
-            if before and sum(map(_is_samples, shape)) != 1:
-                self.refuse(node, f"its result {sizes(shape)} mixes samples, so that it would depend on the split: "
-                            "expected calls within a sample")
-            if tuple(value.shape) != shape and not (shape == () and tuple(value.shape) == (1,)):
-                self.refuse(node, f"its result is {sizes(value.shape)} in accrue: expected {sizes(shape)}")
-            if before and id(value) not in self.outer:
-                self.flag(next(iter(before)), value)
-        return result
-
-    # Shapes
-
-    def reshaped(self, x: typing.Any, shape: typing.Sequence | None = None) -> typing.Any:
-        """x in other sizes, by default the call's."""
-        shape = list(self.shape() if shape is None else shape)
-        if isinstance(x, Place):
-            return Place(tuple(shape))
-        if isinstance(x, (Empty, Noise, Uniform)):
-            self.refuse(self.node, "noise changes its sizes: expected sizes when it is drawn")
-        x = self.value(x)
-        if list(x.shape) == shape:
-            return x
-        place, outer = self.place(x), self.outer.get(id(x), 1)
-        made = x.reshape(shape or [1])
-        if place is None:
-            return made
-        found = [i for i, size in enumerate(shape) if _is_samples(size)]
-        if len(found) != 1:
-            self.refuse(self.node, f"{sizes(x.shape)} becomes {sizes(shape)}, which mixes samples: expected one "
-                        "dimension of samples")
-        turns = math.prod(x.shape[:place]) * outer  # of all samples, one after the other
-        inside = math.prod(x.shape[place + 1:]) * _multiple(x.shape[place]) // outer
-        first, last = math.prod(shape[:found[0]]), math.prod(shape[found[0] + 1:])
-        if turns % first or inside % last:
-            self.refuse(self.node, f"{sizes(x.shape)} becomes {sizes(shape)}, which mixes samples: "
-                        "expected a shape that keeps them apart")
-        return self.flag(turns // first, made)
-
-    def expanded(self, x: typing.Any) -> typing.Any:
-        """x in the call's sizes, repeated along dimensions of size 1."""
-        shape = list(self.shape())
-        if isinstance(x, Spread) or isinstance(x, torch.Tensor) and not x.dtype.is_floating_point:
-            return Spread(x.tensor if isinstance(x, Spread) else x, tuple(shape))
-        x = self.value(x)
-        return x if list(x.shape) == shape else x.expand(shape)
-
-
 # Rows. `t` is the Caller, the other arguments are PyTorch's.
 
-_Call = typing.Callable[..., typing.Any]
-CALLS: dict[str, _Call] = {}
-
-
-def _row(*names: str) -> typing.Callable[[_Call], _Call]:
-    def add(call: _Call) -> _Call:
+def _row(*names: str) -> typing.Callable[[Call], Call]:
+    def add(call: Call) -> Call:
         for name in names:
             CALLS[f"aten.{name}"] = call
         return call
@@ -615,15 +310,15 @@ def _expand(t, x, shape, implicit=False):
 @_row("repeat.default", "tile.default")
 def _repeat(t, x, times):
     x = t.value(x)
-    t.apart(x, [len(x.shape) - len(times) + i for i, n in enumerate(times) if n != 1 and not _is_samples(n)
+    t.apart(x, [len(x.shape) - len(times) + i for i, n in enumerate(times) if n != 1 and not is_samples(n)
                 and i >= len(times) - len(x.shape)])
-    if any(map(_is_samples, times)):
+    if any(map(is_samples, times)):
         shape = [1] * (len(times) - len(x.shape)) + list(x.shape)
         x = t.reshaped(x, shape)
-        _check(t, all(shape[i] == 1 for i, n in enumerate(times) if _is_samples(n)),
+        _check(t, all(shape[i] == 1 for i, n in enumerate(times) if is_samples(n)),
                f"{sizes(shape)} is repeated for each sample along a dimension that has elements: expected size 1")
-        x = x.expand([n * size if _is_samples(n) else size for n, size in zip(times, shape)])
-        times = [1 if _is_samples(n) else n for n in times]
+        x = x.expand([n * size if is_samples(n) else size for n, size in zip(times, shape)])
+        times = [1 if is_samples(n) else n for n in times]
     return x if all(n == 1 for n in times) else a.tile(x, list(times))
 
 
@@ -816,7 +511,7 @@ def _full(t, *args, **options):
     value = args[1] if "full" in name and "new" not in name else args[2] if "new_full" in name else (
         args[0] if "scalar" in name else float("ones" in name))
     shape = t.shape()
-    if not any(map(_is_samples, shape)):
+    if not any(map(is_samples, shape)):
         return torch.full(shape, value, dtype=t.node.meta["val"].dtype)
     return a.constant(np.full([1] * len(shape), float(value))).expand(shape)
 

@@ -24,7 +24,7 @@ except ImportError as error:
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree
 
-from . import _pytorch_calls
+from . import _pytorch_calls, _pytorch_graph
 
 #: Samples in the example by which a module is traced. PyTorch takes the number for a constant where it meets it again.
 _EXAMPLE = 13
@@ -250,7 +250,7 @@ class _Translation:
         needed = _needed([node for node, _ in keep])
         inputs: list[tuple[str, _accrue.Value]] = []
         specs = {spec.arg.name: spec for spec in signature.input_specs}
-        call = _pytorch_calls.Caller(self, graph)
+        call = _pytorch_graph.Caller(self, graph)
         for node in graph.nodes:
             if node.op == "placeholder":
                 value = self._placeholder(node, specs[node.name], inputs, needed)
@@ -261,7 +261,7 @@ class _Translation:
         found = [call.value(self.values[node.name], node) for node, _ in keep]
         for value, (node, name) in zip(found, keep):
             if not value.shape or value.shape[0] != call.samples:
-                call.refuse(node, f"the output {name} is {_pytorch_calls.sizes(value.shape)}, which has no samples "
+                call.refuse(node, f"the output {name} is {_pytorch_graph.sizes(value.shape)}, which has no samples "
                             "first: expected [N, ...]")
         by_name = len(inputs) > 1 or len(found) > 1 or any("i32" in repr(value) for _, value in inputs)
         if not inputs:
@@ -339,7 +339,7 @@ class _Translation:
             is_statistic = spec.kind == OutputKind.BUFFER_MUTATION and (
                 name.endswith("num_batches_tracked") or "batch_norm" in target)
             if not is_statistic:
-                raise Error(f"a call of the module changes {name}{_pytorch_calls.line_of(node)}: "
+                raise Error(f"a call of the module changes {name}{_pytorch_graph.line_of(node)}: "
                             "expected no change but that of a batch norm's running statistics")
 
 
