@@ -454,8 +454,8 @@ def relative(mine, truth):
     return float(np.abs(mine - truth).max() / max(np.abs(truth).max(), 1e-300))
 
 
-def answers_of_file(weights, network, x):
-    """onnxruntime's answers; None without it, or for a call that such files do not know."""
+def answers_of_file(weights, network, question):
+    """onnxruntime's answers by name; None without it, or for a call that such files do not know."""
     if onnxruntime is None or not hasattr(accrue, "export"):
         return None
     with tempfile.TemporaryDirectory() as folder:
@@ -466,8 +466,11 @@ def answers_of_file(weights, network, x):
             assert "ONNX" in str(error), error
             return None
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        only, = session.get_inputs()
-        return session.run(None, {only.name: x.astype(np.float32)})[0]
+        names = [each.name for each in session.get_inputs()]
+        if not isinstance(question, dict):
+            question = dict(zip(names, [question], strict=True))
+        answers = session.run(None, {name: question[name].astype(np.float32) for name in names})
+        return dict(zip([each.name for each in session.get_outputs()], answers, strict=True))
 
 
 def loss_in_torch(output, answer, y, counts):
@@ -564,9 +567,11 @@ def compare(seed):
                           truth if isinstance(truth, list) else [truth]):
         found["answers"] = max(found["answers"], relative(mine, true.numpy()))
     assert found["answers"] <= ANSWERS, found
-    exported = answers_of_file(trainer.weights, network, x[0].numpy()) if graph.is_plain else None
+    exported = answers_of_file(trainer.weights, network, task.question)
     if exported is not None:
-        found["onnxruntime"] = relative(exported, answers)
+        named = dict(zip(exported, [answers])) if graph.is_plain else answers
+        assert list(exported) == list(named), list(exported)
+        found["onnxruntime"] = max(relative(exported[name], named[name]) for name in named)
         assert found["onnxruntime"] <= IN_FLOAT32, found
     loss = task.loss(model.train()(*x))
     loss.backward()
