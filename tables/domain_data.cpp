@@ -91,6 +91,7 @@ class ColumnKinds {
     check_given("--categories", o_.categories, o_.known.has_value());
     if (!o_.weights.empty() && !o_.is_asked)
       check_given("--weight-column", {o_.weights}, o_.weights_may_lack);
+    check_used_once();
     for (const std::string& name : names_) {
       const std::optional<Reads> reads = reads_of(name);
       reads_.push_back(reads);
@@ -117,8 +118,7 @@ class ColumnKinds {
   std::optional<Reads> reads_of(const std::string& name) const {
     const bool is_target = has(o_.targets, name);
     if (is_target) return o_.is_asked ? Reads::nothing : Reads::words;
-    if (!o_.weights.empty() && name == o_.weights)
-      return o_.is_asked ? Reads::nothing : Reads::numbers;
+    if (!o_.weights.empty() && name == o_.weights && !o_.is_asked) return Reads::numbers;
     if (o_.known) {
       const auto found = std::ranges::find(o_.known->features, name, &Column::name);
       if (found == o_.known->features.end()) return Reads::nothing;
@@ -131,6 +131,40 @@ class ColumnKinds {
           path_.string(), std::ranges::find(names_, name) - names_.begin() + 1);
     if (has(o_.categories, name)) return Reads::words;
     return std::nullopt;
+  }
+  // The features that weights know are read as they know them, whatever else is asked for.
+  void check_used_once() const {
+    check(!has(o_.targets, o_.weights),
+          "--weight-column {0} is a column of --target: expected another column, or no "
+          "--weight-column",
+          o_.weights);
+    for (const std::string& name : o_.categories)
+      check(!has(o_.targets, name),
+            "--categories {0} is a column of --target, whose values are classes by --loss "
+            "cross-entropy: expected columns that the network sees",
+            name);
+    if (!o_.known) return;
+    check(o_.has_new_head || o_.targets == o_.known->names(),
+          "--target is {}, but they were trained with {}: expected the same, or none",
+          fmt::join(o_.targets, ","), fmt::join(o_.known->names(), ","));
+    for (const Column& seen : o_.known->features) {
+      check(!has(o_.targets, seen.name),
+            "--target {0}: the weights see the column {0}: expected another column, or weights "
+            "that do not see it",
+            seen.name);
+      check(!has(o_.left_out, seen.name),
+            "--leave-out {0}: the weights see the column {0}: expected columns that they do not "
+            "see",
+            seen.name);
+      check(!seen.classes.empty() || !has(o_.categories, seen.name),
+            "--categories {0}: the weights see the column {0} as numbers: expected no "
+            "--categories, because weights keep how columns are seen",
+            seen.name);
+      check(seen.classes.empty() || seen.name != o_.weights || o_.is_asked,
+            "--weight-column {0}: the weights see the column {0} as classes: expected a column of "
+            "numbers",
+            seen.name);
+    }
   }
   void check_given(const char* option, const Names& given, bool may_lack) const {
     for (const std::string& name : given) {

@@ -165,6 +165,37 @@ TEST_CASE("columns are left out, are classes, or count rows if that is asked for
   REQUIRE_THAT(data.train.about, ContainsSubstring("not used: id"));
 }
 
+TEST_CASE("a column of a table has one use, and weights keep how they see it", "[data]") {
+  const TableFolder folder;
+  const std::string path = folder("a,zip,y,z\n1,1,0.5,2\n2,2,1.5,3\n3,1,2.5,4\n");
+  const auto refused = [&](TableOptions options, const std::string& part) {
+    options.hold_out = 0;
+    REQUIRE_ERROR(read_table(path, options), part);
+  };
+  refused({.targets = {"y"}, .weights = "y"}, "--weight-column y is a column of --target");
+  refused({.targets = {"y"}, .categories = {"y"}}, "--categories y is a column of --target");
+  TableOptions later{.targets = {"y"}, .left_out = {"z"}, .categories = {"zip"}, .hold_out = 0};
+  later.known = columns_of(read_table(path, later).train);
+  REQUIRE(read_table(path, later).train.size() == 3);
+  const auto with = [&](auto change) {
+    TableOptions changed = later;
+    change(changed);
+    return changed;
+  };
+  refused(with([](auto& o) { o.targets = {"z"}; }), "--target is z, but they were trained with y");
+  refused(with([](auto& o) { o.targets = {"y", "z"}; }), "--target is y,z, but they were");
+  refused(with([](auto& o) { o.targets = {"a"}, o.has_new_head = true; }),
+          "--target a: the weights see the column a");
+  refused(with([](auto& o) { o.left_out = {"a"}; }), "--leave-out a: the weights see the column a");
+  refused(with([](auto& o) { o.categories = {"a"}; }),
+          "--categories a: the weights see the column");
+  refused(with([](auto& o) { o.weights = "zip"; }), "--weight-column zip: the weights see");
+  // A column that the network sees may also count rows, and is asked about without that.
+  later.weights = "a";
+  REQUIRE(read_table(path, later).train["weights"].span<float>()[2] == 3);
+  REQUIRE(read_questions(path, later)["features"].span<float>()[0] < 0);
+}
+
 TEST_CASE("a directory of two tables has a test of its own", "[data]") {
   const TableFolder folder;
   folder("x,y\n1,a\n2,b\n3,a\n", "train.csv");
