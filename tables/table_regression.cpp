@@ -2,7 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -27,8 +26,7 @@ class TableRegression : public Objective {
   Tensor weight(const Samples& samples) const override { return base_->weight(samples); }
   Terms terms_in(const Dataset& data) const override { return base_->terms_in(data); }
 
-  // The sums of the loss, then for each target: of squared errors, of absolute errors, of the
-  // targets and of their squares.
+  // The sums of the loss, then for each target: of squared errors, and of absolute errors.
   int64_t sums() const override { return base_->sums() + of_target * std::ssize(columns_); }
   void add_score(const Tensor& sums, const Tensor& answer, const Samples& samples) const override {
     const int64_t before = base_->sums();
@@ -45,11 +43,10 @@ class TableRegression : public Objective {
     const bool is_one = columns_.size() == 1;
     std::vector<std::string> parts;
     double sum = 0, known = 0;
+    const std::vector<double> spreads = spreads_of(as_f32(data.field(field_).values));
     for (size_t k = 0; k < columns_.size(); ++k) {
-      const auto [squares, distances, all, all_squares] =
-          std::array{sums[before + of_target * k], sums[before + of_target * k + 1],
-                     sums[before + of_target * k + 2], sums[before + of_target * k + 3]};
-      const double spread = all_squares - all * all / N;
+      const double squares = sums[before + of_target * k],
+                   distances = sums[before + of_target * k + 1], spread = spreads[k];
       const double rmse = columns_[k].std * std::sqrt(squares / N),
                    mae = columns_[k].std * distances / N,
                    r2 =
@@ -73,7 +70,22 @@ class TableRegression : public Objective {
   }
 
  private:
-  static constexpr int64_t of_target = 4;
+  static constexpr int64_t of_target = 2;
+
+  // The sum of (t - mean t)^2 of each target. It is computed of distances to the first row, so that
+  // it is 0 for targets that are all alike, and keeps its digits for targets far from 0.
+  std::vector<double> spreads_of(const Tensor& targets) const {
+    const size_t K = columns_.size();
+    const auto t = targets.span<float>();
+    std::vector<double> sums(K), squares(K);
+    const auto distance = [&](size_t i) { return double(t[i]) - double(t[i % K]); };
+    for (size_t i = 0; i < t.size(); ++i) sums[i % K] += distance(i);
+    for (size_t i = 0; i < t.size(); ++i) {
+      const double x = distance(i) - sums[i % K] / double(t.size() / K);
+      squares[i % K] += x * x;
+    }
+    return squares;
+  }
 
   std::vector<double> errors(const Tensor& answers, const Tensor& targets) const {
     const size_t K = columns_.size();
@@ -84,8 +96,6 @@ class TableRegression : public Objective {
       const double error = double(a[i]) - double(t[i]);
       of[0] += error * error;
       of[1] += std::abs(error);
-      of[2] += double(t[i]);
-      of[3] += double(t[i]) * double(t[i]);
     }
     return sums;
   }

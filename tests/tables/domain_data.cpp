@@ -2,9 +2,11 @@
 
 #include "tables/domain_data.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tables/domain.h"
+#include "tables/table_regression.h"
 #include "tests/support/catch.h"
 #include "tests/support/files.h"
 
@@ -194,6 +196,33 @@ TEST_CASE("a column of a table has one use, and weights keep how they see it", "
   later.weights = "a";
   REQUIRE(read_table(path, later).train["weights"].span<float>()[2] == 3);
   REQUIRE(read_questions(path, later)["features"].span<float>()[0] < 0);
+}
+
+TEST_CASE("R2 keeps its digits far from 0, and is none for targets that are all alike", "[data]") {
+  const auto r2 = [](std::vector<float> targets) {
+    const int64_t N = std::ssize(targets);
+    Dataset data{"t"};
+    data.fields = {{.name = "features",
+                    .values = Tensor::full({N, 1}, 0, DType::f32, Device::cpu, Category::data),
+                    .encoding = Encoding::number},
+                   {.name = "targets",
+                    .values = Tensor::empty({N, 1}, DType::f32, Device::cpu, Category::data),
+                    .encoding = Encoding::number,
+                    .classes = 1,
+                    .class_names = {"y"}}};
+    std::ranges::copy(targets, data.field("targets").values.span<float>().begin());
+    const ObjectivePtr objective =
+        table_regression(data.field("targets"), {.targets = {{.name = "y"}}, .loss = "mse"}, {});
+    std::vector<double> sums(size_t(objective->sums()));
+    sums.at(sums.size() - 2) = 6;  // squared errors
+    for (const auto& metric : objective->score(sums, data).metrics)
+      if (metric.name == "r2") return metric.value;
+    return 0.0;
+  };
+  REQUIRE(std::isnan(r2({0.1F, 0.1F, 0.1F})));
+  REQUIRE(std::isnan(r2(std::vector<float>(30, 1 / 3.0F))));
+  const float far = 1 << 30;  // the squares of these need more than 53 bits
+  REQUIRE(r2({far, far + 128, far + 256}) == 1 - 6 / 32768.0);
 }
 
 TEST_CASE("a directory of two tables has a test of its own", "[data]") {
