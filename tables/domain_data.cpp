@@ -381,15 +381,37 @@ Answers read_answers(const RawTable& table, const TableOptions& o, TableColumns&
 
 // The mean and deviation of these rows. A column of one value stays as it is, but for the mean.
 void measure(Column& column, const std::vector<double>& values, std::span<const int64_t> rows) {
+  const auto value = [&](int64_t n) { return values[static_cast<size_t>(n)]; };
+  const auto [least, most] = std::ranges::minmax(rows | std::views::transform(value));
+  column.mean = least;
+  column.std = 1;
+  if (least == most) return;
+  // Where squares would overflow or vanish, numbers are measured in a power of two near the
+  // largest.
+  constexpr int has_squares = 400;
+  int unit = 0;
+  std::frexp(std::max(std::abs(least), std::abs(most)), &unit);
+  if (std::abs(unit) < has_squares) unit = 0;
   double sum = 0, squares = 0;
-  for (const int64_t n : rows) sum += values[static_cast<size_t>(n)];
-  column.mean = sum / double(rows.size());
+  for (const int64_t n : rows) sum += std::ldexp(value(n), -unit);
+  const double mean = sum / double(rows.size());
   for (const int64_t n : rows) {
-    const double x = values[static_cast<size_t>(n)] - column.mean;
+    const double x = std::ldexp(value(n), -unit) - mean;
     squares += x * x;
   }
-  const double std = std::sqrt(squares / double(rows.size()));
-  column.std = std > 0 && std::isfinite(std) ? std : 1;
+  const double std = std::ldexp(std::sqrt(squares / double(rows.size())), unit);
+  column.mean = std::ldexp(mean, unit);
+  if (std > 0) column.std = std;
+}
+
+// Throws Error unless float32 can hold the number.
+float standardized(double x, const Column& column, const RawTable& table, size_t row) {
+  const auto y = static_cast<float>((x - column.mean) / column.std);
+  check(std::isfinite(y),
+        "{} is {}, too far from the mean {} and deviation {} of the rows trained on: float32 "
+        "cannot hold that",
+        table.place(table.lines[row], column.name), x, column.mean, column.std);
+  return y;
 }
 
 void choose_features(const RawTable& table, const TableOptions& o, TableColumns& columns,
@@ -438,14 +460,14 @@ Tensor features_of(const RawTable& table, const TableColumns& columns,
       const auto n = static_cast<size_t>(rows[static_cast<size_t>(k)]);
       float* const row = &to[static_cast<size_t>(k * F + at)];
       if (!column.classes.empty()) row[place[static_cast<size_t>(raw.codes[n])]] = 1;
-      else *row = static_cast<float>((raw.numbers[n] - column.mean) / column.std);
+      else *row = standardized(raw.numbers[n], column, table, n);
     }
     at += column.width();
   }
   return x;
 }
 
-Field targets_of(const Answers& answers, const TableColumns& columns,
+Field targets_of(const RawTable& table, const Answers& answers, const TableColumns& columns,
                  std::span<const int64_t> rows) {
   const int64_t N = std::ssize(rows), K = std::ssize(columns.targets);
   Field field{.name = "targets", .values = {}, .encoding = Encoding::number};
@@ -464,9 +486,8 @@ Field targets_of(const Answers& answers, const TableColumns& columns,
   auto to = field.values.span<float>().begin();
   for (const int64_t n : rows)
     for (size_t k = 0; k < columns.targets.size(); ++k) {
-      const Column& column = columns.targets[k];
-      *to++ = static_cast<float>((answers.numbers[k][static_cast<size_t>(n)] - column.mean) /
-                                 column.std);
+      const auto row = static_cast<size_t>(n);
+      *to++ = standardized(answers.numbers[k][row], columns.targets[k], table, row);
     }
   return field;
 }
@@ -480,6 +501,8 @@ Tensor weights_of(const RawTable& table, const std::string& name, std::span<cons
     check(column.numbers[n] >= 0, "{} is {}, expected a weight that is not negative",
           table.place(table.lines[n], name), column.numbers[n]);
     to[k] = static_cast<float>(column.numbers[n]);
+    check(std::isfinite(to[k]), "{} is {}, expected a weight that float32 can hold",
+          table.place(table.lines[n], name), column.numbers[n]);
   }
   check(std::ranges::any_of(to, [](float weight) { return weight > 0; }),
         "'{}', column '{}': all weights are 0: expected some above 0", table.path.string(), name);
@@ -492,7 +515,7 @@ Dataset part_of(const RawTable& table, const Answers& answers, const TableColumn
   data.fields = {{.name = "features",
                   .values = features_of(table, columns, rows),
                   .encoding = Encoding::number}};
-  if (!o.is_asked) data.fields.push_back(targets_of(answers, columns, rows));
+  if (!o.is_asked) data.fields.push_back(targets_of(table, answers, columns, rows));
   if (!o.weights.empty() && !o.is_asked && table.find(o.weights))
     data.fields.push_back({.name = "weights",
                            .values = weights_of(table, o.weights, rows),

@@ -98,6 +98,30 @@ TEST_CASE("rows are held out by their number, and measured without", "[data]") {
   REQUIRE(all == Approx(50 * 49 / 2).epsilon(1e-5));  // each row is in one part
 }
 
+TEST_CASE("columns of one value, and of any size, are standardized", "[data]") {
+  const TableFolder folder;
+  std::string text = "tenth,huge,tiny,y\n";
+  for (int n = 0; n < 54; ++n)
+    text += fmt::format("0.1,{}e200,{}e-200,{}\n", n % 2 * 2 - 1, n % 2, n + 0.5);
+  const std::string path = folder(text);
+  TableOptions options{.targets = {"y"}, .hold_out = 0};
+  const Dataset data = read_table(path, options).train;
+  const TableColumns columns = columns_of(data);
+  REQUIRE(columns.features[0].mean == 0.1);  // by sums it would be rounded
+  REQUIRE(columns.features[0].std == 1);
+  REQUIRE(columns.features[1].std == Approx(1e200));
+  REQUIRE(columns.features[2].std == Approx(0.5e-200));
+  const auto x = data["features"].span<float>();
+  for (const auto& [at, value] : {std::pair{0, 0}, {1, -1}, {2, -1}, {3, 0}, {4, 1}, {5, 1}})
+    REQUIRE(x[size_t(at)] == Approx(value));
+  options.known = columns;
+  REQUIRE_ERROR(read_questions(folder("tenth,huge,tiny\n0.1,0,0\n1e60,0,0\n", "far.csv"), options),
+                "line 3, column 'tenth' is 1e+60, too far from the mean 0.1");
+  REQUIRE_ERROR(read_table(folder("x,w,y\n1,1e39,a\n2,1,b\n3,1,a\n"),
+                           {.targets = {"y"}, .weights = "w", .hold_out = 0}),
+                "line 2, column 'w' is 1e+39, expected a weight that float32 can hold");
+}
+
 TEST_CASE("the targets of a table say what is learned, unless a loss is named", "[data]") {
   const TableFolder folder;
   const auto loss = [&](const std::string& text, std::vector<std::string> targets,
