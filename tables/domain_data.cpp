@@ -248,6 +248,23 @@ void check_numbers(const RawTable& table, const RawColumn& column, const std::st
           table.place(column.first_lines[k], column.name), column.words[k], wish);
 }
 
+// Throws Error for a column whose first value is no number, but another is, or would be with a
+// decimal point: the first may be missing, infinite or mistyped.
+void check_texts(const RawTable& table, const RawColumn& column, const char* wish) {
+  for (size_t k = 0; k < column.words.size(); ++k) {
+    const std::string &word = column.words[k],
+                      place = table.place(column.first_lines[k], column.name);
+    check(!number_in(word),
+          "{} is the number {}, but the first value is '{:.40}': expected numbers "
+          "alone; {}",
+          place, word, column.words.front(), wish);
+    std::string pointed = word;
+    std::ranges::replace(pointed, ',', '.');
+    check(!number_in(pointed), "{} is '{}', expected a decimal point in numbers, as in {}; {}",
+          place, word, pointed, wish);
+  }
+}
+
 bool are_zeros_and_ones(const RawColumn& column) {
   const auto numbers = numbers_of(column);
   return numbers && std::ranges::all_of(*numbers, [](double x) { return x == 0 || x == 1; });
@@ -264,8 +281,12 @@ std::string usual_loss(const RawTable& table, const std::vector<const RawColumn*
     return "mse";
   }
   const RawColumn& column = *targets.front();
-  if (!number_in(column.words.front())) return loss_of_classes;
-  check_numbers(table, column, ", as above; --loss cross-entropy takes all values for classes");
+  const char* const wish = "--loss cross-entropy takes all values for classes";
+  if (!number_in(column.words.front())) {
+    check_texts(table, column, wish);
+    return loss_of_classes;
+  }
+  check_numbers(table, column, fmt::format(", as above; {}", wish));
   const std::vector<double> numbers = numbers_of(column).value();
   constexpr size_t few = 20;
   const bool may_be_classes = numbers.size() <= few && std::ranges::all_of(numbers, [](double x) {
@@ -427,6 +448,8 @@ void choose_features(const RawTable& table, const TableOptions& o, TableColumns&
             "column '{}' of {} has {} different texts in {} rows, such as '{:.40}': expected "
             "numbers or classes, or --leave-out {}",
             raw.name, table.file(), raw.words.size(), table.rows(), raw.words.front(), raw.name);
+      if (!has(o.categories, raw.name))
+        check_texts(table, raw, "--categories names columns of classes, and --leave-out others");
       column.classes = raw.words;
       std::ranges::sort(column.classes, natural_less);
     } else {

@@ -30,7 +30,8 @@ struct TableOptions {
 //                         and a number for each class of a column of classes
 //   targets               i32 [N] classes, or f32 [N, K], standardized but for the loss bce
 //   weights [N]           if there is such a column.
-// A column has classes if its first value is no number. Dataset::taught has the columns, and the
+// A column has classes if its first value is no number; then, no other value may be one, either,
+// unless the options say that the column has classes. Dataset::taught has the columns, and the
 // loss. Which rows are held out depends on their number alone; with none, the test data are the
 // rows that are trained on.
 // Throws Error, which names line and column, for a missing value and for one of another kind than

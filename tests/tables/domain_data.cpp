@@ -164,6 +164,16 @@ TEST_CASE("what is wrong in a table is named by line and column", "[data]") {
   refused("x,y\n1,a\n2,\n3,a\n", "line 3, column 'y': there is no value");
   refused("x,y\n1,a\n2x,b\n3,a\n", "line 3, column 'x' is '2x', expected a finite number");
   refused("x,y\n1,a\n1e999,b\n3,a\n", "line 3, column 'x' is '1e999'");
+  for (const std::string first : {"inf", "1e999", "?x"})
+    refused("x,y\n" + first + ",a\n2.5,b\n2.5,a\n",
+            "line 3, column 'x' is the number 2.5, but the first value is '" + first);
+  refused("x;y\n1,5;a\n2,5;b\n2,5;a\n",
+          "line 2, column 'x' is '1,5', expected a decimal point in numbers, as in 1.5; "
+          "--categories names columns of classes");
+  refused("x,y\n1,NA\n2,0.5\n3,0.5\n",
+          "line 3, column 'y' is the number 0.5, but the first value is 'NA'");
+  const std::string floors = folder("x,y\nground,a\n2,b\n2,a\n");
+  REQUIRE(read_table(floors, {.targets = {"y"}, .categories = {"x"}}).train.size() == 2);
   refused("x,y\n1,a\n2\n", "line 3: it has 1 field, expected 2");
   refused("x,x,y\n1,1,a\n2,2,a\n3,1,b\n", "has several columns 'x'");
   refused(",x,y\n0,1,a\n1,2,a\n2,1,b\n", "column 1 has no name");
