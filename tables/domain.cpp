@@ -162,10 +162,12 @@ ObjectivePtr Tables::objective(const Dataset& data) const {
     wanted.by_class = true;
     return wanted.objective(data);
   }
-  check(labels.class_weights.empty() && labels.label_smoothing == 0,
-        "--{}: the loss of {} is {}: expected classes (--loss cross-entropy), or no --{}",
-        labels.class_weights.empty() ? "label-smoothing" : "class-weights", data.name, columns.loss,
-        labels.class_weights.empty() ? "label-smoothing" : "class-weights");
+  for (const auto& [option, is_given] : {std::pair{"class-weights", !labels.class_weights.empty()},
+                                         {"label-smoothing", labels.label_smoothing != 0},
+                                         {"by-class", labels.by_class}})
+    check(!is_given,
+          "--{0}: the loss of {1} is {2}: expected classes (--loss cross-entropy), or no --{0}",
+          option, data.name, columns.loss);
   const RegressionOptions options{.loss = losses_of_numbers().at(columns.loss),
                                   .weights = data.has("weights") ? "weights" : ""};
   const Field& numbers = data.field("targets");

@@ -576,12 +576,22 @@ std::vector<int64_t> all_rows(const RawTable& table) {
   return rows;
 }
 
+bool is_of_amounts(const std::string& loss) {
+  return loss != loss_of_classes && loss != loss_of_labels;
+}
+
+// Targets that are known may have another loss of the same kind.
 TableColumns columns_known(const TableOptions& o) {
   TableColumns columns;
   if (o.known) columns = *o.known;
   if (o.has_new_head || !o.known) {
     columns.targets.clear();
     columns.classes.clear();
+    columns.loss = o.loss;
+  } else if (!o.loss.empty() && o.loss != columns.loss) {
+    check(is_of_amounts(o.loss) && is_of_amounts(columns.loss),
+          "--loss {}: the weights have learned by {}: expected {}", o.loss, columns.loss,
+          is_of_amounts(columns.loss) ? "mse, l1 or smooth-l1" : "no other --loss");
     columns.loss = o.loss;
   }
   return columns;
@@ -610,8 +620,7 @@ Answers learn(const RawTable& table, const TableOptions& o, TableColumns& column
   const bool has_targets = !columns.targets.empty();
   Answers answers = read_answers(table, o, columns);
   if (columns.features.empty()) choose_features(table, o, columns, trained_on);
-  const bool are_amounts = columns.loss != loss_of_classes && columns.loss != loss_of_labels;
-  if (!has_targets && are_amounts)
+  if (!has_targets && is_of_amounts(columns.loss))
     for (size_t k = 0; k < columns.targets.size(); ++k)
       measure(columns.targets[k], answers.numbers[k], trained_on);
   return answers;

@@ -17,8 +17,9 @@ struct TableOptions {
   std::vector<std::string> categories{};  // columns of numbers that are classes
   std::string weights{};                  // the column of how much a sample counts
   bool weights_may_lack = false;          // then all samples of such a table count alike
-  std::string loss{};                     // empty: by what the targets hold
-  double hold_out = 0.1;                  // the share of the rows that is for the test
+  // Empty: by what the targets hold, or as `known` has it, which may have another loss of numbers.
+  std::string loss{};
+  double hold_out = 0.1;  // the share of the rows that is for the test
   // How weights see a table, where there are some; columns that they do not know are left alone.
   std::optional<TableColumns> known{};
   bool has_new_head = false;  // with `known`: the targets are learned anew

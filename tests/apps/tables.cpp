@@ -141,6 +141,7 @@ TEST_CASE("options of tables are refused where they do not fit", "[cli]") {
   refuse(train + of_kind + "--loss dice", "--loss dice: a table takes cross-entropy");
   refuse(train + of_size + "--class-weights balanced", "--class-weights: the loss of t.csv is mse");
   refuse(train + of_size + "--label-smoothing 0.1", "--label-smoothing: the loss of t.csv is mse");
+  refuse(train + of_size + "--by-class", "--by-class: the loss of t.csv is mse");
   refuse(train + of_size + "--model mlp", "expected --model table-mlp or table-linear");
   refuse("train --model table-mlp --data digits --steps 1", "learns columns of a table");
   refuse("train --model mlp --target x --steps 1", "--target names columns of a table");

@@ -226,6 +226,10 @@ TEST_CASE("a column of a table has one use, and weights keep how they see it", "
   refused(with([](auto& o) { o.categories = {"a"}; }),
           "--categories a: the weights see the column");
   refused(with([](auto& o) { o.weights = "zip"; }), "--weight-column zip: the weights see");
+  for (const char* loss : {"cross-entropy", "bce"})
+    refused(with([&](auto& o) { o.loss = loss; }),
+            std::string("--loss ") + loss + ": the weights have learned by mse");
+  REQUIRE(columns_of(read_table(path, with([](auto& o) { o.loss = "l1"; })).train).loss == "l1");
   // A column that the network sees may also count rows, and is asked about without that.
   later.weights = "a";
   REQUIRE(read_table(path, later).train["weights"].span<float>()[2] == 3);
