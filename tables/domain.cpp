@@ -107,7 +107,7 @@ Settings Tables::settings(TrainingOptions&) {
       "target",
       "The columns of a table to answer: one of classes or of numbers, or several of numbers; 0 "
       "and 1 in several columns are labels, or with --loss cross-entropy one class");
-  target.saved = Saved::with_weights;
+  target.saved = Saved::with_scores;  // a new head may learn others; else the table refuses them
   target.asked_by = AskedBy::most_runs;
   s.group("Model and data")
       .add(targets, std::move(target))

@@ -79,7 +79,12 @@ TEST_CASE("a table of classes is scored by class, and answered as the weights sa
   folder.TemporaryDirectory::write("bad.csv", "place,b,a\nsouth,-40.0,\n");
   refuse("predict --weights " + weights + " --data " + (folder / "bad.csv") + " --out " + out,
          "line 2, column 'a': the number is missing");
-  refuse("eval --target size --init " + weights + folder.data(), "--target is size, but they were");
+  const std::string other = " --target size --init " + weights + folder.data();
+  refuse("eval" + other, "--target is size, but they were");
+  const std::string size = folder / "size.safetensors";
+  succeed("train --new-head --loss mse --micro-batch 8 --steps 1 --save " + size + other);
+  REQUIRE(read_safetensors_metadata(size).at("target") == "size");
+  REQUIRE(read_safetensors_metadata(size).at("loss") == "mse");
 }
 
 TEST_CASE("a table of numbers is answered in its own units", "[cli]") {
