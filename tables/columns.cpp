@@ -56,7 +56,15 @@ std::vector<std::string> TableColumns::names() const {
 std::string TableColumns::written() const {
   Json json{{"features", json_of(features)}, {"targets", json_of(targets)}, {"loss", loss}};
   if (!classes.empty()) json["classes"] = classes;
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json.dump();
+}
+
+bool detail::may_be_written(const std::string& text) {
+  try {
+    return !Json(text).dump().empty();
+  } catch (const Json::type_error&) {
+    return false;
+  }
 }
 
 TableColumns TableColumns::read(const std::string& text) {

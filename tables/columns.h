@@ -35,6 +35,8 @@ struct TableColumns {
   std::string written() const;
   static TableColumns read(const std::string& text);
 };
+// Whether weights can keep the text, which must be UTF-8.
+bool may_be_written(const std::string& text);
 inline constexpr const char* table_key = "table";  // in the metadata of weights
 
 }  // namespace accrue::detail

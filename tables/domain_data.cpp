@@ -75,6 +75,13 @@ struct RawTable {
   }
 };
 
+// Throws Error unless the text, which is at `place`, is UTF-8.
+void check_encoding(const std::string& text, const std::string& place) {
+  check(may_be_written(text),
+        "{} has a text in another encoding than UTF-8 or UTF-16: expected the table saved as UTF-8",
+        place);
+}
+
 enum class Reads { nothing, numbers, words };
 
 // How the columns of a file are read.
@@ -86,6 +93,8 @@ class ColumnKinds {
         !std::ranges::all_of(names_, [](const auto& name) { return number_in(name).has_value(); }),
         "'{}' begins with numbers: expected a first line with the names of the columns",
         path_.string());
+    for (const std::string& name : names_)
+      check_encoding(name, fmt::format("'{}', the first line,", path_.string()));
     check_given("--target", o_.targets, o_.is_asked);
     check_given("--leave-out", o_.left_out, o_.known.has_value());
     check_given("--categories", o_.categories, o_.known.has_value());
@@ -207,6 +216,7 @@ RawTable read_raw(const fs::path& path, const TableOptions& options) {
         const auto [found, is_new] =
             codes[c].emplace(text, static_cast<int32_t>(column.words.size()));
         if (is_new) {
+          check_encoding(text, table.place(csv.line(), column.name));
           column.words.push_back(text);
           column.first_lines.push_back(csv.line());
         }

@@ -172,6 +172,12 @@ TEST_CASE("what is wrong in a table is named by line and column", "[data]") {
           "--categories names columns of classes");
   refused("x,y\n1,NA\n2,0.5\n3,0.5\n",
           "line 3, column 'y' is the number 0.5, but the first value is 'NA'");
+  refused(
+      "gr\xf6\xdf"
+      "e,y\n1,a\n2,b\n3,a\n",
+      "the first line, has a text in another encoding");
+  refused("x,y\n1,gr\xfcn\n2,rot\n3,rot\n",
+          "line 2, column 'y' has a text in another encoding than UTF-8 or UTF-16");
   const std::string floors = folder("x,y\nground,a\n2,b\n2,a\n");
   REQUIRE(read_table(floors, {.targets = {"y"}, .categories = {"x"}}).train.size() == 2);
   refused("x,y\n1,a\n2\n", "line 3: it has 1 field, expected 2");
