@@ -309,10 +309,12 @@ std::string usual_loss(const RawTable& table, const std::vector<const RawColumn*
   return "mse";
 }
 
-// Words that are numbers, written alike: "1.0" becomes "1".
+// Words that are numbers, written alike: "1.0" becomes "1". Numbers of more digits than a double
+// has stay as they are.
 std::string alike(const std::string& word) {
+  constexpr double most = 9007199254740992;  // 2^53
   const std::optional<double> number = number_in(word);
-  return number ? fmt::format("{}", *number) : word;
+  return number && std::abs(*number) < most ? fmt::format("{}", *number) : word;
 }
 
 struct Answers {

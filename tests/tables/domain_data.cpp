@@ -138,6 +138,8 @@ TEST_CASE("the targets of a table say what is learned, unless a loss is named", 
   REQUIRE(loss(wide, {"a", "b", "c"}, "l1") == "l1 [3, 3] 3");
   REQUIRE(loss(wide, {"a"}, "cross-entropy") == "cross-entropy [3] 2");
   REQUIRE(loss("x,y\n1,0.5\n2,1\n3,2\n", {"y"}) == "mse [3, 1] 1");
+  REQUIRE(loss("x,y\n1,9007199254740993\n2,9007199254740992\n3,9007199254740992\n4,1\n4,1.0\n",
+               {"y"}, "cross-entropy") == "cross-entropy [5] 3");
   const auto refused = [&](const std::string& text, std::vector<std::string> targets,
                            const std::string& named, const std::string& part) {
     REQUIRE_ERROR(loss(text, std::move(targets), named), part);
