@@ -647,7 +647,7 @@ Datasets detail::read_table(const fs::path& path, const TableOptions& options) {
   const Answers answers = learn(table, options, columns, train);
   Datasets data{part_of(table, answers, columns, options, train),
                 part_of(table, answers, columns, options, test)};
-  data.test.is_trained_on = train.size() == test.size() && options.hold_out == 0;
+  data.test.is_trained_on = options.hold_out == 0 || table.rows() < 2;
   data.train.about = about(table, columns, options, std::ssize(train),
                            data.test.is_trained_on ? 0 : std::ssize(test));
   return data;

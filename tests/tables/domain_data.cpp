@@ -98,6 +98,13 @@ TEST_CASE("rows are held out by their number, and measured without", "[data]") {
   REQUIRE(all == Approx(50 * 49 / 2).epsilon(1e-5));  // each row is in one part
 }
 
+TEST_CASE("a table of one row is tested with the row that is trained on", "[data]") {
+  const TableFolder folder;
+  const Datasets data = read_table(folder("x,y\n1,0.5\n"), {.targets = {"y"}});
+  REQUIRE(data.test.is_trained_on);
+  REQUIRE_THAT(data.train.about, ContainsSubstring("1 row to train, tested with the same"));
+}
+
 TEST_CASE("columns of one value, and of any size, are standardized", "[data]") {
   const TableFolder folder;
   std::string text = "tenth,huge,tiny,y\n";
