@@ -540,7 +540,10 @@ Tensor weights_of(const RawTable& table, const std::string& name, std::span<cons
           table.place(table.lines[n], name), column.numbers[n]);
   }
   check(std::ranges::any_of(to, [](float weight) { return weight > 0; }),
-        "'{}', column '{}': all weights are 0: expected some above 0", table.path.string(), name);
+        "'{}', column '{}': all weights are 0{}: expected some above 0", table.path.string(), name,
+        std::ssize(rows) == table.rows()
+            ? ""
+            : fmt::format(" in the {} of a part", counted(std::ssize(rows), "row")));
   return w;
 }
 
