@@ -177,8 +177,11 @@ class ColumnKinds {
   }
   void check_given(const char* option, const Names& given, bool may_lack) const {
     for (const std::string& name : given) {
-      check(may_lack || has(names_, name), "{} {}: '{}' has no such column, but {}", option, name,
-            path_.string(), some_of(names_, 20));
+      const bool has_commas = std::ranges::any_of(
+          names_, [](const auto& column) { return column.find(',') != std::string::npos; });
+      check(may_lack || has(names_, name), "{} {}: '{}' has no such column, but {}{}", option, name,
+            path_.string(), some_of(names_, 20),
+            has_commas ? "; a column with a comma in its name cannot be given: rename it" : "");
       check(std::ranges::count(given, name) == 1, "{} names the column {} twice", option, name);
     }
   }

@@ -203,6 +203,8 @@ TEST_CASE("what is wrong in a table is named by line and column", "[data]") {
           {.targets = {"y"}, .weights = "w", .hold_out = 0});
   refused("x,w,y\n1,0,a\n2,0,b\n3,1,a\n4,0,b\n", "all weights are 0 in the ",
           {.targets = {"y"}, .weights = "w", .hold_out = 0.75});
+  refused("\"p,q\",y\n1,a\n2,b\n3,a\n", "has no such column, but p,q, y; a column with a comma",
+          {.targets = {"y"}, .left_out = {"p", "q"}});
   refused("x,y\n1,a\n2,b\n3,a\n", "--leave-out z: ", {.targets = {"y"}, .left_out = {"z"}});
 }
 
