@@ -73,6 +73,8 @@ Request with_one_table(Request request, const AnswerFiles& asked) {
   if (!asked.paths.empty()) request.data = asked.paths.front();
   check(!request.given.contains("hold-out"),
         "--hold-out has no effect here: all rows of a table are answered");
+  check(!request.given.contains("weight-column"),
+        "--weight-column has no effect here: rows are answered, and not scored");
   return request;
 }
 

@@ -76,6 +76,8 @@ TEST_CASE("a table of classes is scored by class, and answered as the weights sa
   REQUIRE(file_bytes(out + "/predictions.csv") == answers);
   refuse("predict --weights " + weights + " --overlay --data " + asked + " --out " + out,
          "--overlay has no effect with a table");
+  refuse("predict --weights " + weights + " --weight-column w --data " + asked + " --out " + out,
+         "--weight-column has no effect here");
   folder.TemporaryDirectory::write("bad.csv", "place,b,a\nsouth,-40.0,\n");
   refuse("predict --weights " + weights + " --data " + (folder / "bad.csv") + " --out " + out,
          "line 2, column 'a': the number is missing");
