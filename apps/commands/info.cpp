@@ -93,13 +93,15 @@ std::string to_json(const Request& options, const Layer& model, const Parameters
   return json.dump(2) + "\n";
 }
 
-// The samples that the shown network is made for. The data is read only if the command names it.
+// The samples that the shown network is made for: of the data, which is read only if the command
+// names it, of the weights (--init) if they say them, or of the model.
 SampleSpec shown_sample(const Request& options) {
   for (const Setting& setting : settings_of(options))
     if ((setting.about.name == "data" || setting.about.saved == Saved::by_domain) &&
         options.given.contains(setting.about.name))
       return options.sample_in(load_data(options, DataUse::training, spoken()).train);
-  return options.domains.model(options.model_name).sample;
+  const bool is_said = !options.sample.fields.empty() && options.sample.input().shape.rank() > 0;
+  return is_said ? options.sample : options.domains.model(options.model_name).sample;
 }
 
 }  // namespace

@@ -87,6 +87,7 @@ TEST_CASE("a table of classes is scored by class, and answered as the weights sa
   succeed("train --new-head --loss mse --micro-batch 8 --steps 1 --save " + size + other);
   REQUIRE(read_safetensors_metadata(size).at("target") == "size");
   REQUIRE(read_safetensors_metadata(size).at("loss") == "mse");
+  REQUIRE_THAT(succeed("info --init " + size), ContainsSubstring("linear 4 -> 32 + relu"));
 }
 
 TEST_CASE("a table of numbers is answered in its own units", "[cli]") {
