@@ -335,6 +335,8 @@ std::vector<int32_t> classes_in_words(const RawTable& table, const RawColumn& co
     const std::set<std::string> different(words.begin(), words.end());
     classes.assign(different.begin(), different.end());
     std::ranges::sort(classes, natural_less);
+    check(classes.size() > 1, "column '{}' of {} has one class alone, '{}': expected several",
+          column.name, table.file(), classes.front());
     check(std::ssize(classes) < table.rows() || table.rows() < 3,
           "column '{}' of {} has another class in each of its {} rows, such as '{}': expected "
           "classes, or --loss mse for numbers",

@@ -195,6 +195,7 @@ TEST_CASE("what is wrong in a table is named by line and column", "[data]") {
   refused("1,2\n3,4\n", "begins with numbers: expected a first line with the names");
   refused("x,y\n", "has names of columns and no rows");
   refused("x,z\n1,2\n", "--target y: ");
+  refused("x,y\n1,a\n2,a\n3,a\n", "column 'y' of t.csv has one class alone, 'a'");
   refused("id,y\np1,a\np2,a\np3,b\n", "has 3 different texts in 3 rows");
   refused("y\na\na\nb\n", "expected some to learn from");
   refused("x,w,y\n1,1,a\n2,-1,b\n3,1,a\n", "line 3, column 'w' is -1, expected a weight",
