@@ -15,6 +15,7 @@
 #include "python/tokens.h"
 #include "python/trainer.h"
 #include "python/working.h"
+#include "tables/domain.h"
 #include "text/domain.h"
 #include "train/weights.h"
 
@@ -118,6 +119,9 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
     const Request& o = asked.options;
     const Device device = apply_machine_settings(o, app::spoken());
     const nb::gil_scoped_acquire gil;
+    if (const auto* const tables = o.domains.of_model_as<Tables>(o.model_name))
+      fail("{} holds weights of {}, which sees the columns of a table, but x is an array: {}",
+           o.weights, o.model_name, tables->where_it_answers());
     if (const auto& given = call.given().network; given && has_named_answers(x, *given)) {
       Dataset data = question_by_name(x, given->inputs);
       check_inputs(data, o.inputs_of_weights, o.weights, o);

@@ -236,6 +236,14 @@ class Inputs(Case):
         np.testing.assert_array_equal(accrue.predict(weights, PIXELS, network),
                                       trainer.predict(PIXELS))
 
+    def test_of_a_network_of_tables_are_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            table, weights = pathlib.Path(folder, "t.csv"), pathlib.Path(folder, "w.safetensors")
+            table.write_text("x,y\n" + "".join(f"{n},{n + 0.5}\n" for n in range(10)))
+            accrue.train(data=table, target="y", save=weights, micro_batch=2, effective_batch=4)
+            with self.assertRaisesRegex(accrue.Error, "sees the columns of a table, but x is"):
+                accrue.predict(weights, np.zeros((2, 1), np.float32))
+
     def test_are_of_any_order_of_bytes_and_memory(self):
         expected = flat(accrue.train(layers(), (X, Y), **FEW).weights)
         for x, y in ((X.astype(">f4"), Y.astype(">i4")), (X.astype(">f8"), Y.astype(">u2")),
