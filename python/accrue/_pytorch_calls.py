@@ -799,9 +799,9 @@ def _pooled(t, x, dims, call):
 
 def _max_pool(dims, with_indices):
     def pool(t, x, kernel, stride=None, padding=0, dilation=1, ceil_mode=False):
-        _check(t, all(d == 1 for d in _axes(dilation, 2, 1)), f"dilation={dilation}: expected 1")
         y = _pooled(t, x, dims, lambda images: a.max_pool2d(
-            images, _axes(kernel, dims, 1), _axes(stride or kernel, dims, 1), _axes(padding, dims, 0), ceil_mode))
+            images, _axes(kernel, dims, 1), _axes(stride or kernel, dims, 1), _axes(padding, dims, 0),
+            _axes(dilation, dims, 1), ceil_mode))
         return [y, None] if with_indices else y
     return pool
 
