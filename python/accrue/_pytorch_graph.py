@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 import os
@@ -9,6 +10,7 @@ import typing
 
 import numpy as np
 import torch
+import torch.utils.checkpoint
 
 from . import _accrue as a
 from ._accrue import Error, Value
@@ -82,6 +84,81 @@ def is_samples(size: typing.Any) -> bool:
 def _multiple(size: typing.Any) -> int:
     """c of a size of c N."""
     return int(repr(size).split()[0]) if " " in repr(size) else 1
+
+
+def _functions(of: type) -> typing.Iterator[type]:
+    for each in of.__subclasses__():
+        yield each
+        yield from _functions(each)
+
+
+@contextlib.contextmanager
+def own_gradients_refused() -> typing.Iterator[None]:
+    """While a module is called, refuses gradients that are not its calls': torch.export would drop them unseen."""
+
+    def refusing(why: str) -> typing.Callable[..., typing.NoReturn]:
+        def refuse(*args: typing.Any, **options: typing.Any) -> typing.NoReturn:
+            raise Error(f"{why}: expected calls that have PyTorch's gradients")
+        return refuse
+
+    checkpoint = torch.utils.checkpoint.CheckpointFunction
+    changed: list[tuple[type, str, typing.Any]] = []
+
+    def change(of: type, name: str, to: typing.Any) -> None:
+        changed.append((of, name, of.__dict__.get(name)))
+        setattr(of, name, to)
+
+    try:
+        for each in set(_functions(torch.autograd.Function)):
+            if "forward" in each.__dict__ and not each.__module__.startswith("torch."):
+                change(each, "forward", staticmethod(refusing(
+                    f"the torch.autograd.Function {each.__qualname__} has a backward() of its own")))
+        change(torch.Tensor, "register_hook", refusing("register_hook() is called for a gradient"))
+        # A checkpoint has its calls' gradients. By PyTorch's way its calls would be seen without gradients.
+        change(checkpoint, "apply", classmethod(lambda _, function, preserve, *args: function(*args)))
+        yield
+    finally:
+        for of, name, was in reversed(changed):
+            if was is None:
+                delattr(of, name)
+            else:
+                setattr(of, name, was)
+
+
+def check_hooks(module: torch.nn.Module) -> None:
+    """Refuses hooks of gradients, which nothing would call."""
+    for name, each in module.named_modules():
+        if each._backward_hooks or each._backward_pre_hooks:
+            raise Error(f"{name or type(module).__name__} has backward hooks, which nothing calls: expected none")
+    for name, each in module.named_parameters():
+        if each._backward_hooks or getattr(each, "_post_accumulate_grad_hooks", None):
+            raise Error(f"the parameter {name} has hooks of its gradient, which nothing calls: expected none")
+
+
+def check_stops(outputs: typing.Iterable[_Node], learned: set[str]) -> None:
+    """Refuses torch.no_grad() around a call of the outputs that depends on the placeholders `learned`."""
+    for node in with_origins(outputs):
+        if node.target is not torch.ops.higher_order.wrap_with_set_grad_enabled or node.args[0]:
+            continue
+        values, _ = torch.utils._pytree.tree_flatten(node.meta.get("val"))
+        found = sorted(each.name for each in with_origins([node]) if each.name in learned)
+        if found and any(isinstance(value, torch.Tensor) and value.is_floating_point() for value in values):
+            inside = getattr(node.graph.owning_module, node.args[1].target).graph
+            line = next((line_of(each) for each in inside.nodes if each.op == "call_function"), "")
+            raise Error(f"torch.no_grad(){line}: it stops the gradient of {found[0].removeprefix('p_')}: "
+                        "expected parameters with requires_grad=False there, or none")
+
+
+def with_origins(nodes: typing.Iterable[_Node]) -> set[_Node]:
+    """These nodes, and those that they are made of."""
+    found: set[_Node] = set()
+    left = list(nodes)
+    while left:
+        node = left.pop()
+        if node not in found:
+            found.add(node)
+            left.extend(node.all_input_nodes)
+    return found
 
 
 class Caller:

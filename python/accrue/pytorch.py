@@ -188,10 +188,13 @@ def _exported(module: torch.nn.Module, examples: typing.Any) -> torch.export.Exp
     # PyTorch asks whether a tensor of few samples lies in memory in another order, which decides nothing here.
     samples = torch.export.Dim("N", min=_EXAMPLE, max=1 << 30)
     named = isinstance(examples, dict)
+    _pytorch_graph.check_hooks(module)
     sizes = {name: {0: samples} for name in examples} if named else tuple({0: samples} for _ in examples)
     try:
-        program = torch.export.export(module, () if named else examples, examples if named else None,
-                                      dynamic_shapes=sizes, strict=False)
+        with _pytorch_graph.own_gradients_refused():
+            program = torch.export.export(module, () if named else examples, examples if named else None,
+                                          dynamic_shapes=sizes, strict=False)
+        _check_stops(module, program)
         program = program.run_decompositions({})
         return _decomposed(program)
     except Error:
@@ -200,6 +203,16 @@ def _exported(module: torch.nn.Module, examples: typing.Any) -> torch.export.Exp
         why = " ".join(str(error).split())[:400] or type(error).__name__
         raise Error(f"torch.export cannot list the calls of {type(module).__name__} for any number of samples: "
                     f"{why}") from error
+
+
+def _check_stops(module: torch.nn.Module, program: torch.export.ExportedProgram) -> None:
+    learned = {name for name, each in module.named_parameters(remove_duplicate=False) if each.requires_grad}
+    signature = program.graph_signature
+    results = next(node for node in program.graph.nodes if node.op == "output").args[0]
+    outputs = [node for node, spec in zip(results, signature.output_specs)
+               if spec.kind == OutputKind.USER_OUTPUT and isinstance(node, torch.fx.Node)]
+    _pytorch_graph.check_stops(outputs, {spec.arg.name for spec in signature.input_specs
+                                         if spec.kind == InputKind.PARAMETER and spec.target in learned})
 
 
 def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -247,7 +260,7 @@ class _Translation:
             wanted, names = [wanted[names.index(name)] for name in outputs], list(outputs)
         keep = [(node, name) for node, name in zip(wanted, names) if isinstance(node, torch.fx.Node)]
         self._check_changes(results, signature)
-        needed = _needed([node for node, _ in keep])
+        needed = _pytorch_graph.with_origins([node for node, _ in keep])
         inputs: list[tuple[str, _accrue.Value]] = []
         specs = {spec.arg.name: spec for spec in signature.input_specs}
         call = _pytorch_graph.Caller(self, graph)
@@ -341,17 +354,6 @@ class _Translation:
             if not is_statistic:
                 raise Error(f"a call of the module changes {name}{_pytorch_graph.line_of(node)}: "
                             "expected no change but that of a batch norm's running statistics")
-
-
-def _needed(outputs: typing.Iterable[torch.fx.Node]) -> set[torch.fx.Node]:
-    found: set[torch.fx.Node] = set()
-    left = list(outputs)
-    while left:
-        node = left.pop()
-        if node not in found:
-            found.add(node)
-            left.extend(node.all_input_nodes)
-    return found
 
 
 def is_module(model: typing.Any) -> bool:

@@ -148,7 +148,8 @@ class Modules(unittest.TestCase):
     def test_pools_are_those_of_pytorch(self):
         torch.manual_seed(2)
         net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.MaxPool2d(3, 2, 1, ceil_mode=True),
-                            nn.MaxPool2d(2, 1, dilation=2), nn.AvgPool2d(2, 1), nn.Flatten(2), nn.MaxPool1d(2, 1), nn.Flatten(), nn.LazyLinear(4))
+                            nn.MaxPool2d(2, 1, dilation=2), nn.AvgPool2d(2, 1), nn.Flatten(2),
+                            nn.MaxPool1d(2, 1), nn.Flatten(), nn.LazyLinear(4))
         net.double()(torch.tensor(self.x, dtype=torch.float64))
         loss = nn.functional.cross_entropy(net(torch.tensor(self.x[:6], dtype=torch.float64)),
                                            torch.tensor(self.y[:6], dtype=torch.int64))
@@ -192,6 +193,57 @@ class Modules(unittest.TestCase):
             accrue.train(self.net, "digits")
         with self.assertRaisesRegex(accrue.Error, "no torch.nn.Module"):
             accrue.train("mlp", "digits", epochs=1, micro_batch=64).state_dict()
+
+    def test_gradients_that_are_not_the_calls_own_are_refused(self):
+        class Reversed(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.clone()
+
+            @staticmethod
+            def backward(ctx, dy):
+                return -dy
+
+        class Net(nn.Module):
+            def __init__(self, call=lambda net, x: x):
+                super().__init__()
+                self.a, self.b, self.call = nn.Linear(192, 4), nn.Linear(4, 4), call
+
+            def forward(self, x):
+                return self.b(self.call(self, self.a(x.flatten(1))))
+
+        def stopped(net, x):
+            with torch.no_grad():
+                return x + net.b(x).sigmoid()
+
+        def hooked(net, x):
+            x.register_hook(lambda dy: 2 * dy)
+            return x
+
+        reverse = Reversed.apply
+        for call, words in ((lambda net, x: reverse(x), "Function .*Reversed has a backward"),
+                            (stopped, "no_grad.*test_torch.py.*stops the gradient of a_"), (hooked, "register_hook")):
+            with self.assertRaisesRegex(accrue.Error, words):
+                accrue.from_torch(Net(call), self.x)
+        net = Net()
+        net.a.weight.register_hook(lambda dy: 2 * dy)
+        with self.assertRaisesRegex(accrue.Error, "the parameter a.weight has hooks"):
+            accrue.from_torch(net, self.x)
+        net = Net()
+        net.b.register_full_backward_hook(lambda *_: None)
+        with self.assertRaisesRegex(accrue.Error, "b has backward hooks"):
+            accrue.from_torch(net, self.x)
+        net = Net(lambda net, x: torch.utils.checkpoint.checkpoint(net.b, x, use_reentrant=True))
+        accrue.from_torch(net, self.x)
+        net = Net(lambda net, x: x)
+        net.forward = lambda x: net.b(stopped(net, net.a(x.flatten(1))))
+        net.a.requires_grad_(False)
+        with self.assertRaisesRegex(accrue.Error, "gradient of b_"):
+            accrue.from_torch(net, self.x)
+        # The original is back: PyTorch's gradients are as they were.
+        x = torch.ones(1, requires_grad=True)
+        reverse(x).backward()
+        self.assertEqual(float(x.grad), -1)
 
     def test_saved_weights_make_a_state(self):
         with tempfile.TemporaryDirectory() as folder:
