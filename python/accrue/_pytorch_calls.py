@@ -655,14 +655,7 @@ def _embedding(t, weight, index, padding_idx=-1, scale_grad_by_freq=False, spars
         found = _embedding(t, weight, index.tensor, padding_idx)
         shape = t.shape()
         return t.reshaped(found, [1] * (len(shape) - len(found.shape)) + list(found.shape)).expand(shape)
-    if padding_idx >= 0:  # a row that is not learned
-        name = t.translation.name_of(t.node.args[0], _PARAMETER)
-        _check(t, name is not None, "padding_idx of a table that is computed: expected a parameter")
-        rows = t.translation.parameters[name].detach().cpu().double()
-        mask = torch.zeros(len(rows), 1, dtype=torch.float64)
-        mask[padding_idx] = 1
-        table = a.where(t.value(mask), t.value(rows[padding_idx:padding_idx + 1]), table)
-    return a.embedding(t.value(index, whole=True), table)
+    return a.embedding(t.value(index, whole=True), table, padding_idx if padding_idx >= 0 else None)
 
 
 _PARAMETER = torch.export.graph_signature.InputKind.PARAMETER

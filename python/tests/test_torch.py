@@ -145,6 +145,29 @@ class Modules(unittest.TestCase):
         finally:
             self.net.train()
 
+    def test_a_padding_row_is_read_as_a_tied_head_learns_it(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rows, self.head = nn.Embedding(5, 4, padding_idx=0), nn.Linear(4, 5, bias=False)
+                self.head.weight = self.rows.weight
+
+            def forward(self, tokens):
+                return self.head(torch.tanh(self.rows(tokens)).mean(1))
+
+        torch.manual_seed(3)
+        net = Net().double()
+        random = np.random.default_rng(3)
+        tokens, y = random.integers(0, 3, (12, 3)), random.integers(0, 5, 12)
+        state = accrue.train(net, (tokens, y), micro_batch=4, effective_batch=6, threads=1, optimizer="sgd", momentum=0,
+                             lr=1, weight_decay=0, schedule="constant", no_shuffle=True, epochs=1).state_dict()
+        optimizer = torch.optim.SGD(net.parameters(), lr=1)
+        for i in (0, 6):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(torch.tensor(tokens[i:i + 6])), torch.tensor(y[i:i + 6])).backward()
+            optimizer.step()
+        torch.testing.assert_close(state["rows.weight"], net.rows.weight.detach(), rtol=1e-9, atol=1e-12)
+
     def test_pools_are_those_of_pytorch(self):
         torch.manual_seed(2)
         net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.MaxPool2d(3, 2, 1, ceil_mode=True),
