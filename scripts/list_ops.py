@@ -51,7 +51,7 @@ OWN = {
     "reshape": "y has x's elements, in their order, under another shape, at no cost. One size may be -1, which stands "
                "for the rest. Throws Error unless the number of elements agrees.",
     "clamp": "y = min(max(input, min), max), without the bound that is None. A NaN stays one. Gradient: dy where input "
-             "is within the bounds, else 0. ",
+             "is between the bounds, else 0, also at a bound. ",
     "chunk": "As split(), in `chunks` slices of equal size, but for a smaller last one. There may be fewer.",
     "scaled_dot_product_attention": "is_causal=True: query t sees key s if s <= t.",
 }

@@ -66,7 +66,7 @@
         A, d / ((1 + std::abs(a)) * (1 + std::abs(a)))) \
   UNARY(log_sigmoid, "", S0, -softplus_of(-a), A, d * formula::Sigmoid{}(-a)) \
   UNARY(clamp, "Clip", S2(low, -HUGE_VAL, high, HUGE_VAL), clamp_of(a, low, high), \
-        A, a >= low && a <= high ? d : T(0)) \
+        A, a > low && a < high ? d : T(0)) \
   UNARY(threshold, "", S2(least, 0, value, 0), a <= least ? value : a, A, a <= least ? T(0) : d) \
   UNARY(shrink, "Shrink", S2(lambd, 0.5, bias, 0), \
         a > lambd ? a - bias : a < -lambd ? a + bias : a * 0, \

@@ -173,7 +173,7 @@ TEST_CASE("formulas at their steps, and of NaN and infinity, are PyTorch's", "[o
        {0, 1, -1, 0, 1, -1, 1, -1, 1, 1}},
       {Formula::clamp,
        {nan, 2.5, -0.5, 0, 2.5, -0.5, 2.5, -0.5, 1.5, 0.5},
-       {0, 0, 0, 1, 0, 0, 1, 1, 1, 1},
+       {0, 0, 0, 1, 0, 0, 0, 0, 1, 1},
        {-0.5, 2.5}},
       {Formula::clamp,
        {nan, -0.5, -0.5, -0.5, -0.5, -0.5, -0.5, -0.5, -0.5, -0.5},
