@@ -548,9 +548,18 @@ def _reduced(call):
     return reduce
 
 
-for _name, _ours in (("sum.dim_IntList", "sum"), ("mean.dim", "mean"), ("amax.default", "amax"),
-                     ("amin.default", "amin")):
-    CALLS[f"aten.{_name}"] = _reduced(getattr(a, _ours))
+def _extreme(call):
+    """The largest elements share the gradient, as in PyTorch; amax() alone gives it to the first."""
+    def extreme(x, dims, keepdim):
+        found = a.equal(x, call(x, dims, True))
+        shares = a.div(found, a.sum(found, dims, True))
+        return a.sum(a.mul(a.where(found, x, a.constant(np.zeros(1))), shares), dims, keepdim)
+    return extreme
+
+
+_amax, _amin = _extreme(a.amax), _extreme(a.amin)
+for _name, _ours in (("sum.dim_IntList", a.sum), ("mean.dim", a.mean), ("amax.default", _amax), ("amin.default", _amin)):
+    CALLS[f"aten.{_name}"] = _reduced(_ours)
 for _name in ("sum", "mean"):
     CALLS[f"aten.{_name}.default"] = lambda t, x, dtype=None, f=_reduced(getattr(a, _name)): f(t, x)
 
@@ -593,7 +602,7 @@ def _norm(t, x, order=2, dim=None, keepdim=False, dtype=None):
     if order == 1:
         return a.sum(a.abs(x), dims, keepdim)
     if order == math.inf:
-        return a.amax(a.abs(x), dims, keepdim)
+        return _amax(a.abs(x), dims, keepdim)
     _check(t, order == 2, f"ord={order}: expected 1, 2 or inf")
     squares = a.sum(a.square(x), dims, keepdim)
     is_zero = a.equal(squares, 0.0)  # there the gradient is 0, as PyTorch's

@@ -168,6 +168,22 @@ class Modules(unittest.TestCase):
             optimizer.step()
         torch.testing.assert_close(state["rows.weight"], net.rows.weight.detach(), rtol=1e-9, atol=1e-12)
 
+    def test_equal_maxima_share_their_gradient(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = nn.Parameter(torch.ones(4, dtype=torch.float64))
+
+            def forward(self, x):
+                return (x * self.w).amax(1, keepdim=True) - (x * self.w).amin(1, keepdim=True) + self.w
+
+        net = Net()
+        x, y = np.array([[1.0, 2, 2, 1], [3, 3, 3, 0]]), np.zeros((2, 4))
+        nn.functional.mse_loss(net(torch.tensor(x)), torch.tensor(y)).backward()
+        state = accrue.train(net, (x, y), loss="mse", micro_batch=1, effective_batch=2, threads=1, optimizer="sgd",
+                             momentum=0, lr=1, weight_decay=0, schedule="constant", epochs=1).state_dict()
+        torch.testing.assert_close(net.w.detach() - state["w"], net.w.grad)
+
     def test_pools_are_those_of_pytorch(self):
         torch.manual_seed(2)
         net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.MaxPool2d(3, 2, 1, ceil_mode=True),
