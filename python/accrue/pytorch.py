@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _accrue
 from ._accrue import Error
+from ._losses import Loss
 from ._results import Weights
 
 try:
@@ -95,7 +96,7 @@ class FromTorch:
 
     def loss(self, options: dict[str, typing.Any]) -> dict[str, typing.Any]:
         """The arguments with a loss by the output's name."""
-        if self.by_name and isinstance(options.get("loss"), str):
+        if self.by_name and isinstance(options.get("loss"), (str, Loss)):
             self.check_one_output()
             return {**options, "loss": {self.outputs[0]: options["loss"]}}
         return options

@@ -184,6 +184,14 @@ class Modules(unittest.TestCase):
                              momentum=0, lr=1, weight_decay=0, schedule="constant", epochs=1).state_dict()
         torch.testing.assert_close(net.w.detach() - state["w"], net.w.grad)
 
+    def test_a_loss_of_one_output_needs_no_name(self):
+        net = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(12, 4))
+        tokens = np.zeros((12, 3), np.int32)
+        loss = accrue.loss("cross_entropy", class_weights=[1, 2, 3, 4])
+        unnamed, named = (accrue.train(net, (tokens, self.y), loss=each, effective_batch=6, micro_batch=6, threads=1)
+                          for each in (loss, {"output": loss}))
+        np.testing.assert_array_equal(unnamed.weights["2.weight"], named.weights["2.weight"])
+
     def test_pools_are_those_of_pytorch(self):
         torch.manual_seed(2)
         net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.MaxPool2d(3, 2, 1, ceil_mode=True),
