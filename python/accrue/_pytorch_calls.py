@@ -734,6 +734,8 @@ def _batch_norm(t, x, weight=None, bias=None, mean=None, var=None, *rest):
     _check(t, t.place(x) == 0, f"x is {sizes(x.shape)}: expected samples first")
     weights = [None if each is None else _fixed(t, node) if training else t.value(each)
                for each, node in zip((weight, bias), t.node.args[1:3])]
+    if training:
+        t.translation.counts[names[0]] = t.translation.counts.get(names[0], 0) + 1
     y = a.batch_norm(x, *map(t.translation.buffer, names), *weights, training=training, momentum=float(momentum),
                      eps=float(eps))
     return y if name.startswith("aten.batch_norm") else [y, None, None, None, None]

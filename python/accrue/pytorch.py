@@ -48,6 +48,7 @@ class FromTorch:
     outputs: list[str]  #: names of its results
     calls: int  #: of the network
     by_name: bool  #: data comes by these names: there are several, or integers
+    _counts: dict[str, int]  # running means, and how often a step updates them
     _copies: dict[str, str]  # the names of tied weights, and the name that the network knows
 
     def __repr__(self) -> str:
@@ -112,7 +113,7 @@ class FromTorch:
 
     def state_dict(self, weights: typing.Mapping[str, typing.Any] | None = None,
                    steps: int = 0) -> dict[str, torch.Tensor]:
-        """The module's state_dict with these weights in it. num_batches_tracked grows by `steps`."""
+        """The module's state_dict with these weights in it, after so many steps."""
         weights = self.weights if weights is None else weights
         state = self.module.state_dict()
         for name, tensor in state.items():
@@ -120,8 +121,8 @@ class FromTorch:
             if known in weights:
                 value = torch.as_tensor(np.array(weights[known]))
                 state[name] = value.reshape(tensor.shape).to(tensor.dtype)
-            elif name.endswith("num_batches_tracked") and name[:-19] + "running_mean" in weights:
-                state[name] = tensor.detach().cpu() + steps
+            elif name.endswith("num_batches_tracked"):
+                state[name] = tensor.detach().cpu() + steps * self._counts.get(name[:-19] + "running_mean", 0)
             else:
                 state[name] = tensor.detach().clone()
         return state
@@ -246,6 +247,7 @@ class _Translation:
         self.copies = {name: first.setdefault(id(p), name) for name, p in self.parameters.items()}
         self.held: dict[str, _accrue.Value] = {}
         self.fixed: set[str] = set()  # parameters that are constants of the network
+        self.counts: dict[str, int] = {}  # of calls that update a running mean
         self.values: dict[str, typing.Any] = {}
 
     def run(self, outputs: typing.Sequence[str] | None) -> FromTorch:
@@ -288,7 +290,7 @@ class _Translation:
         frozen = [name for name in self.held
                   if name in self.parameters and not self.parameters[name].requires_grad]
         return FromTorch(self.module, network, weights, frozen, self.dtype, [name for name, _ in inputs],
-                         [name for _, name in keep], call.count, by_name, self.copies)
+                         [name for _, name in keep], call.count, by_name, self.counts, self.copies)
 
     def _output_names(self, count: int) -> list[str]:
         spec = self.program.call_spec.out_spec

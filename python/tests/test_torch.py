@@ -139,7 +139,10 @@ class Modules(unittest.TestCase):
         self.net.eval()
         try:
             text = repr(accrue.from_torch(self.net, self.x))
-            self.assertIn("training=False", repr(accrue.from_torch(self.net, self.x, training=False)))
+            kept = accrue.from_torch(self.net, self.x, training=False)
+            self.assertIn("training=False", repr(kept))
+            state = self.train(kept, micro_batch=6).state_dict()
+            self.assertEqual(int(state["stem.1.num_batches_tracked"]), int(self.net.stem[1].num_batches_tracked))
             self.assertNotIn("training=False", text)
             self.assertFalse(self.net.training)
         finally:
