@@ -68,7 +68,7 @@ def _elu(t, x, alpha=1.0, scale=1.0, input_scale=1.0):
 
 @_row("clamp.default", "clamp.Tensor", "clip.default")
 def _clamp(t, x, low=None, high=None):
-    if isinstance(low, Value) or isinstance(high, Value):
+    if isinstance(low, (Value, torch.Tensor)) or isinstance(high, (Value, torch.Tensor)):
         y = t.value(x) if low is None else a.maximum(t.value(x), t.value(low))
         return y if high is None else a.minimum(y, t.value(high))
     return a.clamp(t.value(x), None if low is None else float(low), None if high is None else float(high))

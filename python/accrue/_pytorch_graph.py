@@ -322,7 +322,7 @@ class Caller:
             if str(error).startswith(name):
                 raise
             raise Error(f"{name}{line_of(node)}: {error}") from error
-        except (TypeError, IndexError) as error:
+        except (TypeError, IndexError, ValueError, RuntimeError, ArithmeticError) as error:
             raise Error(f"{name}{line_of(node)}: {error}: expected other arguments") from error
         return self.checked(node, result, before)
 

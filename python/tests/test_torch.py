@@ -236,6 +236,8 @@ class Modules(unittest.TestCase):
         refused(lambda x: x.roll(1, 0), "aten.roll", "across samples")
         refused(lambda x: x.transpose(0, 1).reshape(-1, 3, 64), "mixes samples")
         refused(lambda x: x.detach() + x, "detach")
+        refused(lambda x: (-2.0) ** x, "aten.pow", "test_torch.py")
+        accrue.from_torch(Of(lambda x: torch.clamp(x, torch.zeros(8), torch.ones(8))), self.x)
         refused(lambda x: x * torch.rand(3, 8, 8), "aten.")
         with self.assertRaisesRegex(accrue.Error, "expected float32 or float64"):
             accrue.from_torch(nn.Linear(3, 3).half(), self.x)
