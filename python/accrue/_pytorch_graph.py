@@ -181,6 +181,7 @@ class Caller:
         self.samples = a.input(1).shape[0]
         self.outer: dict[int, int] = {}  # of values by their identity
         self.kept: list[Value] = []  # so that identities last
+        self.binary: set[str] = set()  # inputs of whole numbers with which the module calculates
         self.count = 0
         self.node: _Node | None = None
 
@@ -248,8 +249,19 @@ class Caller:
     def number(self, x: typing.Any) -> Value:
         """Whole numbers of the data as numbers: 0 or 1, as masks have them."""
         if isinstance(x, Value) and "i32" in repr(x):
+            self.binary.update(self.inputs_of(x))
             return self.flag(self.outer.get(id(x), 1), a.embedding(x, a.constant(np.array([[0.0], [1.0]]))).reshape(x.shape))
         return self.value(x)
+
+    def inputs_of(self, x: Value) -> set[str]:
+        """The inputs whose whole numbers these are."""
+        origins = with_origins(each for each in self.node.all_input_nodes if self.values.get(each.name) is x)
+        found = {each.name for each in origins
+                 if each.op == "placeholder" and isinstance(self.values.get(each.name), Value)}
+        if any(not self.values[name].shape or "i32" not in repr(self.values[name]) for name in found):
+            self.refuse(self.node, "it calculates with whole numbers that the module has found, such as places: "
+                        "expected them as indices alone")
+        return found
 
     def drawn(self, noise: Noise) -> Value:
         if not any(map(is_samples, noise.shape)):

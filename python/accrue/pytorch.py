@@ -49,6 +49,7 @@ class FromTorch:
     calls: int  #: of the network
     by_name: bool  #: data comes by these names: there are several, or integers
     _counts: dict[str, int]  # running means, and how often a step updates them
+    _binary: frozenset[str]  # inputs of whole numbers with which the module calculates
     _copies: dict[str, str]  # the names of tied weights, and the name that the network knows
 
     def __repr__(self) -> str:
@@ -79,16 +80,25 @@ class FromTorch:
     def samples(self, x: typing.Any) -> typing.Any:
         """x as the network takes it."""
         if not self.by_name or isinstance(x, dict):
-            return x
+            return self._checked(x)
         given = list(x) if isinstance(x, (tuple, list)) and len(self.inputs) > 1 else [x]
         if len(given) != len(self.inputs):
             raise Error(f"x has {len(given)} arrays: expected {', '.join(self.inputs)}")
-        return dict(zip(self.inputs, given))
+        return self._checked(dict(zip(self.inputs, given)))
+
+    def _checked(self, arrays: typing.Any) -> typing.Any:
+        """Arrays by their names: a module calculates with 0 and 1 alone."""
+        for name in self._binary.intersection(arrays if isinstance(arrays, dict) else ()):
+            found = np.asarray(arrays[name])
+            if found.dtype.kind in "iu" and found.size and found.max() > 1:
+                raise Error(f"{name} has {found.max()}, and the module calculates with {name}, or compares it: "
+                            "expected 0 or 1, such as a mask; give others, such as t != 0, as inputs of their own")
+        return arrays
 
     def data(self, data: typing.Any) -> typing.Any:
         """(x, y) as the network takes it."""
         if not self.by_name or not isinstance(data, (tuple, list)) or len(data) != 2:
-            return data
+            return self._checked(data)
         x, y = data
         if isinstance(y, dict):
             return {**self.samples(x), **y}
@@ -290,7 +300,8 @@ class _Translation:
         frozen = [name for name in self.held
                   if name in self.parameters and not self.parameters[name].requires_grad]
         return FromTorch(self.module, network, weights, frozen, self.dtype, [name for name, _ in inputs],
-                         [name for _, name in keep], call.count, by_name, self.counts, self.copies)
+                         [name for _, name in keep], call.count, by_name, self.counts,
+                         frozenset(call.binary), self.copies)
 
     def _output_names(self, count: int) -> list[str]:
         spec = self.program.call_spec.out_spec

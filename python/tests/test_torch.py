@@ -195,6 +195,24 @@ class Modules(unittest.TestCase):
                           for each in (loss, {"output": loss}))
         np.testing.assert_array_equal(unnamed.weights["2.weight"], named.weights["2.weight"])
 
+    def test_whole_numbers_that_are_compared_are_0_or_1(self):
+        class Net(nn.Module):
+            def __init__(self, compared):
+                super().__init__()
+                self.rows, self.compared = nn.Embedding(5, 4), compared
+
+            def forward(self, tokens):
+                rows = self.rows(tokens)
+                return (rows * (self.compared(tokens, rows) != 0).unsqueeze(-1)).sum(1)
+
+        tokens = np.arange(36).reshape(12, 3) % 5
+        net = Net(lambda tokens, rows: tokens)
+        with self.assertRaisesRegex(accrue.Error, "tokens has 4.*expected 0 or 1"):
+            accrue.train(net, (tokens, self.y), effective_batch=6)
+        self.assertEqual(accrue.predict(net, tokens % 2).shape, (12, 4))
+        with self.assertRaisesRegex(accrue.Error, "aten.ne.Scalar.*expected them as indices alone"):
+            accrue.from_torch(Net(lambda tokens, rows: rows.argmax(-1)), tokens)
+
     def test_pools_are_those_of_pytorch(self):
         torch.manual_seed(2)
         net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.MaxPool2d(3, 2, 1, ceil_mode=True),
