@@ -75,7 +75,8 @@ class FromTorch:
     def weights_for(self, x: typing.Any) -> Weights:
         """The module's values, to answer to x: numbers are seen as they are."""
         is_pixels = str(getattr(x, "dtype", "")).removeprefix("torch.") == "uint8"
-        return self.weights if is_pixels else Weights(self.weights, {"inputs": "as given"})
+        said = {"model": "sequential", "inputs": "as given"}  # as a training says of its weights
+        return self.weights if is_pixels else Weights(self.weights, said)
 
     def samples(self, x: typing.Any) -> typing.Any:
         """x as the network takes it."""
