@@ -446,6 +446,20 @@ nb::tuple shape_tuple(const Value& value) {
   return nb::tuple(sizes);
 }
 
+// Whether its elements are 0 and 1 for false and true: of a comparison, or of such values that are
+// moved.
+bool has_truth_values(const Value& value) {
+  static const std::set<std::string> comparisons = {
+      "equal",  "not_equal",   "less",       "less_equal",  "greater",    "greater_equal",
+      "is_nan", "logical_and", "logical_or", "logical_xor", "logical_not"};
+  static const std::set<std::string> moves = {"reshape", "expand",  "permute", "slice",
+                                              "flatten", "squeeze", "flip",    "tile"};
+  const Expression& of = *value.of;
+  if (!of.op) return false;
+  return comparisons.contains(of.op->name) ||
+         (moves.contains(of.op->name) && has_truth_values(of.operands.at(0)));
+}
+
 // Extents of samples as Python has them: N, 2 N.
 void add_extents(nb::module_& m) {
   nb::class_<Extent>(m, "Samples", "So many elements for each sample, as a size of a value.")
@@ -479,6 +493,7 @@ void add_networks(nb::module_& m) {
       .def_prop_ro("shape", &shape_tuple,
                    "Its sizes: numbers, or multiples of the number of samples, N.",
                    nb::for_getter(nb::sig("def shape(self) -> tuple[int | Samples, ...]")))
+      .def_prop_ro("_is_truth", &has_truth_values)
       .def("__repr__", [](const Value& v) { return "value " + to_string(v.sizes()); });
   m.def("input", &input_of, "shape"_a, nb::kw_only(), "dtype"_a = "float32", "name"_a = "x",
         "An input of a network: samples of this shape, without their number.",

@@ -85,7 +85,11 @@ def _zeros(*shape: int) -> Value:
 
 
 def _hidden_scores(scores: Value, mask: _Any, name: str, shape: tuple, dims: str) -> Value:
-    """scores with a mask: bool or int32 hides where it is true, float32 is added. An array is a constant."""
+    """scores with a mask: bool, a comparison or int32 hides where it is true, float32 is added.
+
+    An array is a constant.
+    """
+    is_truth = isinstance(mask, Value) and mask._is_truth
     if not isinstance(mask, Value):
         import numpy as np
 
@@ -105,6 +109,8 @@ def _hidden_scores(scores: Value, mask: _Any, name: str, shape: tuple, dims: str
         mask = mask.reshape(scores.shape)
     elif isinstance(sizes[0], Samples):  # [N, S]
         mask = mask.reshape(sizes[0], 1, 1, sizes[1])
+    if is_truth:
+        return _accrue.where(mask, -math.inf, scores)
     if is_added:
         return scores + mask
     hidden = _accrue.one_hot(mask.reshape(-1), 2)[:, 1].reshape(mask.shape)
@@ -119,9 +125,9 @@ class MultiheadAttention(Part):
     batch_first=True. Called on values it returns the output, of query's shape, and the weights of attention: [N, T, S],
     the mean over the heads, or [N, heads, T, S] with average_attn_weights=False, or None with need_weights=False.
 
-    key_padding_mask [N, S] and attn_mask [T, S] or [N heads, T, S]: int32, which hides keys where it is 1, or float32,
-    which is added to the scores; attn_mask may be an array, of bool or float. is_causal=True is a hint and needs
-    attn_mask, as in PyTorch. A query that sees no key gives NaN.
+    key_padding_mask [N, S] and attn_mask [T, S] or [N heads, T, S]: int32 or a comparison, which hides keys where it is
+    1 or true, or float32, which is added to the scores; attn_mask may be an array, of bool or float. is_causal=True is
+    a hint and needs attn_mask, as in PyTorch. A query that sees no key gives NaN.
 
     Parameters: in_proj_weight [3 embed_dim, embed_dim], or q_proj_weight, k_proj_weight and v_proj_weight where kdim or
     vdim differ; in_proj_bias [3 embed_dim]; out_proj.weight [embed_dim, embed_dim]; out_proj.bias; and with

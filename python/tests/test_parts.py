@@ -89,6 +89,18 @@ class Calls(unittest.TestCase):
         output, h = accrue.GRU(8, 6, batch_first=True)(x)
         self.assertEqual((output.shape, h.shape), ((N, 5, 6), (1, N, 6)))
 
+    def test_hide_what_a_comparison_says(self):
+        def run(mask_of, dtype, mask):
+            x, m = accrue.input(5, 8), accrue.input(5, dtype=dtype, name="mask")
+            y = accrue.MultiheadAttention(8, 2, batch_first=True)(x, x, x, mask_of(m), name="attention")[0][:, 0]
+            net = accrue.Network({"x": x, "mask": m}, {"y": accrue.Linear(8, 3)(y, name="head")})
+            return accrue.train(net, {"x": X, "mask": mask, "y": Y}, **WHOLE).weights
+
+        mask = np.arange(5 * len(X)).reshape(len(X), 5) % 5 % 3 == 2
+        compared = run(lambda m: accrue.greater(m, 0.5)[:, :], "float32", mask.astype(np.float32))
+        for name, weight in run(lambda m: m, "int32", mask.astype(np.int32)).items():
+            np.testing.assert_allclose(compared[name], weight, rtol=1e-5, atol=1e-6, err_msg=name)
+
     def test_of_one_step_use_all_weights(self):
         x = accrue.input(1, 8)
         y = accrue.LSTM(8, 4, batch_first=True)(x, name="lstm")[0].flatten(1)
