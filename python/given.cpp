@@ -77,7 +77,13 @@ Settings Given::settings(TrainingOptions&) {
 }
 
 Example Given::example(const accrue::Layer& layer, const SampleSpec& sample, int64_t N) const {
-  if (!network || network->has_one_of_each()) return Domain::example(layer, sample, N);
+  // The program's names are for pixels and numbers.
+  const auto is_floating_one = [](const python::Network::Input& input) {
+    return input.sizes.dtype == DType::f32;
+  };
+  if (!network ||
+      (network->has_one_of_each() && std::ranges::all_of(network->inputs, is_floating_one)))
+    return Domain::example(layer, sample, N);
   std::vector<InputSamples> inputs;
   for (const auto& [name, sizes] : network->inputs) {
     const Shape one = sizes.of(1);

@@ -54,7 +54,7 @@ class Given : public Domain {
   // that does not fit them.
   ObjectivePtr objective(const Dataset& data) const override;
   ObjectivePtr objective_of_names(const Dataset& data) const;
-  // With all inputs and outputs, by their names, where there are several.
+  // With all inputs and outputs, by their names, where there are several, or integers come in.
   Example example(const accrue::Layer& layer, const SampleSpec& sample, int64_t N) const override;
   Metadata taught_by(const Dataset& data) const override { return labels.taught_by(data); }
   // Labels or masks, whichever the data has.

@@ -228,6 +228,22 @@ class Outputs(unittest.TestCase):
             for name in (b"image", b"meta", b"kind", b"box", b"spare"):
                 self.assertIn(name, path.read_bytes())
 
+    def test_of_integers_are_exported(self):
+        i, m = accrue.input(2, dtype="int32"), accrue.input(3)
+        rows = accrue.Embedding(5, 3, padding_idx=0)(i, name="rows").sum(1)
+        data = {"place": np.arange(8, dtype=np.int32).reshape(4, 2) % 5,
+                "meta": np.ones((4, 3), np.float32), "sum": np.ones((4, 3), np.float32)}
+        one = {"place": data["place"], "sum": data["sum"]}
+        for network, given in ((accrue.Network({"place": i}, {"sum": rows}), one),
+                               (accrue.Network({"place": i, "meta": m}, {"sum": rows * m}), data)):
+            weights = accrue.train(network, given, steps=0, effective_batch=2,
+                                   micro_batch=2).weights
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder, "network.onnx")
+                accrue.export(weights, path, network)
+                for name in (b"place", b"sum", b"rows.weight"):
+                    self.assertIn(name, path.read_bytes())
+
 
 if __name__ == "__main__":
     unittest.main()

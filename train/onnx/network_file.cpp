@@ -14,7 +14,8 @@ Example detail::example_of(const Layer& network, const std::vector<InputSamples>
   for (const auto& [name, shape, dtype] : inputs) {
     std::vector<int64_t> sizes{N};
     std::ranges::copy(shape.sizes(), std::back_inserter(sizes));
-    all.push_back(Tensor::full(Shape(sizes), 0, dtype, Device::cpu));
+    all.push_back(Tensor::empty(Shape(sizes), dtype, Device::cpu));
+    std::ranges::fill(all.back().host_bytes(), std::byte{0});  // 0 of any type
     example.inputs.push_back({name, all.back()});
   }
   example.answers = [&network, all] {
