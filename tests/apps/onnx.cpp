@@ -241,7 +241,8 @@ TEST_CASE("every op of a graph is written to an ONNX file", "[onnx]") {
       {"logical_and", {}, {"Cast", "Cast", "And", "Cast"}},
       {"less", {}, {"Less", "Cast"}},
       {"where", {}, {"Cast", "Where"}},
-      {"clamp", {{"min", 0.0}}, {"Clip"}},
+      {"clamp", {{"min", 0.0}}, {"Max"}},
+      {"clamp", {{"min", 0.0}, {"max", 1.0}}, {"Clip"}},
       {"hardswish", {}, {"HardSwish"}},
       {"hardsigmoid", {}, {"HardSigmoid"}},
       // Moved data

@@ -81,12 +81,13 @@ Name softplus_formula(const FormulaCall& f) {
   return f.node("Where", {f.node("Greater", {scaled, f.number(threshold)}), f.x[0], y});
 }
 
+// With a single bound, onnxruntime's Clip makes an infinite number the largest finite one.
 Name clip_node(const FormulaCall& f) {
-  std::vector<Name> inputs{f.x[0], "", ""};
-  for (size_t i : {0, 1})
-    if (std::isfinite(f.scalars[i])) inputs[i + 1] = f.number(f.scalars[i]);
-  while (inputs.back().empty()) inputs.pop_back();
-  return inputs.size() == 1 ? f.x[0] : f.node("Clip", inputs);
+  const double low = f.scalars[0], high = f.scalars[1];
+  if (std::isfinite(low) && std::isfinite(high))
+    return f.node("Clip", {f.x[0], f.number(low), f.number(high)});
+  if (std::isfinite(low)) return f.node("Max", {f.x[0], f.number(low)});
+  return std::isfinite(high) ? f.node("Min", {f.x[0], f.number(high)}) : f.x[0];
 }
 
 // 0 for what is in between, and NaN for NaN, which ONNX's Shrink makes 0
@@ -118,17 +119,27 @@ Name floor_divide_node(const FormulaCall& f) {
   return f.node("Where", {is_zero, f.node("Div", f.x), y});
 }
 
-// atan(a / b), turned by half a circle to the side of a where b < 0
+// True also for -0, whose reciprocal is negative.
+Name has_minus(const FormulaCall& f, const Name& a) {
+  const Name is_zero = f.node("Equal", {a, f.number(0)});
+  const Name known = f.node("Where", {is_zero, f.node("Reciprocal", {a}), a});
+  return f.node("Less", {known, f.number(0)});
+}
+
+// atan(a / b), turned by half a circle to the side of a where b has a minus. Where a / b would be
+// NaN of numbers: of infinities their signs count, and of zeros a.
 Name atan2_node(const FormulaCall& f) {
   constexpr double pi = std::numbers::pi;
-  const Name &a = f.x[0], &b = f.x[1];
+  const Name are_infinite = f.node("And", {f.node("IsInf", {f.x[0]}), f.node("IsInf", {f.x[1]})});
+  const auto finite = [&](const Name& x) {
+    return f.node("Where", {are_infinite, f.node("Sign", {x}), x});
+  };
+  const Name a = finite(f.x[0]), b = finite(f.x[1]);
   const Name zero = f.number(0);
-  const Name angle = f.node("Atan", {f.node("Div", f.x)});
-  const Name half = f.node("Where", {f.node("Less", {a, zero}), f.number(-pi), f.number(pi)});
-  const Name turned = f.to.sum(angle, half);
-  const Name upright = f.to.multiply(f.node("Sign", {a}), pi / 2);
-  const Name aside = f.node("Where", {f.node("Less", {b, zero}), turned, angle});
-  return f.node("Where", {f.node("Equal", {b, zero}), upright, aside});
+  const Name are_zero = f.node("And", {f.node("Equal", {a, zero}), f.node("Equal", {b, zero})});
+  const Name angle = f.node("Atan", {f.node("Where", {are_zero, a, f.node("Div", {a, b})})});
+  const Name half = f.node("Where", {has_minus(f, a), f.number(-pi), f.number(pi)});
+  return f.node("Where", {has_minus(f, b), f.to.sum(angle, half), angle});
 }
 
 using OfFormula = Name (*)(const FormulaCall& f);

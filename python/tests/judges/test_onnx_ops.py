@@ -65,6 +65,10 @@ CASES = {
     "pow": lambda x: A.pow(A.abs(x), A.abs(x.slice(3, 1, 2))),
     "where": lambda x: A.where(A.greater(x, 0.0), x, x.slice(1, 0, 1)),
     "clamp": lambda x: A.clamp(x, -0.5, 0.25) + A.clamp(x, min=-0.5) + A.clamp(x, max=0.5),
+    "clamp of infinity": lambda x: A.is_nan(
+        A.clamp(A.reciprocal(A.abs(x * 0.0)), min=0.0) * 0.0),
+    "atan2": lambda x: A.atan2(x, x.slice(1, 0, 1) - 0.3),
+    "atan2 of zeros": lambda x: A.atan2(A.sign(A.relu(x)) * -1.0, A.relu(A.sin(x)) * -1.0),
     "scalars": lambda x: A.softplus(x, 3.0, 1.0) + A.elu(x, 0.3) + A.celu(x, 0.7) + A.threshold(
         x, 0.25, -3.0) + A.hard_sigmoid(x, 0.3, 0.6) + A.shrink(x, 0.25, 0.125),
     "scale": lambda x: A.scale(x, 3.0),
