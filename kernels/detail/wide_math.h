@@ -201,8 +201,10 @@ struct WideSinCos {
   constexpr uint64_t sign = uint64_t{1} << 63, quiet_nan = 0x7ff8000000000000;
   const double half = y / 2, nearest = (y + double_rounder) - double_rounder,
                nearest_half = (half + double_rounder) - double_rounder;
-  const uint64_t is_integer = all_bits_if(y == nearest);
-  const uint64_t sign_of_odd = is_integer & all_bits_if(half != nearest_half) & sign;
+  // From here on a float is an even integer. Some are too large to be rounded by a sum.
+  const uint64_t is_large = all_bits_if(y >= 0x1p26) | all_bits_if(y <= -0x1p26);
+  const uint64_t is_integer = all_bits_if(y == nearest) | is_large;
+  const uint64_t sign_of_odd = is_integer & ~is_large & all_bits_if(half != nearest_half) & sign;
   const uint64_t nan_unless_integer = ~is_integer & quiet_nan;
   const uint64_t power_of_nan =
       (all_bits_if(y == 0) & std::bit_cast<uint64_t>(1.0)) | (all_bits_if(y != 0) & quiet_nan);
