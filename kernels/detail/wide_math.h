@@ -178,7 +178,7 @@ struct WideSinCos {
 [[gnu::always_inline]] inline double wide_asinh(double x) {
   const double size = x < 0 ? -x : x, far = wide_log(size + std::sqrt(size * size + 1));
   const double of_size = x < 0 ? -far : far;
-  return size < 0x1p-10 ? x - x * x * x / 6 : of_size;
+  return size < 0x1p-10 ? x * (1 - x * x / 6) : of_size;
 }
 [[gnu::always_inline]] inline double wide_acosh(double x) {
   const double y = wide_log(x + std::sqrt(x * x - 1));
