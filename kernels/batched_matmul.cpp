@@ -95,6 +95,7 @@ void small_gemm(W* c, const W* a, const W* b, const Gemm<W>& g) {
 // they would be rounded, in float.
 void batched_matmul(GradTarget c, View a, View b, Batches batches, Transpose a_op, Transpose b_op,
                     View workspace) {
+  if (c.grad.numel() == 0) return;
   const ProductSizes s(c.grad, a, a_op);
   const bool elsewhere = sums_elsewhere(batches, a.dtype);
   dispatch_floating(a.dtype, [&]<class T>() {

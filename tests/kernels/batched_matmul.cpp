@@ -165,6 +165,10 @@ TEST_CASE("matmul of nothing", "[ops]") {
   };
   REQUIRE(to_doubles(matmul(make({2, 1, 0}), make({2, 0, 2}))) == Values(4, 0));
   REQUIRE(matmul(make({0, 2, 3}), make({0, 3, 2})).numel() == 0);
+  for (const int64_t batches : {2, 40}) {
+    REQUIRE(matmul(make({batches, 0, 3}), make({batches, 3, 2})).numel() == 0);
+    REQUIRE(matmul(make({batches, 2, 3}), make({batches, 3, 0})).numel() == 0);
+  }
   const Tensor a = make({2, 3}), b = make({0, 3, 1});
   const Tensor c = matmul(a, b);
   REQUIRE(c.shape() == Shape{0, 2, 1});
