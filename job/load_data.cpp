@@ -207,8 +207,9 @@ Request with_what_weights_say(const Request& request, const Notices& notices) {
     check_what_is_said(said, request, notices);
     if (said.contains("mean")) result.inputs_of_weights = Inputs::pixels;
     const auto inputs = said.find(inputs_key);
+    // A network may see numbers, and pixels beside them.
     if (inputs != said.end() && inputs->second == inputs_as_given)
-      result.inputs_of_weights = Inputs::as_given;
+      result.inputs_of_weights = said.contains("mean") ? Inputs::unknown : Inputs::as_given;
   }
   const Settings settings = settings_of(result);
   std::string problems;

@@ -47,7 +47,7 @@ void detail::export_onnx(const Request& request, const std::string& path, OnnxIn
         "--image-size",
         request.init, about.name, about.input());
   check(
-      !takes_bytes || request.inputs_of_weights != Inputs::as_given,
+      !takes_bytes || !said.contains(inputs_key),
       "--bytes: {} has learned from numbers as they were given, so it is unknown how bytes become "
       "numbers: expected no --bytes",
       request.init);

@@ -184,7 +184,11 @@ TrainingOptions Request::training_with(Batches chosen, const Dataset& data) cons
     else result.about_weights[name] = value;
   const DomainModel about = domains.model(model_name);
   if (!about.has_own_pixels && data.field(about.input()).encoding == Encoding::number) {
-    for (const char* of_pixels : {"mean", "std"}) result.about_weights.erase(of_pixels);
+    const bool sees_pixels = std::ranges::any_of(
+        result.objective->inputs(),
+        [&](const std::string& field) { return data.field(field).encoding == Encoding::pixel; });
+    if (!sees_pixels)
+      for (const char* of_pixels : {"mean", "std"}) result.about_weights.erase(of_pixels);
     result.about_weights[inputs_key] = inputs_as_given;
   }
   if (const auto classes = classes_in(data)) add_classes(*classes, result.about_weights);

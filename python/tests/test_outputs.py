@@ -228,6 +228,19 @@ class Outputs(unittest.TestCase):
             for name in (b"image", b"meta", b"kind", b"box", b"spare"):
                 self.assertIn(name, path.read_bytes())
 
+    def test_weights_say_how_pixels_were_normalized_behind_numbers(self):
+        m, x = accrue.input(3), accrue.input(1, 4, 4)
+        network = accrue.Network({"meta": m, "image": x}, {
+            "y": accrue.Linear(19, 2)(accrue.cat([x.flatten(1), m], 1))})
+        random = np.random.default_rng(0)
+        asked = {"meta": np.ones((4, 3), np.float32),
+                 "image": random.integers(0, 256, (4, 1, 4, 4)).astype(np.uint8)}
+        trainer = accrue.Trainer(network, {**asked, "y": np.ones((4, 2), np.float32)}, steps=1,
+                                 effective_batch=2, micro_batch=2, mean=0.25, std=0.125)
+        trainer.run()
+        answers = accrue.predict(trainer.weights, asked, network)
+        np.testing.assert_array_equal(answers["y"], trainer.predict(asked)["y"])
+
     def test_of_integers_are_exported(self):
         i, m = accrue.input(2, dtype="int32"), accrue.input(3)
         rows = accrue.Embedding(5, 3, padding_idx=0)(i, name="rows").sum(1)
