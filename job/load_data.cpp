@@ -109,15 +109,18 @@ void check_inputs(const Dataset& data, Inputs learned, const std::string& whose,
                   const Request& request) {
   const DomainModel model = request.domains.model(request.model_name);
   if (data.fields.empty() || model.has_own_pixels || learned == Inputs::unknown) return;
-  const Field& seen = data.fields.front();
+  const auto has = [&](Encoding encoding) {
+    return std::ranges::find(data.fields, encoding, &Field::encoding) != data.fields.end();
+  };
+  const bool has_pixels = has(Encoding::pixel);
   const bool says_how = request.given.contains("mean") && request.given.contains("std");
-  check(seen.encoding != Encoding::pixel || learned != Inputs::as_given || says_how,
+  check(!has_pixels || learned != Inputs::as_given || says_how,
         "{} has learned from numbers as they were given, but {} has pixels from 0 to 255: expected "
         "numbers (float32) made in the same way, or --mean and --std for (x / 255 - mean) / std of "
         "pixels x",
         whose, data.name);
   const Normalization pixels = request.domains.pixels();
-  check(seen.encoding != Encoding::number || learned != Inputs::pixels,
+  check(has_pixels || !has(Encoding::number) || learned != Inputs::pixels,
         "{} has learned from pixels x from 0 to 255, as (x / 255 - mean) / std with mean {} and "
         "std {}, but {} has numbers (float32): expected pixels (uint8)",
         whose, fmt::join(pixels.mean, ","), fmt::join(pixels.std, ","), data.name);
@@ -205,11 +208,11 @@ Request with_what_weights_say(const Request& request, const Notices& notices) {
   if (request.init.empty()) return result;
   if (!is_resumed) {
     check_what_is_said(said, request, notices);
-    if (said.contains("mean")) result.inputs_of_weights = Inputs::pixels;
     const auto inputs = said.find(inputs_key);
-    // A network may see numbers, and pixels beside them.
     if (inputs != said.end() && inputs->second == inputs_as_given)
-      result.inputs_of_weights = said.contains("mean") ? Inputs::unknown : Inputs::as_given;
+      result.inputs_of_weights = Inputs::as_given;
+    // A network may also see numbers beside pixels.
+    if (said.contains("mean")) result.inputs_of_weights = Inputs::pixels;
   }
   const Settings settings = settings_of(result);
   std::string problems;

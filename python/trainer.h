@@ -253,10 +253,12 @@ class PythonTrainer {
   }
   void check_inputs(const Dataset& data) const {
     using enum Inputs;
-    const Encoding seen = run_->data().train.fields[0].encoding;
-    const auto learned = seen == Encoding::number  ? as_given
-                         : seen == Encoding::pixel ? pixels
-                                                   : unknown;
+    const std::vector<Field>& seen = run_->data().train.fields;
+    const bool sees_pixels =
+        std::ranges::find(seen, Encoding::pixel, &Field::encoding) != seen.end();
+    const auto learned = sees_pixels                            ? pixels
+                         : seen[0].encoding == Encoding::number ? as_given
+                                                                : unknown;
     accrue::check_inputs(data, learned, "the trainer's network", run_->request());
   }
   // Crops the samples like the test data.

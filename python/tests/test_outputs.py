@@ -240,6 +240,10 @@ class Outputs(unittest.TestCase):
         trainer.run()
         answers = accrue.predict(trainer.weights, asked, network)
         np.testing.assert_array_equal(answers["y"], trainer.predict(asked)["y"])
+        numbers = asked | {"image": asked["image"].astype(np.float32)}
+        for answer in (trainer.predict, lambda x: accrue.predict(trainer.weights, x, network)):
+            with self.assertRaisesRegex(accrue.Error, "has learned from pixels x from 0 to 255"):
+                answer(numbers)
 
     def test_of_integers_are_exported(self):
         i, m = accrue.input(2, dtype="int32"), accrue.input(3)
