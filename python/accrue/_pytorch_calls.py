@@ -93,7 +93,7 @@ def _add(t, x, y, alpha=1):
     if isinstance(x, Uniform) or isinstance(y, Uniform):
         noise, number = (x, _scalar(y)) if isinstance(x, Uniform) else (y, _scalar(x))
         _check(t, number is not None and alpha == 1, "noise is added to a value: expected a dropout's noise")
-        return Uniform(noise.shape, noise.above + number)
+        return Uniform(noise.shape, noise.origin, noise.above + number)
     if _scalar(x) is not None:
         return a.add_scalar(_times(t, t.value(y), alpha), _scalar(x))
     if _scalar(y) is not None:
@@ -133,12 +133,13 @@ def _mul(t, x, y):
 
 def _masked(t, x, noise):
     if _scalar(x) is not None:
-        return Noise(noise.shape, noise.keep, noise.factor * _scalar(x))
+        return Noise(noise.shape, noise.keep, noise.origin, noise.factor * _scalar(x))
+    if isinstance(x, Noise):
+        return a.mul(t.drawn(x), t.drawn(noise))
     x = t.value(x)
     factor = noise.factor * noise.keep
     y = None
-    used = next(each for each in t.node.args if isinstance(each, _Node) and t.values.get(each.name) is noise)
-    if len(used.users) == 1 and t.outer.get(id(x), 1) == 1 and t.place(x) == 0:
+    if t.is_alone(noise) and t.outer.get(id(x), 1) == 1 and t.place(x) == 0:
         if tuple(noise.shape) == tuple(x.shape):
             y = t.dropped(x, 1 - noise.keep)
         elif tuple(noise.shape) == (t.samples,) + (1,) * (len(x.shape) - 1) and noise.keep < 1:
@@ -151,7 +152,7 @@ def _masked(t, x, noise):
 @_row("div.Tensor", "div.Scalar")
 def _div(t, x, y):
     if isinstance(x, Noise) and _scalar(y) is not None:
-        return Noise(x.shape, x.keep, x.factor / _scalar(y))
+        return Noise(x.shape, x.keep, x.origin, x.factor / _scalar(y))
     if _scalar(y) is not None:
         return a.div_scalar(t.value(x), _scalar(y))
     if _scalar(x) is not None:
@@ -270,19 +271,19 @@ def _bernoulli(t, x, p=None, generator=None):
         _check(t, isinstance(x, torch.Tensor) and x.numel() and bool((x == x.flatten()[0]).all()),
                "probabilities that differ: expected one number")
         p = float(x.flatten()[0])
-    return Noise(t.shape(), float(p))
+    return Noise(t.shape(), float(p), t.node)
 
 
 @_row("rand.default", "rand_like.default")
 def _rand(t, *args, **options):
-    return Uniform(t.shape())
+    return Uniform(t.shape(), t.node)
 
 
 def _floor(t, x):
     if not isinstance(x, Uniform):
         return a.floor(t.value(x))
     _check(t, 0 < x.above < 1, f"noise in [{x.above}, {1 + x.above}): expected a dropout's")
-    return Noise(x.shape, x.above)
+    return Noise(x.shape, x.above, x.origin)
 
 
 CALLS["aten.floor.default"] = _floor

@@ -29,17 +29,17 @@ class Empty:
 
 
 class Noise:
-    """Draws of a dropout: 1 with the probability `keep`, else 0; times `factor`."""
+    """Draws of a dropout: 1 with the probability `keep`, else 0; times `factor`. `origin` drew them."""
 
-    def __init__(self, shape: tuple, keep: float, factor: float = 1.0):
-        self.shape, self.keep, self.factor = shape, keep, factor
+    def __init__(self, shape: tuple, keep: float, origin: _Node, factor: float = 1.0):
+        self.shape, self.keep, self.origin, self.factor = shape, keep, origin, factor
 
 
 class Uniform:
-    """Draws from [0, 1), plus `above`."""
+    """Draws from [0, 1) by `origin`, plus `above`."""
 
-    def __init__(self, shape: tuple, above: float = 0.0):
-        self.shape, self.above = shape, above
+    def __init__(self, shape: tuple, origin: _Node, above: float = 0.0):
+        self.shape, self.origin, self.above = shape, origin, above
 
 
 class Spread:
@@ -181,6 +181,7 @@ class Caller:
         self.samples = a.input(1).shape[0]
         self.outer: dict[int, int] = {}  # of values by their identity
         self.kept: list[Value] = []  # so that identities last
+        self.draws: dict[_Node, tuple[Value, float]] = {}  # noise that several calls share, and what it keeps
         self.binary: set[str] = set()  # inputs of whole numbers with which the module calculates
         self.count = 0
         self.node: _Node | None = None
@@ -267,10 +268,23 @@ class Caller:
         if not any(map(is_samples, noise.shape)):
             self.refuse(self.node, f"noise {sizes(noise.shape)} is the same for all samples of a micro-batch, so that "
                         "the result would depend on the split: expected noise for each sample")
-        ones = a.constant(np.ones([1] * len(noise.shape))).expand(noise.shape)
-        kept = self.dropped(ones, 1 - noise.keep)
+        if noise.origin not in self.draws:
+            ones = a.constant(np.ones([1] * len(noise.shape))).expand(noise.shape)
+            self.draws[noise.origin] = self.dropped(ones, 1 - noise.keep), noise.keep
+        kept, keep = self.draws[noise.origin]
+        if keep != noise.keep:
+            self.refuse(self.node, f"noise that keeps {keep} keeps {noise.keep} here: expected noise of its own")
         factor = noise.factor * noise.keep
         return kept if math.isclose(factor, 1) else a.scale(kept, factor)
+
+    def is_alone(self, noise: Noise) -> bool:
+        """Whether this call alone sees what was drawn."""
+        node = noise.origin
+        while node is not self.node:
+            if len(node.users) != 1:
+                return False
+            node = next(iter(node.users))
+        return True
 
     def dropped(self, x: Value, p: float) -> Value:
         """Dropout by the sample, wherever the samples lie."""

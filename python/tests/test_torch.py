@@ -113,6 +113,23 @@ class Modules(unittest.TestCase):
         for name, array in whole.weights.items():
             np.testing.assert_allclose(split.weights[name], array, rtol=1e-9, atol=1e-12, err_msg=name)
 
+    def test_noise_that_calls_share_is_drawn_once(self):
+        class Twice(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = nn.Parameter(torch.ones(6))
+
+            def forward(self, x):
+                x = x * self.w
+                noise = torch.empty_like(x).bernoulli_(0.5)
+                path = (0.25 + torch.rand(x.shape[0], 1)).floor()
+                return x * noise / 0.5 - x * (noise / 0.5) + (x * path - x * (path * path))
+
+        x = samples(shape=(6,))[0]
+        losses = accrue.train(Twice(), (x, np.zeros_like(x)), loss="mse", effective_batch=6, micro_batch=4,
+                              threads=1).losses
+        self.assertLess(max(losses), 1e-12)
+
     def test_trainer_plan_and_scores(self):
         trainer = accrue.Trainer(self.traced, (self.x, self.y), effective_batch=6, micro_batch=2, threads=1)
         result = trainer.run()
