@@ -126,6 +126,11 @@ class FromTorch:
                    steps: int = 0) -> dict[str, torch.Tensor]:
         """The module's state_dict with these weights in it, after so many steps."""
         weights = self.weights if weights is None else weights
+        for name, own in self.weights.items():
+            if name not in weights or np.shape(weights[name]) != np.shape(own):
+                given = f"{name} {list(np.shape(weights[name]))}" if name in weights else f"no {name}"
+                raise Error(f"the weights have {given}: expected those of the module's training, {name} "
+                            f"{list(np.shape(own))}")
         state = self.module.state_dict()
         for name, tensor in state.items():
             known = self._copies.get(name, name)

@@ -339,6 +339,10 @@ class Modules(unittest.TestCase):
             again = accrue.Weights.load(f"{folder}/w.safetensors")
             self.assertEqual(set(again), set(result.weights))
             torch.testing.assert_close(self.traced.state_dict(again, result.steps), result.state_dict())
+            with self.assertRaisesRegex(accrue.Error, r"have a.weight \[2, 4\]: expected .* a.weight \[4, 4\]"):
+                self.traced.state_dict({**again, "a.weight": np.zeros((2, 4))})
+            with self.assertRaisesRegex(accrue.Error, "have no "):
+                self.traced.state_dict({"nope": np.zeros(1)})
 
 
 if __name__ == "__main__":
