@@ -154,6 +154,13 @@ def from_torch(module: torch.nn.Module, x: typing.Any, *, training: bool = True,
     """
     if not isinstance(module, torch.nn.Module):
         raise Error(f"model is {type(module).__name__}: expected a torch.nn.Module")
+    within = {"OptimizedModule": "model._orig_mod", "DataParallel": "model.module",
+              "DistributedDataParallel": "model.module"}.get(type(module).__name__)
+    if within is not None or isinstance(module, torch.jit.ScriptModule):
+        raise Error(f"model is {type(module).__name__}, which has a module within: expected that module itself, "
+                    f"{within or 'as it was before torch.jit'}")
+    if any(each.is_meta for each in [*module.parameters(), *module.buffers()]):
+        raise Error(f'{type(module).__name__} is on the device "meta" and has no values: expected a module with values')
     examples = _examples(module, x)
     modes = {each: each.training for each in module.modules()}
     try:

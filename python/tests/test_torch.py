@@ -276,6 +276,10 @@ class Modules(unittest.TestCase):
         refused(lambda x: x * torch.rand(3, 8, 8), "aten.")
         with self.assertRaisesRegex(accrue.Error, "expected float32 or float64"):
             accrue.from_torch(nn.Linear(3, 3).half(), self.x)
+        with self.assertRaisesRegex(accrue.Error, "DataParallel.*expected that module itself, model.module"):
+            accrue.from_torch(nn.DataParallel(nn.Linear(3, 3)), self.x)
+        with self.assertRaisesRegex(accrue.Error, "has no values"):
+            accrue.from_torch(nn.Linear(8, 3, device="meta"), self.x)
         with self.assertRaisesRegex(accrue.Error, "from_torch"):
             accrue.train(self.net, "digits")
         with self.assertRaisesRegex(accrue.Error, "no torch.nn.Module"):
