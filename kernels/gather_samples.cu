@@ -57,10 +57,10 @@ __device__ void advance(int32_t* position, int32_t n) {
 }
 
 // One block for each sample: it reads the index once for the whole image, and both sides of the
-// copy are contiguous. Without the bound of 5, the compiler spills registers to fit a sixth block
-// on a multiprocessor.
+// copy are contiguous. Without these bounds, the compiler spills registers to fit one block more on
+// a multiprocessor.
 template <class T>
-__global__ void __launch_bounds__(block_threads, 5)
+__global__ void __launch_bounds__(block_threads, sizeof(T) == sizeof(double) ? 4 : 5)
     gather_samples_kernel(Fields fields, int32_t* samples, const int32_t* index, int32_t* position,
                           int64_t n, int64_t N) {
   const T nan = T(std::numeric_limits<Wide<T>>::quiet_NaN());
