@@ -77,32 +77,42 @@ struct DirectPlanes {
   }
 };
 
-// target = the sums + shift + beta * target. Rows of the target in one go share the pixels that
-// they draw from.
+// Rows of a target that share the pixels that they draw from.
+inline constexpr int direct_rows = 7;
+
+// f(i, k, pixels) for each of those rows, i, and each row k of the filter, where tap (k, j) reads
+// pixels[j] for row first + i. Loads each row of pixels once.
+template <class F>
+[[gnu::always_inline]] inline void for_each_row_of_taps(const DirectPlanes::Columns& from,
+                                                        int64_t first, F f) {
+  constexpr int rows = direct_rows, taps = direct_taps;
+  for_each_of(
+      std::make_integer_sequence<int, rows + taps - 1>(), [&](auto s) __attribute__((
+                                                              always_inline)) {
+        Lane16 pixels[taps];
+        from.load(pixels, first + s);
+        for_each_of(
+            std::make_integer_sequence<int, rows>(), [&](auto i) __attribute__((always_inline)) {
+              constexpr int k = s - i;
+              if constexpr (k >= 0 && k < taps) f(i, std::integral_constant<int, k>(), pixels);
+            });
+      });
+}
+
+// target = the sums + shift + beta * target.
 inline void multiply_directly(float* target, const float* source, const float* weights, float shift,
                               bool adds, const DirectPlanes& p) {
-  constexpr int rows = 7, taps = direct_taps;
+  constexpr int rows = direct_rows, taps = direct_taps;
   Lane16 weight[taps * taps];
   for (int k = 0; k < taps * taps; ++k) weight[k] = Lane16(_mm512_set1_ps(weights[k]));
   for (int64_t r = 0; r < p.target_H; r += rows)
     for (int64_t v = 0; v < p.target_W; v += lanes<float>) {
       const DirectPlanes::Columns from = p.columns(source, v, Mask(~0));
       Lane16 sum[rows] = {};
-      for_each_of(
-          std::make_integer_sequence<int, rows + taps - 1>(), [&](auto s) __attribute__((
-                                                                  always_inline)) {
-            Lane16 pixels[taps];
-            from.load(pixels, r + s - p.top);
-            for_each_of(
-                std::make_integer_sequence<int, rows>(), [&](auto i)
-                                                             __attribute__((always_inline)) {
-                                                               constexpr int k = s - i;
-                                                               if constexpr (k >= 0 && k < taps)
+      for_each_row_of_taps(
+          from, r - p.top, [&](auto i, auto k, const auto& pixels) __attribute__((always_inline)) {
 #pragma GCC unroll 3
-                                                                 for (int j = 0; j < taps; ++j)
-                                                                   sum[i] += weight[k * taps + j] *
-                                                                             pixels[j];
-                                                             });
+            for (int j = 0; j < taps; ++j) sum[i] += weight[k * taps + j] * pixels[j];
           });
       const Mask mask = lanes_within(v, p.target_W);
       float* const out = target + r * p.target_W + v;
@@ -120,7 +130,7 @@ inline void multiply_directly(float* target, const float* source, const float* w
 // sums[k * 3 + j] += the products of tap (k, j) with the cells of a grid, lane by lane.
 inline void correlate_directly(Lane16* sums, const float* grid, const float* image,
                                const DirectPlanes& p) {
-  constexpr int rows = 7, taps = direct_taps;
+  constexpr int rows = direct_rows, taps = direct_taps;
   Lane16 sum[taps][taps];
   for (int k = 0; k < taps; ++k)
     for (int j = 0; j < taps; ++j) sum[k][j] = sums[k * taps + j];
@@ -135,21 +145,10 @@ inline void correlate_directly(Lane16* sums, const float* grid, const float* ima
         cells[i] =
             load_where(is_inside ? mask : Mask(0), grid + (is_inside ? r + i : 0) * p.target_W + v);
       }
-      for_each_of(
-          std::make_integer_sequence<int, rows + taps - 1>(), [&](auto s) __attribute__((
-                                                                  always_inline)) {
-            Lane16 pixels[taps];
-            from.load(pixels, r + s - p.top);
-            for_each_of(
-                std::make_integer_sequence<int, rows>(), [&](auto i)
-                                                             __attribute__((always_inline)) {
-                                                               constexpr int k = s - i;
-                                                               if constexpr (k >= 0 && k < taps)
+      for_each_row_of_taps(
+          from, r - p.top, [&](auto i, auto k, const auto& pixels) __attribute__((always_inline)) {
 #pragma GCC unroll 3
-                                                                 for (int j = 0; j < taps; ++j)
-                                                                   sum[k][j] +=
-                                                                       cells[i] * pixels[j];
-                                                             });
+            for (int j = 0; j < taps; ++j) sum[k][j] += cells[i] * pixels[j];
           });
     }
   for (int k = 0; k < taps; ++k)
