@@ -169,6 +169,23 @@ void differentiate(const CausalTargets& targets, const Tensor& dy, const Attende
       workspace(backward_scratch_bytes(CausalSizes(in), dy.dtype(), device), device).view());
 }
 
+// Records the op of three tensors, which inputs(q, k, v) describes to the kernels.
+template <auto CpuForward, auto CudaForward, auto CpuBackward, auto CudaBackward, class Inputs>
+Tensor attend_to(std::string_view op, const Tensor& q, const Tensor& k, const Tensor& v,
+                 Inputs inputs) {
+  Attended out = attend<CpuForward, CudaForward>(inputs(q, k, v));
+  Tensor y = out.y;
+
+  const Edge dq_edge = q, dk_edge = k, dv_edge = v;
+  record(op, y, {dq_edge, dk_edge, dv_edge},
+         [=, q = q.saved(), k = k.saved(), v = v.saved(),
+          out = Attended{y.saved(), out.L}](Tensor& dy) {
+           const auto [dq, dk, dv] = claim_grads(dq_edge, dk_edge, dv_edge);
+           differentiate<CpuBackward, CudaBackward>({{dq}, {dk}, {dv}}, dy, out, inputs(q, k, v));
+         });
+  return y;
+}
+
 View view_of(const Tensor& positions) { return positions.defined() ? positions.view() : View{}; }
 
 void check_heads(const AttentionHeads& x) {
@@ -315,18 +332,8 @@ Tensor attention_in_blocks(const Tensor& q, const Tensor& k, const Tensor& v, co
     return CausalInputs{{q.view()}, {k.view()},       {v.view()}, {},
                         heads,      view_of(lengths), mask,       scale};
   };
-  Attended out = attend<cpu::attention, cuda::attention>(inputs(q, k, v));
-  Tensor y = out.y;
-
-  const Edge dq_edge = q, dk_edge = k, dv_edge = v;
-  record("attention", y, {dq_edge, dk_edge, dv_edge},
-         [=, q = q.saved(), k = k.saved(), v = v.saved(),
-          out = Attended{y.saved(), out.L}](Tensor& dy) {
-           const auto [dq, dk, dv] = claim_grads(dq_edge, dk_edge, dv_edge);
-           differentiate<cpu::attention_backward, cuda::attention_backward>({{dq}, {dk}, {dv}}, dy,
-                                                                            out, inputs(q, k, v));
-         });
-  return y;
+  return attend_to<cpu::attention, cuda::attention, cpu::attention_backward,
+                   cuda::attention_backward>("attention", q, k, v, inputs);
 }
 
 Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, const Tensor& positions) {
@@ -351,17 +358,8 @@ Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v,
   const auto inputs = [=](const Tensor& q, const Tensor& k, const Tensor& v) {
     return CausalInputs{{q.view()}, {k.view()}, {v.view()}, view_of(positions), heads};
   };
-  Attended out = attend(inputs(q, k, v));
-  Tensor y = out.y;
-
-  const Edge dq_edge = q, dk_edge = k, dv_edge = v;
-  record("causal_attention", y, {dq_edge, dk_edge, dv_edge},
-         [=, q = q.saved(), k = k.saved(), v = v.saved(),
-          out = Attended{y.saved(), out.L}](Tensor& dy) {
-           const auto [dq, dk, dv] = claim_grads(dq_edge, dk_edge, dv_edge);
-           differentiate({{dq}, {dk}, {dv}}, dy, out, inputs(q, k, v));
-         });
-  return y;
+  return attend_to<cpu::causal_attention, cuda::causal_attention, cpu::causal_attention_backward,
+                   cuda::causal_attention_backward>("causal_attention", q, k, v, inputs);
 }
 
 Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, const Tensor& positions,
