@@ -83,6 +83,8 @@ void gather_samples(std::span<const FieldViews> fields, View samples, View index
 //   index[k] = order[position[0] + k], then position[0] += n
 // so that one recording (core/replay.h) serves a whole epoch. order is i32 [N], position i32 [2].
 // Its second element is 0 between two calls. The caller must make sure that n samples are left.
+// Throws Error for more than most_fields without `samples`, from which the later kernels read what
+// the first one took.
 void gather_next_samples(std::span<const FieldViews> fields, View samples, View order,
                          View position);
 

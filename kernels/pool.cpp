@@ -81,7 +81,8 @@ void max_of_row(T* y, uint8_t* winner, const T* x, int64_t H, int64_t W, int64_t
   const int64_t k = s.kernel.w, p = s.padding.w, stride = s.stride.w, extent = extent_of(s).w;
   AnyPart rows{k, stride, 0, 0, 0, k};
   if constexpr (is_dilated) rows.down = s.dilation.h, rows.across = s.dilation.w;
-  // The places [begin, end) of a window's `kernel` that lie among `size` pixels.
+  // The first of `most` places, `step` pixels apart, that is at pixel `from` of a window or behind
+  // it; `most` if none is.
   const auto place = [](int64_t from, int64_t step, int64_t most) {
     const int64_t first_behind = is_dilated ? ceil_div(from, step) : from;
     return std::min(std::max<int64_t>(0, first_behind), most);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -10,7 +9,8 @@
 
 // Functions of a float that are computed in double, by operations that the compiler makes vectors
 // of. Before it is rounded, a result is within 2^-30 of the exact one, which makes 1/2 + 2^-6 units
-// of the last place. For double, and on cuda, they are <cmath>'s.
+// of the last place. For double, and on cuda, they are <cmath>'s; but kernels on cuda take sines,
+// cosines and tangents from kernels/detail/sin_cos.cuh.
 namespace accrue::detail {
 
 // Horner's rule: c[0] + c[1] z + c[2] z^2 + ...
