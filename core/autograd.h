@@ -106,9 +106,11 @@ class Edge {
 using Backward = std::function<void(Tensor& dy)>;
 
 // Makes y differentiable with respect to `inputs`, unless none of them wants a gradient or
-// NoGrad is in force. For each tensor x that it reads, the closure must capture x.saved(), which
-// detects that x was overwritten in the meantime. It must not capture y itself, which would be a
-// cycle, only y.saved().
+// NoGrad is in force. They must be the edges of all operands that have gradients, wanted or not: by
+// them the first run of a segment (core/recompute_several.h) knows which results have gradients.
+// For each tensor x that it reads, the closure must capture x.saved(), which detects that x was
+// overwritten in the meantime. It must not capture y itself, which would be a cycle, only
+// y.saved().
 void record(std::string_view op, Tensor& y, std::span<const Edge> inputs, Backward backward);
 inline void record(std::string_view op, Tensor& y, std::initializer_list<Edge> inputs,
                    Backward backward) {
