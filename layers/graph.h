@@ -26,10 +26,12 @@ namespace accrue {
 // are given, within a layer behind the layer's name, and are declared in the order of their first
 // use. A layer that is called twice shares its weights.
 //
-// For Recompute, a graph is cut where one differentiable tensor crosses. A block is a piece between
-// two cuts that has weights of more than one dimension, together with the pieces without such
-// weights that follow it. Results that need no gradient, such as a mask, are computed before all
-// blocks and kept. A graph that cannot be cut leaves Recompute to its layers.
+// For Recompute, a graph may be cut once between any two calls with weights of more than one
+// dimension, where the results that cross weigh least. Recompute::sqrt takes the cuts for which the
+// results that are kept and the largest segment are smallest together. Recompute::all cuts wherever
+// one differentiable tensor alone crosses, and elsewhere as sqrt does. Results that depend on no
+// tensor with a gradient, such as a mask of an input, are computed before all segments and kept. A
+// graph that cannot be cut leaves Recompute to its layers.
 class Graph : public Layer, public NamedNetwork {
  public:
   // A value of this graph. One that is default-constructed stands for an operand that is left out.
