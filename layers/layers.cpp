@@ -184,12 +184,12 @@ Norm::Norm(const Shape& shape, double eps, Affine affine)
   if (affine == Affine::scale_and_shift) declare("bias", bias_);
 }
 
-std::string Norm::describe_more(Affine usual) const {
+std::string Norm::describe_more(Affine usual, double usual_eps) const {
   const char* const learned = affine_ == usual           ? ""
                               : affine_ == Affine::none  ? ", no weights"
                               : affine_ == Affine::scale ? ", no bias"
                                                          : ", with weights";
-  return (eps_ == 1e-5 ? "" : fmt::format(", eps {}", eps_)) + learned;
+  return (eps_ == usual_eps ? "" : fmt::format(", eps {}", eps_)) + learned;
 }
 
 LayerNorm::LayerNorm(const Shape& shape, double eps, Affine affine) : Norm(shape, eps, affine) {
@@ -239,10 +239,8 @@ Tensor RmsNorm::forward(Tensor x, const Pass&) const {
 }
 
 std::string RmsNorm::describe() const {
-  const bool has_weight = describe_more(Affine::scale).find("no weights") == std::string::npos;
-  return fmt::format("RMS norm {}{}{}", fmt::join(weight_.shape.sizes(), " x "),
-                     eps_ == 1e-6 ? "" : fmt::format(", eps {}", eps_),
-                     has_weight ? "" : ", no weights");
+  return fmt::format("RMS norm {}{}", fmt::join(weight_.shape.sizes(), " x "),
+                     describe_more(Affine::scale, 1e-6));
 }
 
 Tensor GroupNorm::forward(Tensor x, const Pass&) const {

@@ -127,7 +127,7 @@ class Norm : public Layer {
  protected:
   Norm(const Shape& shape, double eps, Affine affine);
   // ", eps 0.001, no weights", or nothing where all is as usual.
-  std::string describe_more(Affine usual = Affine::scale_and_shift) const;
+  std::string describe_more(Affine usual = Affine::scale_and_shift, double usual_eps = 1e-5) const;
   double eps_;
   Parameter weight_, bias_;
 
