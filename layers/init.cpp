@@ -1,5 +1,6 @@
 #include "layers/init.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/inside.h"
@@ -25,6 +26,7 @@ void Init::fill(std::span<T> values, uint64_t seed, uint64_t stream) const {
     return 0;
   };
   for (T& value : values) value = static_cast<T>(draw());
+  std::fill_n(values.begin() + first_zero, zeros, T(0));
 }
 
 template void Init::fill(std::span<float>, uint64_t, uint64_t) const;

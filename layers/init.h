@@ -12,6 +12,8 @@ struct Init {
   // the normal one around `mean`.
   double scale = 0;
   double mean = 0;
+  // `zeros` values from `first_zero` on are 0 in place of what is drawn for them.
+  int64_t first_zero = 0, zeros = 0;
 
   static Init constant(double value) { return {Kind::constant, value}; }
   static Init uniform(double half_width) { return {Kind::uniform, half_width}; }

@@ -150,14 +150,8 @@ Embedding::Embedding(int64_t rows, int64_t features, std::optional<int64_t> padd
         "an embedding of {} rows has padding_idx {}: expected {} to {}", rows, padding.value_or(0),
         -rows, rows - 1);
   if (padding && *padding < 0) *padding_ += rows;
+  if (padding) weight_.init.first_zero = *padding_ * features, weight_.init.zeros = features;
   declare("weight", weight_);
-}
-
-void Embedding::on_begin_window() const {
-  if (!std::exchange(is_new_, false) || !padding_ || is_meta(weight_.tensor.device())) return;
-  const auto& variable = weight_.tensor.variable();
-  weight_.tensor.detach().slice(*padding_, *padding_ + 1).fill(0);
-  if (variable && variable->copy.defined()) variable->copy.slice(*padding_, *padding_ + 1).fill(0);
 }
 
 Tensor Embedding::forward(Tensor index, const Pass&) const {

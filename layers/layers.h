@@ -112,12 +112,8 @@ class Embedding : public Layer {
   std::string describe() const override;
 
  private:
-  // place() calls this once the initial values are drawn.
-  void on_begin_window() const override;
-
   Parameter weight_;
   std::optional<int64_t> padding_;
-  mutable bool is_new_ = true;
 };
 
 namespace detail {
