@@ -8,6 +8,7 @@
 
 #include "data/words.h"
 #include "layers/models.h"
+#include "tables/domain_data.h"
 #include "tables/moons.h"
 #include "tables/table_regression.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tables/domain_data.h"
+#include "tables/table_options.h"
 #include "train/domain.h"
 #include "train/label_options.h"
 
