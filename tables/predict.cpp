@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "data/atomic_file.h"
+#include "data/csv_cell.h"
 #include "data/new_directory.h"
 #include "job/load_data.h"
 #include "job/load_network.h"
@@ -22,20 +23,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A name in a line of CSV (RFC 4180).
-std::string quoted_name(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted(1, '"');
-  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
-  return quoted + '"';
-}
-
 std::string heading_of_numbers(const TableColumns& columns) {
   std::string line = "sample";
-  for (const Column& column : columns.targets) line += "," + quoted_name(column.name);
+  for (const Column& column : columns.targets) line += "," + csv_cell(column.name);
   if (columns.loss == loss_of_labels)
     for (const Column& column : columns.targets)
-      line += "," + quoted_name(column.name + ".probability");
+      line += "," + csv_cell(column.name + ".probability");
   return line + "\n";
 }
 

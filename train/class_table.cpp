@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/inside.h"
+#include "data/csv_cell.h"
 #include "train/training.h"
 
 namespace accrue {
@@ -22,20 +23,12 @@ std::vector<double> probabilities_of(std::span<const T> logits) {
   return p;
 }
 
-// A cell of a CSV file (RFC 4180).
-std::string cell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted(1, '"');
-  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
-  return quoted + '"';
-}
-
 }  // namespace
 
 std::string class_table_heading(const Field& labels) {
   std::string line = class_table_begin;
   for (int64_t k = 0; k < labels.classes; ++k)
-    line += fmt::format(",{}", cell(labels.class_name(k)));
+    line += fmt::format(",{}", csv_cell(labels.class_name(k)));
   return line + "\n";
 }
 
@@ -50,7 +43,8 @@ std::string class_table_lines(const Tensor& logits, int64_t begin, const Dataset
       return probabilities_of(all.subspan(static_cast<size_t>(n) * classes, classes));
     });
     const int64_t best = std::ranges::max_element(p) - p.begin();
-    text += fmt::format("{},{}", cell(data.sample_name(begin + n)), cell(labels.class_name(best)));
+    text += fmt::format("{},{}", csv_cell(data.sample_name(begin + n)),
+                        csv_cell(labels.class_name(best)));
     for (const double value : p) text += fmt::format(",{:.6g}", value);
     text += '\n';
   }
