@@ -84,23 +84,17 @@ void attend_to_heads(OnnxTrace& to, const View& y, const CausalInputs& of) {
   const auto regroup = [&](const Name& x, const Integers& shape) {
     return H == G ? x : to.graph.reshape(x, shape);
   };
-  const double never = -std::numeric_limits<double>::infinity();
-  const Name k = to.graph.add("Transpose", {to.in(of.k.rows)}, {{"perm", Integers{0, 1, 3, 2}}});
+  const Name k = to.transposed(to.in(of.k.rows), {0, 1, 3, 2});
   const Name products =
       to.graph.add("MatMul", {regroup(to.in(of.q.rows), {0, G, rows, sizes.D}), k});
   Name scores = to.multiply(regroup(products, {0, H, T, S}), sizes.scale());
-  if (sizes.is_causal)
-    scores = to.sum(
-        scores,
-        to.graph.add("Trilu",
-                     {to.graph.add("Expand", {to.graph.number(never), to.graph.integers({T, S})}),
-                      to.graph.integer(1)},
-                     {{"upper", int64_t{1}}}));
+  if (sizes.is_causal) scores = to.sum(scores, to.unseen_from(1, {{T, S}, {T, S}}));
   if (of.lengths.data) {
     Integers places;
     for (int64_t s = 0; s < S; ++s) places.push_back(s);
-    const Name lengths = to.graph.add("Cast", {to.graph.reshape(to.in(of.lengths), {-1, 1, 1, 1})},
-                                      {{"to", int64_t{onnx::TensorProto::INT64}}});
+    const double never = -std::numeric_limits<double>::infinity();
+    const Name lengths =
+        to.cast(to.graph.reshape(to.in(of.lengths), {-1, 1, 1, 1}), onnx::TensorProto::INT64);
     const Name is_seen = to.graph.add("Less", {to.graph.integers(places), lengths});
     scores = to.sum(scores,
                     to.graph.add("Where", {is_seen, to.graph.number(0), to.graph.number(never)}));

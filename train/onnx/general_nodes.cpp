@@ -1,7 +1,6 @@
 // The nodes of the general ops' kernels: formulas, softmax, sums along a dimension, products.
 
 #include <array>
-#include <limits>
 #include <map>
 #include <numbers>
 
@@ -241,12 +240,7 @@ Name softmax_node(OnnxTrace& to, const View& x, const Dimension& d, const Softma
     const OnnxTrace::FreeShape shape = to.free_shape(x.shape);
     const int rank = x.shape.rank();
     const auto last = [&](const Shape& of) { return Shape{of[rank - 2], of[rank - 1]}; };
-    const Name never = to.graph.number(-std::numeric_limits<double>::infinity());
-    const Name square = to.sizes_of({last(shape.shape), last(shape.before)});
-    scores =
-        to.sum(scores,
-               to.graph.add("Trilu", {to.graph.add("Expand", {never, square}), to.graph.integer(1)},
-                            {{"upper", int64_t{1}}}));
+    scores = to.sum(scores, to.unseen_from(1, {last(shape.shape), last(shape.before)}));
   }
   const bool is_log = options.result == SoftmaxResult::logarithms;
   return to.graph.add(is_log ? "LogSoftmax" : "Softmax", {scores}, {{"axis", axis_of(x.shape, d)}});

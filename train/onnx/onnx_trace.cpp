@@ -1,6 +1,7 @@
 #include "train/onnx/onnx_trace.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace accrue {
 
@@ -92,6 +93,12 @@ OnnxTrace::Name OnnxTrace::sizes_of(const FreeShape& shape) {
   add_fixed();
   if (parts.empty()) return graph.integers({});
   return parts.size() == 1 ? parts.front() : graph.add("Concat", parts, {{"axis", 0}});
+}
+
+OnnxTrace::Name OnnxTrace::unseen_from(int64_t first, const FreeShape& sizes) {
+  const Name never = graph.number(-std::numeric_limits<double>::infinity());
+  const Name all = graph.add("Expand", {never, sizes_of(sizes)});
+  return graph.add("Trilu", {all, graph.integer(first)}, {{"upper", int64_t{1}}});
 }
 
 OnnxTrace::Name OnnxTrace::reshaped(const Name& x, const FreeShape& from, const FreeShape& to) {

@@ -27,7 +27,6 @@ class OnnxTrace : public KernelTrace, public OpTrace {
     Shape shape, before;
 
     bool is_free(int dim) const { return shape[dim] != before[dim]; }
-    bool has_free_size() const { return shape != before; }
     friend bool operator==(const FreeShape&, const FreeShape&) = default;
   };
   // The shapes of a run, in order.
@@ -61,6 +60,8 @@ class OnnxTrace : public KernelTrace, public OpTrace {
   FreeShape free_shape(const Shape& shape);
   // The sizes as numbers of the graph, int64 [rank].
   Name sizes_of(const FreeShape& shape);
+  // Minus infinity, of such sizes, for the entries of row i from i + `first` on, and 0 before them.
+  Name unseen_from(int64_t first, const FreeShape& sizes);
   // x, which has the shape `from`, in another one.
   Name reshaped(const Name& x, const FreeShape& from, const FreeShape& to);
   // The name of the parameter at this address, or "constant".

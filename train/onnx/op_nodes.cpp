@@ -263,11 +263,7 @@ Names causal_attention_nodes(const OnnxOp& op) {
   const Name q = heads(0, {0, 0, G, R, D}, {0, 2, 3, 1, 4});
   const Name k = heads(1, {0, 0, G, 1, D}, {0, 2, 3, 4, 1});
   const Name v = heads(2, {0, 0, G, 1, D}, {0, 2, 3, 1, 4});
-  const Name never = to.graph.number(-std::numeric_limits<double>::infinity());
-  const Name unseen = to.graph.add(
-      "Trilu",
-      {to.graph.add("Expand", {never, to.graph.integers({Tq, T})}), to.graph.integer(1 + T - Tq)},
-      {{"upper", int64_t{1}}});
+  const Name unseen = to.unseen_from(1 + T - Tq, {{Tq, T}, {Tq, T}});
   const Name scores = to.multiply(to.graph.add("MatMul", {q, k}), 1 / std::sqrt(double(D)));
   const Name a = to.graph.add("Softmax", {to.sum(scores, unseen)}, {{"axis", int64_t{-1}}});
   const Name y = to.transposed(to.graph.add("MatMul", {a, v}), {0, 3, 1, 2, 4});
