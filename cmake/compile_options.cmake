@@ -50,8 +50,7 @@ if(ACCRUE_SANITIZE)
   endif()
   # In the runner's build, the largest, the sanitizers leave out checks that take long and find
   # little: checks of an address before an access that AddressSanitizer checks anyway, alignment in
-  # libraries that cast nothing to vectors, and sources that run or test other code
-  # (accrue_unsanitized).
+  # libraries that cast nothing to vectors, and the sources of accrue_unsanitized().
   if(ACCRUE_SIMT AND NOT ACCRUE_SANITIZE_ALL)
     set(ACCRUE_SANITIZE_LESS ON)
     set(casts_to_vectors "$<IN_LIST:$<TARGET_PROPERTY:NAME>,accrue_kernels;accrue_accumulate;accrue_data;accrue_ladder>")
@@ -84,8 +83,9 @@ function(accrue_compile_sooner target)
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
 endfunction()
 
-# accrue_unsanitized(TARGET): compiles without sanitizers, for sources that only run or test other
-# code. With ccache their objects come from the release build, which compiles them in the same way.
+# accrue_unsanitized(TARGET): compiles without sanitizers where they leave out checks, for sources
+# that only run or test other code, or that other runs sanitize. With ccache their objects come from
+# the release build, which compiles them in the same way.
 function(accrue_unsanitized target)
   set_property(TARGET ${target} PROPERTY ACCRUE_UNSANITIZED ${ACCRUE_SANITIZE_LESS})
 endfunction()
