@@ -76,6 +76,7 @@ WRITTEN_OUT = {
     "softplus_slope_of(a, beta, threshold)": "sigmoid(beta * a), or dy where beta * a > threshold",
     "mish_of(a)": "a * tanh(log(1 + exp(a)))", "mish_slope_of(a)": "(its slope at a)",
     "-softplus_of(-a)": "-log(1 + exp(-a))", "formula::Sigmoid{}(-a)": "sigmoid(-a)",
+    "remainder_of(a, b)": "a - b * floor(a / b)", "floor_quotient_of(a, b)": "floor(a / b)",
 }
 ALIASES = {"hard_sigmoid": "hardsigmoid", "hard_swish": "hardswish", "log_sigmoid": "logsigmoid"}
 NAMES = {1: ["input"], 2: ["input", "other"], 3: ["condition", "input", "other"]}
