@@ -24,7 +24,7 @@ import sys
 import time
 import typing
 
-from bench_pytorch import load_before, processor, run
+from bench_pytorch import last_json, load_before, processor, run
 from gpu_summary import table
 
 import numpy as np
@@ -286,7 +286,7 @@ def main():
                              "--threads", str(options.threads), "--seconds", str(options.seconds),
                              *(["--processor-time"] if options.processor_time else [])],
                             options.threads)
-            answered = json.loads(output.splitlines()[-1])
+            answered = last_json(output)
             rounds[number][side]["figures"] |= answered["figures"]
             rounds[number][side]["name"] = answered["name"]
     names = " and ".join(rounds[0][side]["name"] for side in ("accrue", "PyTorch"))
