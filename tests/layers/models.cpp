@@ -213,7 +213,7 @@ TEST_CASE("residual blocks without norms have biases, and add equal shapes", "[m
                 "[block] adds [1, 4] to [3, 4]");
 }
 
-TEST_CASE("an embedding's row of padding begins with 0 and has no gradient", "[models]") {
+TEST_CASE("an embedding's row of padding begins with 0, and stays as a file has it", "[models]") {
   for (const DType dtype : {DType::f64, DType::bf16}) {
     Embedding embedding(4, 3, -2);
     const Parameters parameters = place(embedding, dtype, test_device(), 1);
