@@ -69,7 +69,7 @@ def _options(output: str, one: typing.Any, data: typing.Mapping) -> dict[str, ty
     found: dict[str, typing.Any] = {}
     for field in dataclasses.fields(one):
         value = getattr(one, field.name)
-        if value == field.default and field.name != "loss":
+        if value is None or (isinstance(value, float) and value == field.default):
             continue
         if field.name == "class_weights" and isinstance(value, str):
             if value != "balanced":

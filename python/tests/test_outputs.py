@@ -31,7 +31,8 @@ def pairs(n=N, seed=0):
             "kind": kinds, "box": random.normal(size=(n, 2))}
 
 
-LOSS = {"kind": accrue.loss("cross_entropy", class_weights=[1, 2, 0.5, 3], label_smoothing=0.1),
+LOSS = {"kind": accrue.loss("cross_entropy", class_weights=np.array([1, 2, 0.5, 3]),
+                            label_smoothing=0.1),
         "box": accrue.loss("smooth_l1", weight=0.5, beta=0.7)}
 EXACT = dict(precision="fp64", effective_batch=8, no_shuffle=True, threads=1, loss=LOSS)
 
