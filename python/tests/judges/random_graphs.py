@@ -158,10 +158,8 @@ IN_TORCH = {"UpsampleNearest": lambda factor: nn.Upsample(scale_factor=factor),
             "InstanceNorm2d": lambda: nn.InstanceNorm2d(1)}
 
 
-# Where networks are made of values: functions of one and of two. A sample of a value has any rank,
-# and the dimension of samples stays the first.
-
-HAS_VALUES = hasattr(accrue, "Network")
+# Functions of one value and of two. A sample of a value has any rank, and the dimension of samples
+# stays the first.
 
 
 def dims_of(rng, shape):
@@ -191,13 +189,6 @@ def transposed(rng, shape):
     return (i, j), tuple(sizes)
 
 
-def narrowed(rng, shape):
-    dim = rng.randint(1, len(shape))
-    begin = rng.randrange(shape[dim - 1])
-    length = rng.randint(1, shape[dim - 1] - begin)
-    return (dim, begin, length), (*shape[:dim - 1], length, *shape[dim:])
-
-
 def padded(rng, shape):
     before, after = rng.randint(0, 2), rng.randint(0, 2)
     return ((before, after),), (*shape[:-1], shape[-1] + before + after)
@@ -219,12 +210,12 @@ def as_it_is(rng, shape):
     return (), shape
 
 
-# Functions with PyTorch's names and arguments, as far as accrue has them: each draws arguments and
-# the shape that they make of a sample's.
+# Functions with PyTorch's names and arguments: each draws arguments and the shape that they make of
+# a sample's.
 FUNCTIONS = {name: draw for names, draw in (
     ("relu gelu sigmoid tanh silu exp sin cos softplus abs erf square", as_it_is),
     ("softmax log_softmax cumsum", along_one), ("sum mean amax", reduced), ("permute", permuted),
-    ("transpose", transposed), ("narrow", narrowed), ("pad", padded), ("roll", rolled),
+    ("transpose", transposed), ("pad", padded), ("roll", rolled),
     ("flip", flipped)) for name in names.split()}
 
 
@@ -242,35 +233,25 @@ class Function(nn.Module):
 
 
 def draw_function(rng, value, shape):
-    names = [name for name in FUNCTIONS if hasattr(accrue, name)]
-    name = rng.choice(names)
+    name = rng.choice(list(FUNCTIONS))
     arguments, result = FUNCTIONS[name](rng, shape)
     mine = getattr(accrue, name)
     return Node(f"{name}{arguments}", lambda x: mine(x, *arguments),
                 Function(lambda x: in_torch(name)(x, *arguments)), (value,), result)
 
 
-def broadcasts():
-    try:
-        return accrue.input(2, 3) * accrue.input(2, 1) is not None
-    except accrue.Error:
-        return False
-
-
-HAS_BROADCAST = HAS_VALUES and broadcasts()
 PAIRS = {"+": lambda a, b: a + b, "*": lambda a, b: a * b, "-": lambda a, b: a - b}
 
 
 def fit(a, b):
-    return a == b or (HAS_BROADCAST and len(a) == len(b) and
-                      all(x == y or 1 in (x, y) for x, y in zip(a, b)))
+    return len(a) == len(b) and all(x == y or 1 in (x, y) for x, y in zip(a, b))
 
 
 def draw_pair(rng, shapes):
     """Arithmetic of two values, a product of matrices, or several beside each other."""
     found = [(i, j) for i in range(len(shapes)) for j in range(i) if fit(shapes[i], shapes[j])]
     products = [(i, j) for i in range(len(shapes)) for j in range(len(shapes))
-                if HAS_BROADCAST and len(shapes[i]) == len(shapes[j]) > 1 and
+                if len(shapes[i]) == len(shapes[j]) > 1 and
                 shapes[i][:-2] == shapes[j][:-2] and shapes[i][-1] == shapes[j][-2]]
     if products and rng.random() < 0.3:
         i, j = rng.choice(products)
@@ -297,12 +278,12 @@ def layer(value, name, arguments, options, shape):
 
 def draw_node(rng, shapes):
     """On one of the last values, or on two."""
-    node = draw_pair(rng, shapes) if HAS_VALUES and rng.random() < 0.3 else None
+    node = draw_pair(rng, shapes) if rng.random() < 0.3 else None
     value = len(shapes) - 1
-    if HAS_VALUES and rng.random() < 0.3:
+    if rng.random() < 0.3:
         value = rng.randrange(len(shapes))
     while not node or np.prod(node.shape) > 1500:
-        if HAS_VALUES and (len(shapes[value]) not in (1, 3) or rng.random() < 0.3):
+        if len(shapes[value]) not in (1, 3) or rng.random() < 0.3:
             node = draw_function(rng, value, shapes[value])
             continue
         found = rng.choices(list(LAYERS), LAYERS.values())[0](rng, shapes[value])
@@ -411,7 +392,7 @@ def draw(seed):
     if rng.random() < 0.3:
         shape = (rng.randint(3, 12),)
     shapes = [shape]
-    has_several = HAS_VALUES and more.random() < 0.5
+    has_several = more.random() < 0.5
     if has_several and more.random() < 0.5:
         shapes.append(more.choice([shape, (*shape[:-1], 1) if len(shape) > 1 else shape]))
     nodes, outputs, classes = [], [], rng.randint(2, 4)
@@ -456,7 +437,7 @@ def relative(mine, truth):
 
 def answers_of_file(weights, network, question):
     """onnxruntime's answers by name; None without it, or for a call that such files do not know."""
-    if onnxruntime is None or not hasattr(accrue, "export"):
+    if onnxruntime is None:
         return None
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "network.onnx")
