@@ -189,6 +189,13 @@ def transposed(rng, shape):
     return (i, j), tuple(sizes)
 
 
+def narrowed(rng, shape):
+    dim = rng.randint(1, len(shape))
+    begin = rng.randrange(shape[dim - 1])
+    length = rng.randint(1, shape[dim - 1] - begin)
+    return (dim, begin, length), (*shape[:dim - 1], length, *shape[dim:])
+
+
 def padded(rng, shape):
     before, after = rng.randint(0, 2), rng.randint(0, 2)
     return ((before, after),), (*shape[:-1], shape[-1] + before + after)
@@ -215,8 +222,16 @@ def as_it_is(rng, shape):
 FUNCTIONS = {name: draw for names, draw in (
     ("relu gelu sigmoid tanh silu exp sin cos softplus abs erf square", as_it_is),
     ("softmax log_softmax cumsum", along_one), ("sum mean amax", reduced), ("permute", permuted),
-    ("transpose", transposed), ("pad", padded), ("roll", rolled),
+    ("transpose", transposed), ("narrow", narrowed), ("pad", padded), ("roll", rolled),
     ("flip", flipped)) for name in names.split()}
+
+
+def narrow(x, dim, begin, length):
+    return accrue.slice(x, dim, begin, begin + length)
+
+
+def in_accrue(name):
+    return narrow if name == "narrow" else getattr(accrue, name)
 
 
 def in_torch(name):
@@ -235,7 +250,7 @@ class Function(nn.Module):
 def draw_function(rng, value, shape):
     name = rng.choice(list(FUNCTIONS))
     arguments, result = FUNCTIONS[name](rng, shape)
-    mine = getattr(accrue, name)
+    mine = in_accrue(name)
     return Node(f"{name}{arguments}", lambda x: mine(x, *arguments),
                 Function(lambda x: in_torch(name)(x, *arguments)), (value,), result)
 
