@@ -270,27 +270,36 @@ def weights_of_ranks(name, by, folder):
     return ranks[0]
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_steps(name, tmp_path):
-    network, module, size, classes = NETWORKS[name]
+def begun(name):
+    """A judge, and the start and the samples that it knows."""
+    _, module, size, classes = NETWORKS[name]
     torch.manual_seed(1)
     random = np.random.default_rng(2)
     state = module().double().state_dict()
     x = random.normal(size=(STEPS * WINDOW, 3, size, size))
     y = random.integers(0, classes, (len(x), size, size) if module is Gates else len(x))
-    judge = Judge(module, state, x, y)
-
     init = accrue.Weights({n: t.numpy() for n, t in state.items() if not n.endswith("num_batches_tracked")})
+    return Judge(module, state, x, y), init, (x, y)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_steps(name):
+    judge, init, samples = begun(name)
     for micro_batch in (8, 3, 1):
-        step, result = (train(network, (x, y), by, micro_batch=micro_batch, **options_for(name, init))
+        step, result = (train(NETWORKS[name][0], samples, by, micro_batch=micro_batch, **options_for(name, init))
                         for by in ("sgd", "adam"))
         judge.take(init, step.weights, result.weights)
+    judge.decide()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_steps_of_two_ranks(name, tmp_path):
     if not have_ranks():
-        print("without two ranks: no mpirun, or built without MPI")
-    else:
-        np.savez(tmp_path / "start.npz", **init)
-        np.savez(tmp_path / "samples.npz", x=x, y=y)
-        judge.take(init, *(weights_of_ranks(name, by, tmp_path) for by in ("sgd", "adam")))
+        pytest.skip("no mpirun, or accrue is built without MPI")
+    judge, init, (x, y) = begun(name)
+    np.savez(tmp_path / "start.npz", **init)
+    np.savez(tmp_path / "samples.npz", x=x, y=y)
+    judge.take(init, *(weights_of_ranks(name, by, tmp_path) for by in ("sgd", "adam")))
     judge.decide()
 
 
