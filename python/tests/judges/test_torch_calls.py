@@ -32,12 +32,15 @@ def attention(is_causal=False, mask=None, scale=None):
 
 
 IMAGE, ROWS, FLAT = (4, 6, 5), (5, 12), (12,)
-ELEMENTWISE = ("relu sigmoid tanh exp log1p expm1 abs neg sign floor erf sin cos atan sinh cosh asinh square exp2 "
+ELEMENTWISE = ("relu sigmoid tanh exp expm1 abs neg sign floor erf sin cos tan atan sinh cosh asinh square exp2 "
                "relu6 round ceil").split()
 POSITIVE = "log sqrt rsqrt reciprocal log2 log10".split()
+WITHIN_ONE = "asin acos atanh".split()
 CASES = {
-    **{name: (getattr(torch, name, None) or getattr(F, name), FLAT) for name in ELEMENTWISE if name != "log1p"},
+    **{name: (getattr(torch, name, None) or getattr(F, name), FLAT) for name in ELEMENTWISE},
     **{name: (lambda x, f=getattr(torch, name): f(x.abs() + 0.5), FLAT) for name in POSITIVE},
+    **{name: (lambda x, f=getattr(torch, name): f(0.9 * x.tanh()), FLAT) for name in WITHIN_ONE},
+    "acosh": (lambda x: torch.acosh(x.abs() + 1.5), FLAT),
     "log1p": (lambda x: torch.log1p(x * x), FLAT),
     "gelu": (F.gelu, FLAT), "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), FLAT),
     "silu": (F.silu, FLAT), "mish": (F.mish, FLAT), "selu": (F.selu, FLAT), "celu": (lambda x: F.celu(x, 1.5), FLAT),
