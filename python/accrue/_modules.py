@@ -32,7 +32,7 @@ def _first(data: typing.Any) -> typing.Any:
 
 def _learned(origin: typing.Any, data: typing.Any, options: dict) -> tuple:
     """Data and options of a training as the network takes them."""
-    options = origin.loss(origin.options(options, init=True))
+    options = origin.loss(origin.options(options))
     if options.get("test") is not None:
         options["test"] = origin.data(options["test"])
     return origin.network, origin.data(data), options
@@ -127,6 +127,7 @@ def state_dict(origin: typing.Any, weights: typing.Any, steps: int) -> dict:
 
 
 def from_torch(module: typing.Any, x: typing.Any, *, training: bool = True, outputs: typing.Any = None) -> typing.Any:
+    """Describes a torch.nn.Module as a network of samples like x [N, ...]: accrue.pytorch.from_torch()."""
     from . import pytorch
 
     return pytorch.from_torch(module, x, training=training, outputs=outputs)

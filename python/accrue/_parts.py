@@ -169,20 +169,15 @@ class MultiheadAttention(Part):
         parts = [None] * 3 if bias is None else bias.chunk(3)
         return tuple(projected(x, w, b) for x, w, b in zip((query, key, value), weight.chunk(3), parts))
 
-    def _with_more_keys(self, k: Value, v: Value) -> tuple[Value, Value]:
-        """The keys and values that no input gives, after the others."""
-        N, _, E = k.shape
-        for name, x in (("k", k), ("v", v)):
-            rows = [x]
-            if self.add_bias_kv:
-                rows.append(self._parameter(f"bias_{name}", 1, 1, E, std=math.sqrt(2 / (2 * E))).expand(N, -1, -1))
-            if self.add_zero_attn:
-                rows.append(_zeros(1, 1, E).expand(N, -1, -1))
-            if name == "k":
-                k = _accrue.cat(rows, 1) if len(rows) > 1 else x
-            else:
-                v = _accrue.cat(rows, 1) if len(rows) > 1 else x
-        return k, v
+    def _with_more_keys(self, name: str, x: Value) -> Value:
+        """The keys or the values, and after them those that no input gives."""
+        N, _, E = x.shape
+        rows = [x]
+        if self.add_bias_kv:
+            rows.append(self._parameter(f"bias_{name}", 1, 1, E, std=math.sqrt(2 / (2 * E))).expand(N, -1, -1))
+        if self.add_zero_attn:
+            rows.append(_zeros(1, 1, E).expand(N, -1, -1))
+        return _accrue.cat(rows, 1) if len(rows) > 1 else x
 
     def __call__(self, query: Value, key: Value, value: Value, key_padding_mask: Value | None = None,
                  need_weights: bool = True, attn_mask: _Any = None, average_attn_weights: bool = True,
@@ -211,7 +206,7 @@ class MultiheadAttention(Part):
 
     def _attend(self, q, k, v, T, S, key_padding_mask, attn_mask, need_weights) -> tuple[Value, Value | None]:
         more = int(self.add_bias_kv) + int(self.add_zero_attn)
-        k, v = self._with_more_keys(k, v)
+        k, v = self._with_more_keys("k", k), self._with_more_keys("v", v)
         N, H, D = q.shape[0], self.num_heads, self.embed_dim // self.num_heads
         q, k, v = (x.reshape(N, x.shape[1], H, D).transpose(1, 2) for x in (q, k, v))
         if key_padding_mask is None and attn_mask is None and not need_weights and self.dropout == 0:

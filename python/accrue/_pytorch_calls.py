@@ -12,8 +12,6 @@ from . import _accrue as a
 from ._accrue import Value
 from ._pytorch_graph import CALLS, Call, Caller, Empty, Noise, Place, Spread, Uniform, is_samples, sizes
 
-_Node = torch.fx.Node
-
 # Rows. `t` is the Caller, the other arguments are PyTorch's.
 
 def _row(*names: str) -> typing.Callable[[Call], Call]:
@@ -175,9 +173,8 @@ def _both(call):
     return lambda t, x, y: call(t.number(x), t.number(y))
 
 
-for _name, _ours in (("maximum", "maximum"), ("minimum", "minimum"), ("logical_and", "logical_and"),
-                     ("logical_or", "logical_or"), ("logical_xor", "logical_xor")):
-    CALLS[f"aten.{_name}.default"] = _both(getattr(a, _ours))
+for _name in ("maximum", "minimum", "logical_and", "logical_or", "logical_xor"):
+    CALLS[f"aten.{_name}.default"] = _both(getattr(a, _name))
 for _name, _ours in (("eq", "equal"), ("ne", "not_equal"), ("lt", "less"), ("le", "less_equal"), ("gt", "greater"),
                      ("ge", "greater_equal")):
     for _kind in ("Tensor", "Scalar"):
@@ -218,13 +215,11 @@ def _lerp(t, x, y, weight):
     return _add(t, x, _mul(t, _sub(t, y, x), weight))
 
 
+@_row("clone.default", "contiguous.default", "alias.default", "lift_fresh_copy.default")
 def _same(t, x, *args, **options):
     return x
 
 
-for _name in ("clone.default", "contiguous.default", "alias.default", "lift_fresh_copy.default", "view_as.default",
-              "expand_as.default", "_assert_tensor_metadata.default"):
-    CALLS[f"aten.{_name}"] = _same
 CALLS["aten.expand_as.default"] = lambda t, x, other: t.expanded(x)
 CALLS["aten.view_as.default"] = lambda t, x, other: t.reshaped(x)
 CALLS["aten._assert_tensor_metadata.default"] = lambda t, *args, **options: None

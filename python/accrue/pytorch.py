@@ -55,10 +55,10 @@ class FromTorch:
     def __repr__(self) -> str:
         return repr(self.network)
 
-    def options(self, options: dict[str, typing.Any], *, init: bool) -> dict[str, typing.Any]:
+    def options(self, options: dict[str, typing.Any]) -> dict[str, typing.Any]:
         """The arguments of `train` with what the module decides: its values, and what is frozen."""
         options = dict(options)
-        if init and options.get("init") is None and options.get("resume") is not True:
+        if options.get("init") is None and options.get("resume") is not True:
             options["init"] = self.weights
         if self.frozen:
             given = options.get("freeze")
@@ -381,10 +381,6 @@ class _Translation:
             if not is_statistic:
                 raise Error(f"a call of the module changes {name}{_pytorch_graph.line_of(node)}: "
                             "expected no change but that of a batch norm's running statistics")
-
-
-def is_module(model: typing.Any) -> bool:
-    return isinstance(model, (torch.nn.Module, FromTorch))
 
 
 def calls() -> list[str]:
