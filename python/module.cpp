@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 
 #include "core/ledger.h"
+#include "python/expressions.h"
 #include "python/interrupts.h"
 #include "python/layers.h"
 #include "python/network.h"
@@ -18,6 +19,7 @@ NB_MODULE(_accrue, m) {
   nb::exception<accrue::OutOfMemory> memory(m, "OutOfMemory", bases);
   memory.doc() = "Less memory is available than needed; the message names the largest parts.";
   accrue::python::add_layers(m);
+  accrue::python::add_expressions(m);
   accrue::python::add_networks(m);
   accrue::python::add_training(m);
   accrue::python::wait_for_work_at_the_end();
