@@ -371,6 +371,15 @@ Field even_weights(int64_t N) {
           .encoding = Encoding::weight};
 }
 
+void append_weights(Datasets& data, nb::handle weights, const std::string& name) {
+  auto& [train, scored] = data;
+  // Two tensors, as of all other fields.
+  train.fields.push_back(weights_of(weights, train.size()));
+  scored.fields.push_back(scored.is_trained_on ? weights_of(weights, train.size())
+                                               : even_weights(scored.size()));
+  train.fields.back().name = scored.fields.back().name = name;
+}
+
 nb::object array_of(const Tensor& tensor) {
   const Tensor x = tensor.dtype() == DType::bf16 ? as_f32(tensor) : tensor;
   const auto sizes = x.shape().sizes();

@@ -94,6 +94,8 @@ Datasets datasets_of(nb::handle data, nb::handle test, const Taken& taken);
 Field weights_of(nb::handle weights, int64_t N);
 // Likewise, 1 for each.
 Field even_weights(int64_t N);
+// Adds such a field to data sets. Samples that are only scored count alike.
+void append_weights(Datasets& data, nb::handle weights, const std::string& name = "weights");
 
 // Rounds numbers in float64 to float32, as a model wants them that computes in `dtype`, unless that
 // is float64.

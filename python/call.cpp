@@ -157,16 +157,12 @@ void Call::add_data(nb::handle data, nb::handle test) {
   add("data", nb::str(given_data));
 }
 
-// Samples that are only scored count alike.
 void Call::add_sample_weights() {
   if (sample_weights_.is_none()) return;
-  auto& [train, scored] = *given_.arrays;
+  const Dataset& train = given_.arrays->train;
   check(train.has("labels") || train.has("targets"),
         "sample_weight is for classes or numbers y: expected integers [N] or float32");
-  train.fields.push_back(weights_of(sample_weights_, train.size()));
-  // Two tensors, as of all other fields.
-  scored.fields.push_back(scored.is_trained_on ? weights_of(sample_weights_, train.size())
-                                               : even_weights(scored.size()));
+  append_weights(*given_.arrays, sample_weights_);
 }
 
 // Rows of the caller's stay rows unless he asks for others.

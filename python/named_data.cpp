@@ -141,22 +141,13 @@ std::string weights_for(const std::string& output) { return "weights of " + outp
 
 void add_weights_by_name(Datasets& data, nb::handle weights,
                          const std::vector<std::string>& outputs) {
-  auto& [train, scored] = data;
-  const auto add = [&, &train = train, &scored = scored](nb::handle given,
-                                                         const std::string& name) {
-    // Two tensors, as of all other fields.
-    train.fields.push_back(weights_of(given, train.size()));
-    scored.fields.push_back(scored.is_trained_on ? weights_of(given, train.size())
-                                                 : even_weights(scored.size()));
-    train.fields.back().name = scored.fields.back().name = name;
-  };
-  if (!are_named(weights)) return add(weights, "weights");
+  if (!are_named(weights)) return append_weights(data, weights);
   for (const auto& [key, given] : nb::cast<nb::dict>(weights)) {
     const std::string output = nb::cast<std::string>(nb::str(key));
     check(std::ranges::find(outputs, output) != outputs.end(),
           "sample_weight has '{}', which is no output of the network: expected {}", output,
           fmt::join(outputs, ", "));
-    add(given, weights_for(output));
+    append_weights(data, given, weights_for(output));
   }
 }
 
