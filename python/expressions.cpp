@@ -266,6 +266,7 @@ bool has_truth_values(const Value& value) {
 // Extents of samples as Python has them: N, 2 N.
 void add_extents(nb::module_& m) {
   nb::class_<Extent>(m, "Samples", "So many elements for each sample, as a size of a value.")
+      .def_prop_ro("_times", [](const Extent& a) { return a.number; })
       .def("__mul__", [](const Extent& a, int64_t b) { return Extent::of_samples(a.number * b); })
       .def("__rmul__", [](const Extent& a, int64_t b) { return Extent::of_samples(a.number * b); })
       .def("__floordiv__",
@@ -297,6 +298,7 @@ void add_expressions(nb::module_& m) {
                    "Its sizes: numbers, or multiples of the number of samples, N.",
                    nb::for_getter(nb::sig("def shape(self) -> tuple[int | Samples, ...]")))
       .def_prop_ro("_is_truth", &has_truth_values)
+      .def_prop_ro("_is_whole", [](const Value& v) { return v.sizes().dtype == DType::i32; })
       .def("__repr__", [](const Value& v) { return "value " + to_string(v.sizes()); });
   m.def("input", &input_of, "shape"_a, nb::kw_only(), "dtype"_a = "float32", "name"_a = "x",
         "An input of a network: samples of this shape, without their number.",

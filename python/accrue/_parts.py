@@ -102,7 +102,7 @@ def _hidden_scores(scores: Value, mask: _Any, name: str, shape: tuple, dims: str
         numbers = np.where(given, -np.inf, 0.0) if given.dtype == bool else given.astype(np.float64)
         mask, is_added = _accrue.constant(numbers), True
     else:
-        is_added = not _text(mask).endswith("i32")
+        is_added = not mask._is_whole
     sizes = tuple(mask.shape)
     _check(sizes == shape, f"[MultiheadAttention] {name} is {_text(mask)}: expected {dims} = {shape}")
     if len(sizes) == 3:  # [N heads, T, S]

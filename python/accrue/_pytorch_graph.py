@@ -81,11 +81,6 @@ def is_samples(size: typing.Any) -> bool:
     return isinstance(size, a.Samples)
 
 
-def _multiple(size: typing.Any) -> int:
-    """c of a size of c N."""
-    return int(repr(size).split()[0]) if " " in repr(size) else 1
-
-
 def _functions(of: type) -> typing.Iterator[type]:
     for each in of.__subclasses__():
         yield each
@@ -249,7 +244,7 @@ class Caller:
 
     def number(self, x: typing.Any) -> Value:
         """Whole numbers of the data as numbers: 0 or 1, as masks have them."""
-        if isinstance(x, Value) and "i32" in repr(x):
+        if isinstance(x, Value) and x._is_whole:
             self.binary.update(self.inputs_of(x))
             return self.flag(self.outer.get(id(x), 1), a.embedding(x, a.constant(np.array([[0.0], [1.0]]))).reshape(x.shape))
         return self.value(x)
@@ -259,7 +254,7 @@ class Caller:
         origins = with_origins(each for each in self.node.all_input_nodes if self.values.get(each.name) is x)
         found = {each.name for each in origins
                  if each.op == "placeholder" and isinstance(self.values.get(each.name), Value)}
-        if any(not self.values[name].shape or "i32" not in repr(self.values[name]) for name in found):
+        if any(not self.values[name].shape or not self.values[name]._is_whole for name in found):
             self.refuse(self.node, "it calculates with whole numbers that the module has found, such as places: "
                         "expected them as indices alone")
         return found
@@ -300,7 +295,7 @@ class Caller:
         if place == 0 and outer == 1:
             return a.dropout(x, p)
         shape = list(x.shape)
-        each = _multiple(shape[place]) // outer
+        each = shape[place]._times // outer
         split = x.reshape([*shape[:place], outer, self.samples, each, *shape[place + 1:]])
         axes = list(range(len(split.shape)))
         moved = [place + 1, *axes[:place + 1], *axes[place + 2:]]
@@ -405,7 +400,7 @@ class Caller:
             self.refuse(self.node, f"{sizes(x.shape)} becomes {sizes(shape)}, which mixes samples: expected one "
                         "dimension of samples")
         turns = math.prod(x.shape[:place]) * outer  # of all samples, one after the other
-        inside = math.prod(x.shape[place + 1:]) * _multiple(x.shape[place]) // outer
+        inside = math.prod(x.shape[place + 1:]) * x.shape[place]._times // outer
         first, last = math.prod(shape[:found[0]]), math.prod(shape[found[0] + 1:])
         if turns % first or inside % last:
             self.refuse(self.node, f"{sizes(x.shape)} becomes {sizes(shape)}, which mixes samples: "

@@ -302,7 +302,7 @@ class _Translation:
             if not value.shape or value.shape[0] != call.samples:
                 call.refuse(node, f"the output {name} is {_pytorch_graph.sizes(value.shape)}, which has no samples "
                             "first: expected [N, ...]")
-        by_name = len(inputs) > 1 or len(found) > 1 or any("i32" in repr(value) for _, value in inputs)
+        by_name = len(inputs) > 1 or len(found) > 1 or any(value._is_whole for _, value in inputs)
         if not inputs:
             raise Error("the outputs do not depend on x: expected a module of its inputs")
         network = _accrue.Network(dict(inputs), dict(zip((name for _, name in keep), found)))
