@@ -80,9 +80,7 @@ std::string described(const Array& array) {
                      fmt::join(sizes, ", "));
 }
 
-namespace {
-
-Shape shape_of(const Array& array, const char* what, size_t least = 1) {
+Shape shape_of(const Array& array, const char* what, size_t least) {
   constexpr size_t most = Shape::max_rank;
   check(least <= array.ndim() && array.ndim() <= most, "{} is {}: expected {} to {} dimensions",
         what, described(array), least, most);
@@ -90,6 +88,8 @@ Shape shape_of(const Array& array, const char* what, size_t least = 1) {
   for (size_t i = 0; i < array.ndim(); ++i) sizes.push_back(int64_t(array.shape(i)));
   return Shape(sizes);
 }
+
+namespace {
 
 bool has(const Array& array, nb::dlpack::dtype_code code, int bits) {
   const nb::dlpack::dtype type = array.dtype();

@@ -26,6 +26,9 @@ bool is_integers(const Array& array);
 bool is_truth(const Array& array);
 // "int64 [8, 12]"
 std::string described(const Array& array);
+// Throws Error, which names `what`, unless there are `least` dimensions or more, and as many as a
+// tensor may have at most.
+Shape shape_of(const Array& array, const char* what, size_t least = 1);
 
 // A pointer to a value whose destructor needs the interpreter: acquires the GIL to delete the
 // value, and never deletes it after the interpreter's end.

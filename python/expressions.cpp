@@ -234,11 +234,9 @@ Value constant_in(nb::handle given, const std::string& name) {
   const bool is_whole = is_integers(array);
   const nb::object wide = nb::module_::import_("numpy").attr("ascontiguousarray")(given, "float64");
   const Array numbers = as_array(wide, "a constant");
-  std::vector<int64_t> sizes;
-  for (size_t i = 0; i < array.ndim(); ++i) sizes.push_back(int64_t(array.shape(i)));
   const auto* first = static_cast<const double*>(numbers.data());
-  return constant_of({std::vector<double>(first, first + numbers.size()), Shape(sizes),
-                      is_whole ? DType::i32 : DType::f32},
+  return constant_of({std::vector<double>(first, first + numbers.size()),
+                      shape_of(array, "a constant", 0), is_whole ? DType::i32 : DType::f32},
                      name);
 }
 

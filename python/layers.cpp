@@ -117,7 +117,7 @@ Layer instance_norm_layer(std::optional<int64_t> features, double eps, double, b
 using Sizes = std::variant<int64_t, std::vector<int64_t>>;
 using Factors = std::variant<double, std::vector<double>>;
 
-Shape shape_of(const Sizes& sizes) {
+Shape shape_from(const Sizes& sizes) {
   if (const auto* one = std::get_if<int64_t>(&sizes)) return {*one};
   return Shape(std::get<std::vector<int64_t>>(sizes));
 }
@@ -339,7 +339,7 @@ void add_layers(nb::module_& m) {
       [](const Sizes& shape, double eps, bool affine, bool bias, const nb::object& device,
          const nb::object& dtype) {
         without_place("LayerNorm", device, dtype);
-        return layer<LayerNorm>(shape_of(shape), eps, affine_of(affine, bias));
+        return layer<LayerNorm>(shape_from(shape), eps, affine_of(affine, bias));
       },
       "normalized_shape"_a, "eps"_a = 1e-5, "elementwise_affine"_a = true, "bias"_a = true,
       "device"_a = nb::none(), "dtype"_a = nb::none(),
@@ -353,7 +353,7 @@ void add_layers(nb::module_& m) {
         without_place("RMSNorm", device, dtype);
         check(eps.has_value(),
               "RMSNorm with eps=None, which depends on the precision: expected a number");
-        return layer<RmsNorm>(shape_of(shape), *eps, affine ? Affine::scale : Affine::none);
+        return layer<RmsNorm>(shape_from(shape), *eps, affine ? Affine::scale : Affine::none);
       },
       "normalized_shape"_a, "eps"_a.none() = 1e-6, "elementwise_affine"_a = true,
       "device"_a = nb::none(), "dtype"_a = nb::none(),

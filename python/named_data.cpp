@@ -20,9 +20,8 @@ constexpr int64_t torch_ignored = -100;
 Field indices_seen(const Array& array, const std::string& name) {
   check(is_integers(array), "{} is {}: expected integers, which the network's input takes", name,
         described(array));
-  std::vector<int64_t> sizes;
-  for (size_t i = 0; i < array.ndim(); ++i) sizes.push_back(int64_t(array.shape(i)));
-  const Tensor values = Tensor::empty(Shape(sizes), DType::i32, Device::cpu, Category::data);
+  const Tensor values =
+      Tensor::empty(shape_of(array, name.c_str()), DType::i32, Device::cpu, Category::data);
   int64_t most = -1;
   with_integers(array, [&](auto elements) {
     constexpr int64_t end = int64_t{1} << 31;
