@@ -471,8 +471,8 @@ def _index(t, x, indices):
                "indices that depend on samples: expected one, into rows")
         return a.embedding(given[0], x)
     t.apart(x, places)
-    _check(t, all(not each.dtype.is_floating_point and each.dtype != torch.bool for each in given),
-           "indices that are no whole numbers: expected whole numbers")
+    _check(t, all(isinstance(each, torch.Tensor) and not each.dtype.is_floating_point and each.dtype != torch.bool
+                  for each in given), "indices that are no constant whole numbers: expected constants")
     shape = list(x.shape)
     extents = shape[first:last + 1]
     given = list(torch.broadcast_tensors(*[torch.where(i < 0, i + n, i) for i, n in zip(given, extents)]))

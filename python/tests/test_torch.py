@@ -271,6 +271,7 @@ class Modules(unittest.TestCase):
         refused(lambda x: x.roll(1, 0), "aten.roll", "across samples")
         refused(lambda x: x.transpose(0, 1).reshape(-1, 3, 64), "mixes samples")
         refused(lambda x: x.detach() + x, "detach")
+        refused(lambda x: x[:, torch.arange(2).expand(x.shape[0], 2)], "aten.index.Tensor", "constant whole numbers")
         refused(lambda x: (-2.0) ** x, "aten.pow", "test_torch.py")
         accrue.from_torch(Of(lambda x: torch.clamp(x, torch.zeros(8), torch.ones(8))), self.x)
         refused(lambda x: x * torch.rand(3, 8, 8), "aten.")
