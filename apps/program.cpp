@@ -13,9 +13,9 @@
 #include "apps/cli/ranks.h"
 #include "apps/cli/suggest.h"
 #include "apps/commands_of_domains.h"
+#include "core/build.h"
 #include "core/error.h"
 #include "report/report.h"
-#include "train/build.h"
 
 namespace accrue::app {
 namespace {

@@ -3,7 +3,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(parts core kernels layers optim accumulate data train job ${ACCRUE_DOMAINS} report)
+set(parts core kernels layers optim accumulate data onnx train job ${ACCRUE_DOMAINS} report)
 list(TRANSFORM parts PREPEND accrue_ OUTPUT_VARIABLE libraries)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/accrue)
 

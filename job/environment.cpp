@@ -3,12 +3,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/build.h"
 #include "core/cuda.h"
 #include "core/inside.h"
 #include "job/build.h"
 #include "kernels/compiled_isa.h"
 #include "kernels/parallel.h"
-#include "train/build.h"
 
 namespace accrue {
 namespace {

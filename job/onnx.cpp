@@ -7,7 +7,7 @@
 #include "data/atomic_file.h"
 #include "job/load_network.h"
 #include "job/machine.h"
-#include "train/onnx/onnx.h"
+#include "onnx/writer/onnx.h"
 
 namespace accrue {
 namespace {

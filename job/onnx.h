@@ -11,7 +11,7 @@ namespace accrue::detail {
 // graph normalizes as the training did.
 enum class OnnxInput { as_trained, bytes };
 
-// Writes the network of the request's weights as an ONNX file (train/onnx/onnx.h), and reports its
+// Writes the network of the request's weights as an ONNX file (onnx/writer/onnx.h), and reports its
 // inputs and outputs. Throws Error.
 void export_onnx(const Request& request, const std::string& path, OnnxInput input,
                  const Notices& notices);

@@ -5,7 +5,7 @@
 
 #include "images/domain.h"
 #include "python/output_losses_in.h"
-#include "train/onnx/network_file.h"
+#include "onnx/writer/network_file.h"
 #include "train/score.h"
 
 namespace accrue::python {

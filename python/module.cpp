@@ -1,12 +1,12 @@
 #include <nanobind/nanobind.h>
 
+#include "core/build.h"
 #include "core/ledger.h"
 #include "python/expressions.h"
 #include "python/interrupts.h"
 #include "python/layers.h"
 #include "python/network.h"
 #include "python/training.h"
-#include "train/build.h"
 
 namespace nb = nanobind;
 

@@ -2,10 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/build.h"
 #include "core/error.h"
 #include "core/inside.h"
 #include "report/report.h"
-#include "train/build.h"
 #include "train/process.h"
 
 namespace accrue {

@@ -2,7 +2,7 @@
 """Checks that each part of accrue includes, and links to, only the parts below it.
 
     core <- kernels <- layers, optim, data;  optim <- accumulate
-    layers, accumulate, data <- train <- job <- images, fonts, text, tables <- accrue;  train <- report <- accrue
+    layers, data <- onnx;  layers, accumulate, data, onnx <- train <- job <- images, fonts, text, tables <- accrue;  train <- report <- accrue
     all of them <- apps, tests;  apps <- python
 
 The root's CMakeLists.txt lists the domains: images, fonts, text and tables.
@@ -24,7 +24,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BELOW = {"core", "kernels", "layers", "optim", "accumulate", "data", "train"}
+BELOW = {"core", "kernels", "layers", "optim", "accumulate", "data", "onnx", "train"}
 DOMAINS = re.search(r"set\(all_domains ([^)]+)\)",
                     (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")).group(1).split()
 LIBRARY = (*sorted(BELOW), "job", *DOMAINS, "report")
@@ -35,6 +35,7 @@ MAY_USE = {
     "layers": {"core", "kernels", "layers"},
     "optim": {"core", "kernels", "optim"},
     "data": {"core", "kernels", "data"},
+    "onnx": {"core", "kernels", "layers", "data", "onnx"},
     "train": BELOW,
     "job": {*BELOW, "job"},
     **{domain: {*BELOW, "job", domain} for domain in DOMAINS},
@@ -65,8 +66,8 @@ DOMAIN_WORD = re.compile(
     r"(?<![A-Za-z])(gpt\d?|llama|zi2zi|u-?net|resnet\d*|mlp|cnn|mnist|images?|masks?|tokens?|glyphs?|fonts?|styles?|"
     r"corpus|corpora|chats?|captions?)(?![A-Za-z])")
 WITHOUT_DOMAINS = ("train", "job")
-# These folders write other projects' formats, whose words they need.
-WORDS_OF_OTHERS = (pathlib.Path("train", "onnx"), pathlib.Path("train", "tensorboard"))
+# This folder writes another project's format, whose words it needs.
+WORDS_OF_OTHERS = (pathlib.Path("train", "tensorboard"),)
 MAY_NAME = {
     "GrayImage",  # a PNG file's (data/png.h)
     "Encoding::mask",  # data's

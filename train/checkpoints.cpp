@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "accumulate/ranks.h"
-#include "train/build.h"
+#include "core/build.h"
 #include "train/run_identity.h"
 #include "train/stop.h"
 #include "train/weights.h"

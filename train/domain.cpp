@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/inside.h"
-#include "train/onnx/network_file.h"
+#include "onnx/writer/network_file.h"
 
 namespace accrue {
 

@@ -11,7 +11,7 @@
 
 #include "data/dataset.h"
 #include "data/sample_spec.h"
-#include "train/onnx/onnx.h"
+#include "onnx/writer/onnx.h"
 #include "train/training_options.h"
 
 namespace accrue::detail {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "accumulate/ranks.h"
+#include "core/build.h"
 #include "data/classes.h"
 #include "kernels/compiled_isa.h"
-#include "train/build.h"
 
 namespace accrue {
 namespace {

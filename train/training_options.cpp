@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "accumulate/ranks.h"
+#include "core/build.h"
 #include "core/ceil_div.h"
 #include "core/inside.h"
-#include "train/build.h"
 
 namespace accrue {
 

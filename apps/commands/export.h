@@ -7,7 +7,7 @@
 
 namespace accrue::app {
 
-// `accrue export`: writes the network of saved weights as an ONNX file (train/onnx/onnx.h).
+// `accrue export`: writes the network of saved weights as an ONNX file (onnx/writer/onnx.h).
 struct OnnxOptions {
   std::string out;
   bool bytes = false;  // the network takes pixels as bytes

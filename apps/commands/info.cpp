@@ -9,6 +9,7 @@
 #include "apps/cli/ranks.h"
 #include "apps/commands/convolutions.h"
 #include "apps/domains.h"
+#include "core/build.h"
 #include "core/cuda.h"
 #include "core/error.h"
 #include "job/averages.h"
@@ -17,7 +18,6 @@
 #include "job/machine.h"
 #include "kernels/compiled_isa.h"
 #include "kernels/parallel.h"
-#include "train/build.h"
 #include "train/relative_cost.h"
 
 namespace accrue::app {

@@ -12,7 +12,7 @@
 #include "layers/graph.h"
 #include "layers/layers.h"
 #include "tests/support/cli.h"
-#include "train/onnx/network_file.h"
+#include "onnx/writer/network_file.h"
 
 namespace accrue::test {
 namespace {

@@ -3,7 +3,7 @@
 #include "kernels/detail/causal_attention_kernels.h"
 #include "kernels/detail/rotary_kernels.h"
 #include "kernels/detail/self_attention_kernels.h"
-#include "train/onnx/onnx_trace.h"
+#include "onnx/writer/onnx_trace.h"
 
 // Declared here for the same reason as in nodes.cpp.
 namespace accrue::cpu {

@@ -7,7 +7,7 @@
 #include "kernels/detail/batches.h"
 #include "kernels/detail/elementwise_kernels.h"
 #include "kernels/detail/softmax_kernels.h"
-#include "train/onnx/onnx_trace.h"
+#include "onnx/writer/onnx_trace.h"
 
 // Declared here for the same reason as in nodes.cpp.
 namespace accrue::cpu {

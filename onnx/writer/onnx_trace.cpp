@@ -1,4 +1,4 @@
-#include "train/onnx/onnx_trace.h"
+#include "onnx/writer/onnx_trace.h"
 
 #include <algorithm>
 #include <limits>

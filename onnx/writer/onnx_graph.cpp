@@ -1,9 +1,9 @@
-#include "train/onnx/onnx_graph.h"
+#include "onnx/writer/onnx_graph.h"
 
 #include <limits>
 
+#include "core/build.h"
 #include "core/memory_scope.h"
-#include "train/build.h"
 
 namespace accrue {
 namespace {

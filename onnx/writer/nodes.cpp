@@ -13,7 +13,7 @@
 #include "kernels/linear.h"
 #include "kernels/pointwise.h"
 #include "kernels/pool.h"
-#include "train/onnx/onnx_trace.h"
+#include "onnx/writer/onnx_trace.h"
 
 // Kernels that are declared only in the sources of their ops, where their contracts are. If the
 // arguments here differed, linking would fail.

@@ -1,4 +1,4 @@
-#include "train/onnx/network_file.h"
+#include "onnx/writer/network_file.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "core/error.h"
 #include "core/inside.h"
-#include "train/onnx/onnx.h"
+#include "onnx/writer/onnx.h"
 
 namespace accrue {
 

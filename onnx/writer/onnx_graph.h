@@ -1,6 +1,6 @@
 #pragma once
 
-#include <onnx/onnx.pb.h>
+#include <onnx.pb.h>
 
 #include <map>
 #include <set>

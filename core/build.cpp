@@ -1,4 +1,4 @@
-#include "train/build.h"
+#include "core/build.h"
 
 namespace accrue {
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <numeric>
 
-#include "train/onnx/onnx_trace.h"
+#include "onnx/writer/onnx_trace.h"
 
 namespace accrue {
 namespace {

@@ -9,8 +9,8 @@
 #include "core/rule.h"
 #include "kernels/activation.h"
 #include "layers/graph_ops.h"
-#include "train/onnx/onnx.h"
-#include "train/onnx/onnx_graph.h"
+#include "onnx/writer/onnx.h"
+#include "onnx/writer/onnx_graph.h"
 
 namespace accrue {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "layers/module.h"
-#include "train/onnx/onnx.h"
+#include "onnx/writer/onnx.h"
 
 namespace accrue {
 
