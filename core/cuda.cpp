@@ -38,6 +38,7 @@ void* allocate_segment(size_t bytes) {
 }
 
 cudaEvent_t make_event(unsigned flags) {
+  context();
   cudaEvent_t event = nullptr;
   check_call(cudaEventCreateWithFlags(&event, flags), "make an event");
   return event;
@@ -57,10 +58,13 @@ cudaStream_t make_stream() {
   return stream;
 }
 
-cudaStream_t stream_of_device() {
+// CUDA keeps the choice for each thread, and every thread begins on the first device.
+void choose_device_in_this_thread() {
+  thread_local bool is_chosen = false;
+  if (is_chosen) return;
   require_device();
   check_call(cudaSetDevice(chosen_device), fmt::format("choose device {}", chosen_device));
-  return make_stream();
+  is_chosen = true;
 }
 
 void free_segment(void* segment) {
@@ -71,15 +75,18 @@ void free_segment(void* segment) {
 }
 
 void* lock_segment(size_t bytes) {
+  context();
   void* segment = nullptr;
   if (cudaMallocHost(&segment, bytes) == cudaSuccess) return segment;
   cudaGetLastError();  // or the next check would find this one again
   return nullptr;
 }
 
-// Waits first, because copies to and from the segment may still be running.
+// Waits first, because copies to and from the segment may still be running. Failures come again at
+// the next check.
 void unlock_segment(void* segment) {
-  synchronize();
+  context().graphs().flush_and_keep_error();
+  cudaDeviceSynchronize();
   cudaFreeHost(segment);
 }
 
@@ -110,7 +117,7 @@ void check_call(cudnnStatus_t status, std::string_view what, std::source_locatio
   if (status != CUDNN_STATUS_SUCCESS) fail_at("cuDNN", what, cudnnGetErrorString(status), where);
 }
 
-Context::Context() : stream_(stream_of_device()), graphs_(stream_) {
+Context::Context() : stream_(make_stream()), graphs_(stream_) {
   check_call(cudaGetDeviceProperties(&properties_, chosen_device),
              fmt::format("ask what device {} is", chosen_device));
 }
@@ -139,6 +146,7 @@ cudnnHandle_t Context::cudnn() {
 }
 
 Context& context() {
+  choose_device_in_this_thread();
   static Context& only = *new Context;
   return only;
 }
@@ -246,6 +254,7 @@ void synchronize() {
 
 PinnedBlock::PinnedBlock(size_t bytes, Category category)
     : allocation_({static_cast<int64_t>(bytes)}, DType::u8, Device::cpu, category) {
+  context();
   void* block = nullptr;
   const cudaError_t status = cudaMallocHost(&block, bytes);
   if (status != cudaSuccess) {

@@ -11,6 +11,7 @@ namespace simt {
 namespace {
 
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local int chosen_device = 0;  // CUDA: each thread begins with the first
 
 struct ErrorText {
   cudaError_t error;
@@ -66,6 +67,13 @@ Device& device() {
   static Device& device = *new Device;
   return device;
 }
+
+int device_count() {
+  const char* const count = std::getenv("SIMT_DEVICES");
+  return count != nullptr ? std::atoi(count) : 1;
+}
+
+int device_of_thread() { return chosen_device; }
 
 cudaError_t remember(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
@@ -181,26 +189,30 @@ cudaError_t cudaGetLastError() {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   return call([&] {
-    *count = 1;
+    *count = device_count();
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaGetDevice(int* ordinal) {
   return call([&] {
-    *ordinal = 0;
+    *ordinal = device_of_thread();
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaSetDevice(int ordinal) {
-  return call([&] { return ordinal == 0 ? cudaSuccess : cudaErrorInvalidDevice; });
+  return call([&] {
+    if (ordinal < 0 || ordinal >= device_count()) return cudaErrorInvalidDevice;
+    chosen_device = ordinal;
+    return cudaSuccess;
+  });
 }
 
 // Two multiprocessors: grids sized by them stay small enough to run on a host.
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int ordinal) {
   return call([&] {
-    if (ordinal != 0) return cudaErrorInvalidDevice;
+    if (ordinal < 0 || ordinal >= device_count()) return cudaErrorInvalidDevice;
     *prop = {};
     std::strcpy(prop->name, "SIMT runner (host)");
     prop->totalGlobalMem = device().memory_total;

@@ -47,6 +47,7 @@ struct Capture {
 }  // namespace simt
 
 struct CUstream_st {
+  int device = 0;        // the thread's when it was made
   bool blocking = true;  // its work is ordered with the legacy stream's
   bool destroyed = false;
   std::deque<simt::Queued> queue;
@@ -54,6 +55,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
+  int device = 0;  // the thread's when it was made
   bool timing = true;
   std::shared_ptr<simt::Record> record;     // the last one, if any
   const simt::Capture* captured = nullptr;  // the capture in which it was last recorded
@@ -103,6 +105,10 @@ struct Device {
 };
 
 Device& device();
+// How many devices the process has (SIMT_DEVICES=NUMBER, else one), and the one that this thread
+// has chosen by cudaSetDevice. They share memory, but not streams.
+int device_count();
+int device_of_thread();
 
 template <class Visit>
 void for_each_stream(Visit visit) {
@@ -139,8 +145,8 @@ struct DeviceAccess {
   DeviceAccess& operator=(const DeviceAccess&) = delete;
 };
 
-// A null handle and cudaStreamLegacy mean the legacy stream. Returns null if there is no such
-// stream.
+// A null handle and cudaStreamLegacy mean the legacy stream. Returns null, with a report, for a
+// stream of another device than this thread's, and null if there is no such stream.
 CUstream_st* find_stream(cudaStream_t handle);
 // Queues the work, or adds it to the graph that the stream captures.
 cudaError_t submit(cudaStream_t stream, Work work);

@@ -145,7 +145,13 @@ CUstream_st* find_stream(cudaStream_t handle) {
   if (handle == nullptr || handle == cudaStreamLegacy) return &d.legacy;
   const bool known = std::ranges::any_of(
       d.streams, [&](const auto& stream) { return stream.get() == handle && !stream->destroyed; });
-  return known ? handle : nullptr;
+  if (!known) return nullptr;
+  if (handle->device == device_of_thread()) return handle;
+  report(cudaErrorInvalidResourceHandle,
+         fmt::format("a stream of device {} is used by a thread on device {}: cudaSetDevice holds "
+                     "for the thread that calls it",
+                     handle->device, device_of_thread()));
+  return nullptr;
 }
 
 cudaError_t submit(cudaStream_t handle, Work work) {
@@ -251,6 +257,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
     device().streams.push_back(std::make_unique<CUstream_st>());
     *stream = device().streams.back().get();
     (*stream)->blocking = flags == cudaStreamDefault;
+    (*stream)->device = device_of_thread();
     return cudaSuccess;
   });
 }
@@ -305,6 +312,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return call([&] {
     if (event == nullptr) return cudaErrorInvalidValue;
     *event = new CUevent_st;
+    (*event)->device = device_of_thread();
     (*event)->timing = (flags & cudaEventDisableTiming) == 0;
     return cudaSuccess;
   });
@@ -320,7 +328,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   return stream_call(handle, [&](CUstream_st& stream) {
-    if (event == nullptr) return cudaErrorInvalidResourceHandle;
+    if (event == nullptr || event->device != device_of_thread())
+      return cudaErrorInvalidResourceHandle;
     event->captured = stream.capture.get();
     if (capturing(stream)) return cudaSuccess;
     event->record = std::make_shared<Record>();

@@ -1,6 +1,8 @@
 // Asynchrony: when work is promised to be done, and what happens without a wait.
 
+#include <cstdlib>
 #include <set>
+#include <thread>
 
 #include "runner.h"
 
@@ -415,4 +417,37 @@ TEST_CASE("A thread may exempt itself from the rules of a global capture", "[sim
   REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
   CHECK(cudaGraphDestroy(graph) == cudaSuccess);
   CHECK(cudaFree(pointer) == cudaSuccess);
+}
+
+TEST_CASE("Each thread begins on the first device, and streams and events stay on theirs",
+          "[simt]") {
+  const FreshDevice fresh;
+  setenv("SIMT_DEVICES", "2", 1);
+  int devices = 0;
+  CHECK(cudaGetDeviceCount(&devices) == cudaSuccess);
+  CHECK(devices == 2);
+  CHECK(cudaSetDevice(2) == cudaErrorInvalidDevice);
+  REQUIRE(cudaSetDevice(1) == cudaSuccess);
+  {
+    const Stream stream;
+    const Event event;
+    CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+    std::thread([&] {
+      int device = -1;
+      CHECK(cudaGetDevice(&device) == cudaSuccess);
+      CHECK(device == 0);
+      CHECK(cudaStreamSynchronize(stream) == cudaErrorInvalidResourceHandle);
+      CHECK(simt::last_report().find("a stream of device 1 is used by a thread on device 0") == 0);
+      REQUIRE(cudaSetDevice(1) == cudaSuccess);
+      CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+      const Event here;
+      CHECK(cudaEventRecord(here, stream) == cudaSuccess);
+      REQUIRE(cudaSetDevice(0) == cudaSuccess);
+      const Stream elsewhere;
+      CHECK(cudaEventRecord(here, elsewhere) == cudaErrorInvalidResourceHandle);
+    }).join();
+    CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+  }
+  CHECK(cudaSetDevice(0) == cudaSuccess);
+  unsetenv("SIMT_DEVICES");
 }
