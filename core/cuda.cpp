@@ -216,14 +216,10 @@ void* allocate(size_t bytes) {
 
 void deallocate(void* block) { blocks().give(block); }
 
-namespace {
-
 BlockCache& blocks_on_host() {
   static BlockCache cache({lock_segment, unlock_segment});
   return cache;
 }
-
-}  // namespace
 
 void* allocate_on_host(size_t bytes) { return blocks_on_host().take(bytes); }
 

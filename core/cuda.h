@@ -48,6 +48,14 @@ detail::BlockCache& blocks();
 // The same for page-locked host memory. Only the stream may copy to and from it.
 void* allocate_on_host(size_t bytes);
 void deallocate_on_host(void* block);
+detail::BlockCache& blocks_on_host();
+// Unlocks the unused blocks at its end, so that other programs may have their memory.
+struct BlocksOnHost {
+  BlocksOnHost() = default;
+  ~BlocksOnHost() { blocks_on_host().release_cached(); }
+  BlocksOnHost(const BlocksOnHost&) = delete;
+  BlocksOnHost& operator=(const BlocksOnHost&) = delete;
+};
 
 // These copy and fill in stream order. copy_to_host() waits until the bytes have arrived.
 // copy_to_device() has read `from` when it returns.

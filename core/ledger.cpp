@@ -12,7 +12,14 @@ namespace {
 
 Reserve reserve_of(Device device) {
   if (is_meta(device)) return {};
-  return device == Device::cuda ? cuda::blocks().statistics() : host_blocks().statistics();
+  if (device == Device::cuda) return cuda::blocks().statistics();
+  Reserve reserve = host_blocks().statistics();
+  const Reserve locked = cuda::blocks_on_host().statistics();
+  reserve.reserved += locked.reserved;
+  reserve.allocated += locked.allocated;
+  reserve.largest_free = std::max(reserve.largest_free, locked.largest_free);
+  reserve.segments += locked.segments;
+  return reserve;
 }
 
 // The largest width of the column of names.

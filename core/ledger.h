@@ -49,7 +49,7 @@ struct MemoryShortage {
   std::string cause;  // the allocator's reason; empty if the limit refused
   Usage in_use, peak;
   std::optional<size_t> limit;
-  Reserve reserve;                       // all zero on a meta device
+  Reserve reserve;  // the cpu's with page-locked memory; all zero on a meta device
   std::vector<AllocationGroup> largest;  // at most five
 };
 

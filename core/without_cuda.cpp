@@ -39,6 +39,7 @@ void* allocate(size_t) {
 void deallocate(void*) {}
 void* allocate_on_host(size_t) { return nullptr; }
 void deallocate_on_host(void*) {}
+BlockCache& blocks_on_host() { return blocks(); }
 void copy_to_device(void*, const void*, size_t) {}
 void copy_to_host(void*, const void*, size_t) {}
 void copy_on_device(void*, const void*, size_t) {}

@@ -124,7 +124,8 @@ void check_batch_norm(const TrainingOptions& o, Device device) {
 }  // namespace
 
 Training::Training(const TrainingOptions& options, const Dataset& data, Device device)
-    : options_(checked(options)),
+    : blocks_on_host_(std::make_shared<cuda::BlocksOnHost>()),
+      options_(checked(options)),
       device_(device),
       objective_(options.objective_for(data)),
       data_(data) {

@@ -94,7 +94,8 @@ class Training {
   Halving halve(int64_t epoch, int64_t window);
   [[noreturn]] void roll_back_and_stop(const Game::Turn& turn);
 
-  TrainingOptions options_;  // with the current batches
+  const std::shared_ptr<const void> blocks_on_host_;  // unlocks what a window was offloaded to
+  TrainingOptions options_;                           // with the current batches
   const Device device_;
   const ObjectivePtr objective_;
   const Dataset data_;

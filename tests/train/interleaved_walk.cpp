@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 
+#include "core/cuda.h"
 #include "core/limit_scope.h"
 #include "data/safetensors.h"
 #include "images/augmentation.h"
@@ -275,6 +276,22 @@ TEST_CASE("a window that comes back from the host into too little memory is run 
   options.on_oom = OnOom::split;
   const LimitScope limit(device, peak - 1);
   REQUIRE(state_after_window(5) == expected);
+}
+
+TEST_CASE("memory that a window was offloaded to is unlocked when its training ends", "[offload]") {
+  const Device device = test_device();
+  if (device != Device::cuda) SKIP_LOUDLY("nothing is offloaded without --device cuda");
+  TrainingOptions options = options_of(ModelKind::cnn_bn, Recompute::none);
+  options.batch_norm_by = BatchNormBy::offload;
+  const auto locked = [] { return cuda::blocks_on_host().statistics(); };
+  {
+    Training training(options, some_digits(), device);
+    Observer nobody;
+    training.play(0, 0, nobody);
+    REQUIRE(locked().allocated == 0);
+    REQUIRE(locked().reserved > 0);
+  }
+  REQUIRE(locked().reserved == 0);
 }
 
 TEST_CASE("a window that is stopped in any of its walks is rolled back", "[passes]") {
