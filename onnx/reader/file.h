@@ -101,14 +101,15 @@ struct OnnxFile {
   std::map<std::string, OnnxValueInfo> known;
 
   // Reads a file. External data are looked for beside the file only. Throws Error that says what
-  // was expected for files that are no ONNX or cut off, and for opsets outside 9 to 21. The same
-  // holds for nodes of other domains, functions, sparse tensors, and names that nothing gives, and
-  // if the program was built without protobuf.
+  // was expected for files that are no ONNX or cut off, and for opsets outside 6 to 23. The same
+  // holds for functions, sparse tensors, names that nothing gives or that are given twice, and if
+  // the program was built without protobuf. Ops and domains are not looked at.
   static std::shared_ptr<const OnnxFile> read(const std::filesystem::path& path);
 };
 
 // The file at `path` with the elements of these initializers replaced, in the initializers' types,
-// and all else as it is. Elements are given as float64, by names.
+// and all else as it is, but for external data, which come inside. Elements are given as float64, by
+// names. Throws Error for names that are no floating initializer's, and for 2 GiB or more.
 std::string with_initializers(const std::filesystem::path& path,
                               const std::map<std::string, std::vector<double>>& values);
 
