@@ -17,40 +17,9 @@ using namespace nb::literals;
 
 namespace accrue::python {
 
-// ValueSizes
-
-Shape ValueSizes::of(int64_t samples) const {
-  std::vector<int64_t> sizes;
-  for (const Extent& extent : shape) sizes.push_back(extent.of(samples));
-  return Shape(sizes);
-}
-
-std::string to_string(const ValueSizes& sizes) {
-  std::string text = to_string(OpValue(sizes.shape));
-  text = text.substr(1, text.size() - 2);
-  if (text.ends_with(',')) text.pop_back();
-  return fmt::format("[{}]{}", text, sizes.dtype == DType::f32 ? "" : " i32");
-}
-
 const ValueSizes& Value::sizes() const { return of->results.at(result); }
 
 namespace {
-
-// ValueSizes of which those at two numbers of samples are examples.
-ValueSizes sizes_of(const Tensor& of_two, const Tensor& of_three) {
-  ValueSizes sizes{.dtype = of_two.dtype() == DType::i32 ? DType::i32 : DType::f32};
-  check(of_two.shape().rank() == of_three.shape().rank(),
-        "the result has another number of dimensions for other numbers of samples");
-  for (int i = 0; i < of_two.shape().rank(); ++i) {
-    const int64_t two = of_two.size(i), three = of_three.size(i);
-    check(two == three || 3 * two == 2 * three,
-          "the result is {} for 2 samples and {} for 3: expected sizes that are the same, or "
-          "multiples of the samples",
-          of_two.shape(), of_three.shape());
-    sizes.shape.push_back(two == three ? Extent(two) : Extent::of_samples(two / 2));
-  }
-  return sizes;
-}
 
 std::string words_of(const Expression& call) {
   std::vector<std::string> operands;
@@ -61,38 +30,13 @@ std::string words_of(const Expression& call) {
                      fmt::join(operands, " and "));
 }
 
-// The results of a call for so many samples, on the device without elements.
-class Rehearsal {
- public:
-  explicit Rehearsal(const Expression& call) : call_(call) {
-    if (!call.layer) {
-      attributes_ = call.op->arguments_of(call.attributes);
-      return;
-    }
-    layer_ = call.layer->factory()();
-    place(*layer_, DType::f32, Device::meta, 0, GradientStorage::on_demand);
-  }
-
-  std::vector<Tensor> results(int64_t samples) const {
-    std::vector<Tensor> operands;
-    for (const Value& operand : call_.operands)
-      operands.push_back(operand.of ? Tensor::empty(operand.sizes().of(samples),
-                                                    operand.sizes().dtype, Device::meta)
-                                    : Tensor());
-    const Pass pass{.samples = Tensor::empty({samples}, DType::i32, Device::meta)};
-    const NoGrad no_grad;
-    if (layer_) return {(*layer_)(std::move(operands.front()), pass)};
-    operands.resize(std::max(operands.size(), call_.op->operands().size()));
-    OpCall call(*call_.op, std::move(operands), attributes_,
-                {.pass = pass, .node = this, .samples = samples});
-    return call_.op->run(call);
-  }
-
- private:
-  const Expression& call_;
-  std::unique_ptr<accrue::Layer> layer_;
-  std::vector<OpValue> attributes_;
-};
+std::vector<ValueSizes> results_of(const Expression& call) {
+  if (call.layer) return {sizes_of_result(call.layer->factory(), call.operands.front().sizes())};
+  std::vector<const ValueSizes*> operands;
+  for (const Value& operand : call.operands)
+    operands.push_back(operand.of ? &operand.sizes() : nullptr);
+  return sizes_of_results(*call.op, operands, call.attributes);
+}
 
 uint64_t next_number() {
   static uint64_t number = 0;  // under the interpreter's lock
@@ -110,10 +54,7 @@ std::vector<Value> called(Expression call) {
   call.number = next_number();
   call.scope = current_scope();
   try {
-    const Rehearsal rehearsal(call);
-    const auto of_two = rehearsal.results(2), of_three = rehearsal.results(3);
-    for (size_t i = 0; i < of_two.size(); ++i)
-      call.results.push_back(sizes_of(of_two[i], of_three[i]));
+    call.results = results_of(call);
   } catch (const OutOfMemory&) {
     throw;
   } catch (const Error& error) {

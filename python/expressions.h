@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "layers/graph.h"
+#include "layers/graph_sizes.h"
 #include "python/layers.h"
 
 namespace accrue::python {
@@ -15,16 +15,6 @@ namespace accrue::python {
 namespace nb = nanobind;
 
 // Calls on values, such as `y = conv(x) + x`, which networks are made of.
-
-// A tensor's sizes, which may be multiples of the number of samples, and its type.
-struct ValueSizes {
-  Extents shape;
-  DType dtype = DType::f32;
-
-  Shape of(int64_t samples) const;
-};
-// "[N, 3, 32, 32]"
-std::string to_string(const ValueSizes& sizes);
 
 struct Expression;
 
