@@ -1,0 +1,97 @@
+#include "onnx/reader/conversion_parts.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "core/inside.h"
+
+namespace accrue {
+
+double detail::meant_by(double number) {
+  const auto rounded = static_cast<float>(number);
+  if (!std::isfinite(number) || double(rounded) != number) return number;
+  // Fractions that have no short decimal.
+  for (const double fraction :
+       {1.0 / 3, 2.0 / 3, 1.0 / 6, 5.0 / 6, 1.0 / 7, 1.0 / 9, 1.0 / 12, 1 / std::sqrt(2.0),
+        std::sqrt(2.0), std::sqrt(0.5 / std::atan(1.0)), 1.702, 0.044715})
+    if (static_cast<float>(fraction) == rounded) return fraction;
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), rounded).ptr;
+  double shortest = 0;
+  std::from_chars(text.data(), end, shortest);
+  return shortest;
+}
+
+OnnxValue detail::number_operand(OnnxConversion& c, const OnnxValue& value) {
+  if (!value.is_constant()) return value.is_whole() ? c.as_numbers(value) : value;
+  if (is_floating(value.type)) return value;
+  // Truth values and integers beside numbers of the network.
+  OnnxValue made = value;
+  made.constant = std::make_shared<const OnnxConstant>(
+      OnnxType::f32, std::array{value.constant->shape(0), value.constant->shape(1)},
+      std::array{value.constant->numbers(0), value.constant->numbers(1)});
+  made.type = OnnxType::f32;
+  made.sizes.dtype = DType::f32;
+  return made;
+}
+
+std::optional<double> detail::only_number(const OnnxValue& value) {
+  if (!value.is_constant() || !value.constant->is_fixed() || value.constant->shape().numel() != 1)
+    return {};
+  const double number = value.constant->numbers().front();
+  return value.type == OnnxType::f32 ? meant_by(number) : number;
+}
+
+OnnxValue detail::sum_of(OnnxConversion& c, const OnnxValue& x, double number) {
+  return number == 0 ? x : c.call("add_scalar", {x}, {{"addend", number}});
+}
+
+OnnxValue detail::times(OnnxConversion& c, const OnnxValue& x, double number) {
+  return number == 1 ? x : c.call("scale", {x}, {{"factor", number}});
+}
+
+OnnxValue detail::folded(OnnxConversion& c, const std::string& op) {
+  OnnxValue y = number_operand(c, c[0]);
+  for (size_t i = 1; i < c.inputs(); ++i) y = c.call(op, {y, number_operand(c, c[i])});
+  return y;
+}
+
+Extent detail::extent_product(const OnnxConversion& c, const Extents& sizes, size_t begin,
+                              size_t end) {
+  Extent product = 1;
+  for (size_t i = begin; i < end; ++i) {
+    c.check(!(product.per_sample && sizes[i].per_sample),
+            "two sizes of {} grow with the samples: expected one", to_string(OpValue(sizes)));
+    product.number *= sizes[i].number;
+    product.per_sample |= sizes[i].per_sample;
+  }
+  return product;
+}
+
+OnnxValue detail::as_image(OnnxConversion& c, const OnnxValue& x) {
+  c.check(x.rank() == 3 || x.rank() == 4, "its input is {}: expected [N, C, H, W] or [N, C, L]",
+          to_string(x.sizes));
+  c.keep_apart(x, x.rank() == 3 ? std::vector{2} : std::vector{2, 3});
+  if (x.rank() == 4) return x;
+  const Extents& shape = x.sizes.shape;
+  return c.reshape(x, {shape[0], shape[1], 1, shape[2]});
+}
+
+OnnxValue detail::from_image(OnnxConversion& c, const OnnxValue& image, int rank) {
+  if (rank == 4) return image;
+  const Extents& shape = image.sizes.shape;
+  return c.reshape(image, {shape[0], shape[1], shape[3]});
+}
+
+std::vector<int> detail::all_dimensions(int rank) {
+  std::vector<int> dims(static_cast<size_t>(rank));
+  std::iota(dims.begin(), dims.end(), 0);
+  return dims;
+}
+
+Integers detail::as_integers(const std::vector<int>& dims) { return {dims.begin(), dims.end()}; }
+
+}  // namespace accrue

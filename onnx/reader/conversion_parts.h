@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "onnx/reader/conversion.h"
+
+namespace accrue::detail {
+
+// What several files of conversions need.
+
+// The number for which a file's float32 stands, such as 1e-5 or 1 / 6: files hold most attributes
+// and scalars in float32, and a network may compute in float64. The shortest decimal number that
+// rounds to the same float32; a number that is no float32 is itself.
+double meant_by(double number);
+
+// The value as a floating operand: numbers of a file in the type that the network computes in, and
+// whole numbers of data, which must be 0 or 1. Throws Error, of the node, for other integers.
+OnnxValue number_operand(OnnxConversion& c, const OnnxValue& value);
+// The only element of a constant that is the same for any number of samples.
+std::optional<double> only_number(const OnnxValue& value);
+// Operands broadcast as NumPy does it, through an op of two, one after the other.
+OnnxValue folded(OnnxConversion& c, const std::string& op);
+// An op of two operands, the second of which may be a number: then its op of one operand and a
+// scalar, if it has one.
+OnnxValue sum_of(OnnxConversion& c, const OnnxValue& x, double number);
+OnnxValue times(OnnxConversion& c, const OnnxValue& x, double number);
+
+// The product of all sizes in [begin, end). Throws Error, of the node, if two depend on the
+// samples.
+Extent extent_product(const OnnxConversion& c, const Extents& sizes, size_t begin, size_t end);
+// x in images [N, C, H, W], from [N, C, L] as [N, C, 1, L].
+OnnxValue as_image(OnnxConversion& c, const OnnxValue& x);
+// An image's values in sizes of `rank` dimensions: 3 or 4.
+OnnxValue from_image(OnnxConversion& c, const OnnxValue& image, int rank);
+// [0, rank)
+std::vector<int> all_dimensions(int rank);
+Integers as_integers(const std::vector<int>& dims);
+
+}  // namespace accrue::detail
