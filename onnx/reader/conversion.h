@@ -32,12 +32,15 @@ class OnnxConstant {
   const std::vector<double>& numbers(size_t i = 0) const;
   // True if the number of samples does not matter.
   bool is_fixed() const;
+  // The initializer or attribute that it is; null if it was calculated.
+  const OnnxTensor* initializer() const { return initializer_ ? &*initializer_ : nullptr; }
 
  private:
   OnnxType type_;
   std::array<Shape, 2> shapes_;
-  struct Elements;
-  std::array<std::shared_ptr<Elements>, 2> elements_;  // one object if they are the same
+  std::optional<OnnxTensor> initializer_{};
+  // One object if they are the same. That of an initializer is made when it is asked for.
+  mutable std::array<std::shared_ptr<const std::vector<double>>, 2> numbers_{};
 };
 
 // A value of the file's graph: constant numbers, or else a value of the network, which is an input,
@@ -51,6 +54,9 @@ struct OnnxValue {
   size_t number = none;                            // in the recipe
   ValueSizes sizes{};                              // of a constant that is_fixed(), too
   bool is_parameter = false;
+  // The dimension of the samples has outer x N x inner elements. outer is 1 unless dimensions in
+  // front of the samples were joined with them.
+  int64_t outer = 1;
 
   bool is_constant() const { return constant != nullptr; }
   bool is_whole() const { return sizes.dtype == DType::i32; }
@@ -109,6 +115,8 @@ class OnnxConversion {
   const Extents& sizes(size_t i) const { return (*this)[i].sizes.shape; }
   int rank(size_t i) const { return (*this)[i].rank(); }
   int64_t size(size_t i, int dim) const;
+  // Where the file says a number of samples, sizes that begin with it begin with N.
+  Extents with_samples(Extents sizes) const;
   // The dimension along which the samples lie; nothing if there is none.
   static std::optional<int> samples_dimension(const OnnxValue& value);
   // Throws Error if one of these dimensions has the samples in it: the result would depend on how a
@@ -121,6 +129,7 @@ class OnnxConversion {
                  const Graph::Attributes& attributes = {});
   OnnxValues call(std::string_view op, const OnnxValues& operands, size_t results,
                   const Graph::Attributes& attributes = {});
+  // x in other sizes, one of which may be -1. Throws Error if that mixes samples.
   OnnxValue reshape(const OnnxValue& x, Extents shape);
   OnnxValue constant(std::vector<double> numbers, const Shape& shape,
                      OnnxType type = OnnxType::f32) const;

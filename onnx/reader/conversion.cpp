@@ -1,0 +1,346 @@
+#include "onnx/reader/conversion.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/dtype.h"
+#include "core/inside.h"
+#include "onnx/reader/recipe.h"
+
+namespace accrue {
+
+// OnnxConstant
+
+namespace {
+
+// The number as one of the type.
+double rounded(OnnxType type, double x) {
+  switch (type) {
+    case OnnxType::f64: return x;
+    case OnnxType::f16: return double(float(Half(float(x))));
+    case OnnxType::bf16: return double(float(BFloat16(float(x))));
+    case OnnxType::f32: return double(float(x));
+    case OnnxType::boolean: return x != 0 ? 1 : 0;
+    default: return std::trunc(x);
+  }
+}
+
+std::vector<double> rounded(OnnxType type, std::vector<double> numbers) {
+  for (double& each : numbers) each = rounded(type, each);
+  return numbers;
+}
+
+bool are_equal(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::ranges::equal(
+      a, b, [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+}
+
+}  // namespace
+
+OnnxConstant::OnnxConstant(OnnxTensor tensor)
+    : type_(tensor.type), shapes_{tensor.shape, tensor.shape}, initializer_(std::move(tensor)) {}
+
+OnnxConstant::OnnxConstant(OnnxType type, const Shape& shape, std::vector<double> numbers)
+    : OnnxConstant(type, {shape, shape}, {numbers, numbers}) {}
+
+OnnxConstant::OnnxConstant(OnnxType type, std::array<Shape, 2> shapes,
+                           std::array<std::vector<double>, 2> numbers)
+    : type_(type), shapes_(shapes) {
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    check(std::ssize(numbers[i]) == shapes[i].numel(), "a constant {} has {} numbers", shapes[i],
+          numbers[i].size());
+    numbers_[i] = std::make_shared<const std::vector<double>>(rounded(type, std::move(numbers[i])));
+  }
+  if (shapes_[0] == shapes_[1] && are_equal(*numbers_[0], *numbers_[1])) numbers_[1] = numbers_[0];
+}
+
+const std::vector<double>& OnnxConstant::numbers(size_t i) const {
+  if (!numbers_[i]) {
+    numbers_[0] = std::make_shared<const std::vector<double>>(initializer_->numbers());
+    numbers_[1] = numbers_[0];
+  }
+  return *numbers_[i];
+}
+
+bool OnnxConstant::is_fixed() const { return initializer_ || numbers_[0] == numbers_[1]; }
+
+// OnnxConversion
+
+OnnxConversion::OnnxConversion(const OnnxNode& node, OnnxValues inputs, OnnxRecipe& recipe)
+    : node(node), inputs_(std::move(inputs)), recipe_(recipe) {}
+
+int64_t OnnxConversion::opset() const { return recipe_.opset; }
+
+bool OnnxConversion::has(size_t i) const {
+  return i < inputs_.size() && (inputs_[i].is_constant() || inputs_[i].number != OnnxValue::none);
+}
+
+bool OnnxConversion::needs(size_t output) const {
+  return output < node.outputs.size() && !node.outputs[output].empty();
+}
+
+const OnnxValue& OnnxConversion::operator[](size_t i) const {
+  check(has(i), "its input {} is left out: expected it", i);
+  return inputs_[i];
+}
+
+// Attributes
+
+const OnnxAttribute* OnnxConversion::find(const std::string& attribute) {
+  asked_.push_back(attribute);
+  const auto found = node.attributes.find(attribute);
+  return found == node.attributes.end() ? nullptr : &found->second;
+}
+
+bool OnnxConversion::has(const std::string& attribute) { return find(attribute) != nullptr; }
+
+int64_t OnnxConversion::integer(const std::string& attribute, int64_t by_default) {
+  find(attribute);
+  return node.integer(attribute, by_default);
+}
+
+double OnnxConversion::number(const std::string& attribute, double by_default) {
+  find(attribute);
+  return node.number(attribute, by_default);
+}
+
+std::string OnnxConversion::text(const std::string& attribute, const std::string& by_default) {
+  find(attribute);
+  return node.text(attribute, by_default);
+}
+
+Integers OnnxConversion::integers(const std::string& attribute, Integers by_default) {
+  find(attribute);
+  return node.integers(attribute, std::move(by_default));
+}
+
+int OnnxConversion::dimension(int64_t axis, int rank) const {
+  check(axis >= -rank && axis < rank, "axis is {} of a tensor of {}: expected one that is there",
+        axis, counted(rank, "dimension"));
+  return int(axis < 0 ? axis + rank : axis);
+}
+
+int OnnxConversion::dimension(const std::string& attribute, int64_t by_default, size_t i) {
+  return dimension(integer(attribute, by_default), rank(i));
+}
+
+const OnnxTensor& OnnxConversion::tensor(const std::string& attribute) {
+  const OnnxAttribute* const found = find(attribute);
+  const OnnxTensor* const value = found ? std::get_if<OnnxTensor>(found) : nullptr;
+  check(value != nullptr, "its attribute '{}' is {}: expected a tensor", attribute,
+        found ? "of another kind" : "left out");
+  return *value;
+}
+
+void OnnxConversion::pass_over(const std::string& attribute) { find(attribute); }
+
+void OnnxConversion::expect(const std::string& attribute, int64_t value) {
+  const int64_t given = integer(attribute, value);
+  check(given == value, "its attribute '{}' is {}: expected {}", attribute, given, value);
+}
+
+void OnnxConversion::check_attributes() const {
+  for (const auto& [name, value] : node.attributes)
+    check(std::ranges::find(asked_, name) != asked_.end(),
+          "its attribute '{}' is not understood: expected a node without it", name);
+}
+
+// Constants
+
+namespace {
+
+constexpr double most_exact = 0x1p62;
+
+int64_t integer_of(double number) { return int64_t(std::clamp(number, -most_exact, most_exact)); }
+
+}  // namespace
+
+std::vector<double> OnnxConversion::numbers(size_t i) const {
+  const OnnxValue& value = (*this)[i];
+  check(value.is_constant(),
+        "its input {} depends on {}: expected a constant, because sizes and places must be known "
+        "before there are samples",
+        i, value.is_parameter ? "weights" : "the data");
+  check(value.constant->is_fixed(),
+        "its input {} depends on the number of samples: expected the same for any number", i);
+  return value.constant->numbers();
+}
+
+Integers OnnxConversion::integers(size_t i) const {
+  Integers all;
+  for (const double each : numbers(i)) all.push_back(integer_of(each));
+  return all;
+}
+
+double OnnxConversion::number(size_t i) const {
+  const std::vector<double> all = numbers(i);
+  check(all.size() == 1, "its input {} has {}: expected one", i,
+        counted(std::ssize(all), "number"));
+  return all.front();
+}
+
+Extents OnnxConversion::extents(size_t i) const {
+  const OnnxValue& value = (*this)[i];
+  if (!value.is_constant()) numbers(i);  // throws Error
+  const auto &few = value.constant->numbers(0), &many = value.constant->numbers(1);
+  check(few.size() == many.size(),
+        "its input {} has as many elements as the samples: expected a shape", i);
+  Extents extents;
+  for (size_t k = 0; k < few.size(); ++k) {
+    const auto extent = extent_of(integer_of(few[k]), integer_of(many[k]));
+    check(extent.has_value(),
+          "its input {} holds {} for {} samples and {} for {}: expected numbers that are the same, "
+          "or multiples of the samples",
+          i, few[k], rehearsed_samples[0], many[k], rehearsed_samples[1]);
+    extents.push_back(*extent);
+  }
+  return extents;
+}
+
+std::optional<Integers> OnnxConversion::integers_of(const std::string& attribute, size_t input) {
+  if (has(input)) return integers(input);
+  if (!has(attribute)) return std::nullopt;
+  return integers(attribute, Integers{});
+}
+
+// Sizes
+
+int64_t OnnxConversion::size(size_t i, int dim) const {
+  const Extent extent = sizes(i).at(size_t(dimension(int64_t(dim), rank(i))));
+  check(!extent.per_sample,
+        "size {} of its input {} depends on the number of samples: expected the same for any", dim,
+        i);
+  return extent.number;
+}
+
+Extents OnnxConversion::with_samples(Extents sizes) const {
+  if (!sizes.empty() && recipe_.fixed_samples && sizes.front() == Extent(*recipe_.fixed_samples))
+    sizes.front() = Extent::of_samples();
+  return sizes;
+}
+
+std::optional<int> OnnxConversion::samples_dimension(const OnnxValue& value) {
+  const Extents& sizes = value.sizes.shape;
+  const auto found = std::ranges::find(sizes, true, &Extent::per_sample);
+  if (found == sizes.end()) return std::nullopt;
+  return int(found - sizes.begin());
+}
+
+void OnnxConversion::keep_apart(const OnnxValue& value, const std::vector<int>& dims) const {
+  const auto samples = samples_dimension(value);
+  check(!samples || std::ranges::find(dims, *samples) == dims.end(),
+        "it acts along dimension {} of {}, across samples, so that the result would depend on the "
+        "split into micro-batches: expected calls within a sample",
+        samples.value_or(0), to_string(value.sizes));
+}
+
+// Calls
+
+OnnxValues OnnxConversion::call(std::string_view op, const OnnxValues& operands, size_t results,
+                                const Graph::Attributes& attributes) {
+  std::string scope = node.name;
+  if (scope.empty())
+    for (const std::string& output : node.outputs)
+      if (scope.empty()) scope = output;
+  return recipe_.call(op, operands, results, attributes, scope);
+}
+
+OnnxValue OnnxConversion::call(std::string_view op, const OnnxValues& operands,
+                               const Graph::Attributes& attributes) {
+  return call(op, operands, 1, attributes).front();
+}
+
+namespace {
+
+int64_t product(const Extents& sizes, size_t begin, size_t end) {
+  int64_t product = 1;
+  for (size_t i = begin; i < end; ++i) product *= sizes[i].number;
+  return product;
+}
+
+// The shape with the rest in the place of -1, if sizes are multiples of the samples or not.
+void find_rest(const OnnxConversion& c, const OnnxValue& x, Extents& shape) {
+  const auto rest = std::ranges::find(shape, Extent(-1));
+  const int64_t elements = product(x.sizes.shape, 0, x.sizes.shape.size());
+  const bool grows = OnnxConversion::samples_dimension(x).has_value();
+  if (rest != shape.end()) {
+    *rest = Extent(1);
+    const bool has_samples = std::ranges::find(shape, true, &Extent::per_sample) != shape.end();
+    const int64_t others = product(shape, 0, shape.size());
+    c.check(others != 0 && elements % others == 0 &&
+                std::ranges::find(shape, Extent(-1)) == shape.end(),
+            "{} becomes {}, with one size for the rest: expected as many elements",
+            to_string(x.sizes), to_string(OpValue(shape)));
+    *rest =
+        grows && !has_samples ? Extent::of_samples(elements / others) : Extent(elements / others);
+  }
+  const auto times = std::ranges::count(shape, true, &Extent::per_sample);
+  c.check(product(shape, 0, shape.size()) == elements && times == int(grows),
+          "{} becomes {}: expected as many elements for any number of samples", to_string(x.sizes),
+          to_string(OpValue(shape)));
+}
+
+}  // namespace
+
+OnnxValue OnnxConversion::reshape(const OnnxValue& x, Extents shape) {
+  find_rest(*this, x, shape);
+  if (x.sizes.shape == shape) return x;
+  const auto before = samples_dimension(x);
+  OnnxValue y = call("reshape", {x}, {{"shape", shape}});
+  y.type = x.type;
+  if (!before) return y;
+  const auto place = size_t(*samples_dimension(y)), was = size_t(*before);
+  const Extents& sizes = x.sizes.shape;
+  // All turns of the samples, one after the other, and what lies within each turn.
+  const int64_t turns = product(sizes, 0, was) * x.outer;
+  const int64_t inside = product(sizes, was, sizes.size()) / x.outer;
+  const int64_t first = product(shape, 0, place), last = product(shape, place + 1, shape.size());
+  check(turns % first == 0 && inside % last == 0,
+        "{} becomes {}, which mixes samples: expected a shape that keeps them apart",
+        to_string(x.sizes), to_string(y.sizes));
+  y.outer = turns / first;
+  return y;
+}
+
+OnnxValue OnnxConversion::constant(std::vector<double> numbers, const Shape& shape,
+                                   OnnxType type) const {
+  return onnx_value_of(std::make_shared<const OnnxConstant>(type, shape, std::move(numbers)));
+}
+
+OnnxValue OnnxConversion::as_numbers(const OnnxValue& value) {
+  if (!value.is_whole()) return value;
+  if (value.is_constant()) {
+    const OnnxConstant& c = *value.constant;
+    return onnx_value_of(std::make_shared<const OnnxConstant>(
+        OnnxType::f32, std::array{c.shape(0), c.shape(1)}, std::array{c.numbers(0), c.numbers(1)}));
+  }
+  check(value.type == OnnxType::boolean,
+        "it calculates with integers of the data: expected them as indices alone, or as truth "
+        "values");
+  // A table of two rows is what turns indices into numbers.
+  const Extents shape = value.sizes.shape;
+  OnnxValue y = call("embedding", {value, constant({0, 1}, {2, 1})});
+  y.outer = value.outer;
+  y = reshape(y, shape);
+  y.type = OnnxType::f32;
+  return y;
+}
+
+OnnxValue OnnxConversion::typed(OnnxValue value, OnnxType type) {
+  value.type = type;
+  return value;
+}
+
+OnnxValue OnnxConversion::buffer(size_t i) {
+  const OnnxValue& value = (*this)[i];
+  check(value.is_constant() && value.constant->initializer() != nullptr,
+        "its input {} is no initializer: expected running statistics that the file holds", i);
+  return recipe_.held(*value.constant->initializer(), true);
+}
+
+void OnnxConversion::note(const std::string& sentence) { recipe_.note(sentence); }
+
+void OnnxConversion::fail(const std::string& why) const { throw Error(why); }
+
+}  // namespace accrue
