@@ -26,16 +26,21 @@ double detail::meant_by(double number) {
 }
 
 OnnxValue detail::number_operand(OnnxConversion& c, const OnnxValue& value) {
-  if (!value.is_constant()) return value.is_whole() ? c.as_numbers(value) : value;
-  if (is_floating(value.type)) return value;
-  // Truth values and integers beside numbers of the network.
-  OnnxValue made = value;
-  made.constant = std::make_shared<const OnnxConstant>(
-      OnnxType::f32, std::array{value.constant->shape(0), value.constant->shape(1)},
-      std::array{value.constant->numbers(0), value.constant->numbers(1)});
-  made.type = OnnxType::f32;
-  made.sizes.dtype = DType::f32;
-  return made;
+  if (!value.is_whole()) return value;
+  if (value.is_constant()) return c.as_numbers(value);
+  if (value.type != OnnxType::u8)
+    return c.as_numbers(OnnxConversion::typed(value, OnnxType::boolean));
+  // Bytes, such as pixels: rows of a table.
+  std::vector<double> bytes(256);
+  std::iota(bytes.begin(), bytes.end(), 0.0);
+  OnnxValue y = c.call("embedding", {value, real_constant(c, bytes, Shape{256, 1})});
+  y = c.reshape(y, value.sizes.shape);
+  return OnnxConversion::typed(y, OnnxType::f32);
+}
+
+OnnxValue detail::real_constant(const OnnxConversion& c, std::vector<double> numbers,
+                                const Shape& shape) {
+  return c.constant(std::move(numbers), shape, OnnxType::f64);
 }
 
 std::optional<double> detail::only_number(const OnnxValue& value) {

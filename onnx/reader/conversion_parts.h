@@ -16,8 +16,10 @@ namespace accrue::detail {
 double meant_by(double number);
 
 // The value as a floating operand: numbers of a file in the type that the network computes in, and
-// whole numbers of data, which must be 0 or 1. Throws Error, of the node, for other integers.
+// whole numbers of data: bytes, or 0 and 1, which are checked as indices are.
 OnnxValue number_operand(OnnxConversion& c, const OnnxValue& value);
+// Numbers that are not rounded to float32.
+OnnxValue real_constant(const OnnxConversion& c, std::vector<double> numbers, const Shape& shape);
 // The only element of a constant that is the same for any number of samples.
 std::optional<double> only_number(const OnnxValue& value);
 // Operands broadcast as NumPy does it, through an op of two, one after the other.

@@ -180,7 +180,9 @@ Values clip_of(OnnxConversion& c) {
 
 OnnxValue compared_operand(OnnxConversion& c, size_t i) {
   const OnnxValue &value = c[i], &other = c[1 - i];
-  if (value.is_constant() && other.is_whole() && other.type != OnnxType::boolean)
+  const bool are_free = other.is_whole() && !other.is_constant() &&
+                        other.type != OnnxType::boolean && other.type != OnnxType::u8;
+  if (value.is_constant() && are_free)
     for (size_t k = 0; k < 2; ++k)
       for (const double number : value.constant->numbers(k))
         c.check(number == 0 || number == 1,
@@ -242,8 +244,7 @@ Values cast_to(OnnxConversion& c, OnnxType type) {
     const OnnxValue y = c.call("not_equal", {operand(c, 0), c.constant(0)});
     return {OnnxConversion::typed(y, type)};
   }
-  if (is_floating(type))
-    return {OnnxConversion::typed(x.is_constant() ? number_operand(c, x) : operand(c, 0), type)};
+  if (is_floating(type)) return {OnnxConversion::typed(operand(c, 0), type)};
   c.check(!is_floating(x.type),
           "it makes integers of floating numbers that depend on the data: expected no cast, or an "
           "input of integers");

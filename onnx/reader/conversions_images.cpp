@@ -92,7 +92,8 @@ OnnxValue means_of_padded(OnnxConversion& c, const OnnxValue& image, const Windo
       factors.push_back(double(w.kernel[0] * w.kernel[1]) / (rows * columns));
     }
   return c.call(
-      "mul", {y, c.constant(factors, Shape{int64_t(counts[0].size()), int64_t(counts[1].size())})});
+      "mul",
+      {y, real_constant(c, factors, Shape{int64_t(counts[0].size()), int64_t(counts[1].size())})});
 }
 
 // Whether ceil_mode adds windows.
@@ -353,9 +354,9 @@ OnnxValue resized(OnnxConversion& c, const OnnxValue& image, const std::array<Ax
                    {"align_corners", is_aligned}});
   OnnxValue y = image;
   if (axes[0].in != axes[0].out || !is_ratio(axes[0]))
-    y = c.call("matmul", {c.constant(by.table(axes[0]), Shape{axes[0].out, axes[0].in}), y});
+    y = c.call("matmul", {real_constant(c, by.table(axes[0]), Shape{axes[0].out, axes[0].in}), y});
   if (axes[1].in != axes[1].out || !is_ratio(axes[1])) {
-    const OnnxValue rows = c.constant(by.table(axes[1]), Shape{axes[1].out, axes[1].in});
+    const OnnxValue rows = real_constant(c, by.table(axes[1]), Shape{axes[1].out, axes[1].in});
     y = c.call("matmul",
                {y, c.call("transpose", {rows}, {{"dim0", int64_t{0}}, {"dim1", int64_t{1}}})});
   }
