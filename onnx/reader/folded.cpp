@@ -67,10 +67,6 @@ std::vector<Folded> reshaped(const Folded& x, const std::vector<int64_t>& sizes)
   return {{x.type, shape, x.numbers}};
 }
 
-std::vector<int64_t> sizes_of(const Folded& x) {
-  return {x.shape.sizes().begin(), x.shape.sizes().end()};
-}
-
 std::vector<Folded> reshape_of(const FoldedNode& n) {
   std::vector<int64_t> sizes = n.integers(1);
   int64_t others = 1;

@@ -1,0 +1,197 @@
+#include "onnx/reader/walk.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/inside.h"
+#include "onnx/reader/folding.h"
+
+namespace accrue {
+namespace {
+
+std::string full_name(const OnnxNode& node) {
+  return node.domain.empty() ? node.op : fmt::format("{}.{}", node.domain, node.op);
+}
+
+// Ops that only move elements: what they give of a weight is trained with it.
+bool only_moves(const OnnxNode& node) {
+  static const std::set<std::string> moves{"Transpose", "Identity", "Reshape", "Squeeze",
+                                           "Unsqueeze", "Cast",     "Flatten", "Slice",
+                                           "Concat",    "Split"};
+  return node.domain.empty() && moves.contains(node.op);
+}
+
+// Why a node of this op is no part of a network, and what to do.
+std::string refusal_of(const OnnxNode& node) {
+  static const std::set<std::string> branches{"If", "Loop", "Scan", "SequenceMap"};
+  static const std::set<std::string> draws{"RandomNormal", "RandomUniform",
+                                           "Multinomial",  "RandomNormalLike",
+                                           "Bernoulli",    "RandomUniformLike"};
+  static const std::set<std::string> searches{"NonZero",  "TopK",  "NonMaxSuppression", "Unique",
+                                              "Compress", "Range", "RoiAlign"};
+  const bool is_quantized = node.op.find("Quantize") != std::string::npos ||
+                            node.op.starts_with("QLinear") || node.op.ends_with("Integer");
+  if (is_quantized)
+    return "it is quantized, so that there is nothing to differentiate: expected the file before "
+           "its quantization";
+  if (!node.domain.empty())
+    return fmt::format(
+        "its domain is '{}': expected ONNX's own operators; export the network again without those "
+        "of a program",
+        node.domain);
+  if (branches.contains(node.op))
+    return "it is control flow: expected a network whose calls are the same for all data; export "
+           "it with the branch taken, or the loop unrolled";
+  if (draws.contains(node.op))
+    return "it draws noise in a way that is not dropout's: expected the network without it";
+  if (searches.contains(node.op))
+    return "the sizes of its result depend on the data: expected the network's outputs before "
+           "this node (choose them by name)";
+  if (node.op.starts_with("Sequence") || node.op.ends_with("Sequence") ||
+      node.op.starts_with("Optional"))
+    return "it is of sequences of tensors: expected tensors";
+  return "the operator is unknown here: expected another, or outputs before this node (choose them "
+         "by name)";
+}
+
+}  // namespace
+
+std::vector<OnnxNode> detail::nodes_needed(const std::vector<OnnxNode>& nodes,
+                                           const std::set<std::string>& outputs) {
+  std::set<std::string> needed = outputs;
+  std::vector<OnnxNode> found;
+  for (size_t i = nodes.size(); i-- > 0;) {
+    const OnnxNode& node = nodes[i];
+    const auto is_needed = [&](const std::string& output) {
+      return !output.empty() && needed.contains(output);
+    };
+    if (std::ranges::none_of(node.outputs, is_needed)) continue;
+    needed.insert(node.inputs.begin(), node.inputs.end());
+    found.push_back(node);
+  }
+  std::ranges::reverse(found);
+  return found;
+}
+
+std::set<std::string> detail::weights_of(const OnnxFile& file, const std::vector<OnnxNode>& nodes) {
+  std::map<std::string, const OnnxNode*> makers;
+  for (const OnnxNode& node : nodes)
+    for (const std::string& output : node.outputs) makers[output] = &node;
+  std::set<std::string> weights, seen;
+  std::vector<std::string> open;
+  for (const OnnxNode& node : nodes) {
+    const auto converter = onnx_converters().find(full_name(node));
+    if (converter == onnx_converters().end()) continue;
+    for (const size_t slot : converter->second.weights)
+      if (slot < node.inputs.size()) open.push_back(node.inputs[slot]);
+  }
+  while (!open.empty()) {
+    const std::string name = open.back();
+    open.pop_back();
+    if (!seen.insert(name).second) continue;
+    if (const auto found = file.initializers.find(name); found != file.initializers.end()) {
+      if (is_floating(found->second.type)) weights.insert(name);
+      continue;
+    }
+    const auto maker = makers.find(name);
+    if (maker == makers.end() || !only_moves(*maker->second)) continue;
+    const auto& inputs = maker->second->inputs;
+    open.insert(open.end(), inputs.begin(),
+                maker->second->op == "Concat" ? inputs.end() : inputs.begin() + !inputs.empty());
+  }
+  return weights;
+}
+
+void OnnxWalk::add(const std::string& name, OnnxValue value) {
+  value.name = name;
+  check_sizes(value);
+  values_[name] = std::move(value);
+}
+
+const OnnxValue& OnnxWalk::value(const std::string& name) {
+  if (const auto found = values_.find(name); found != values_.end()) return found->second;
+  const auto tensor = file_.initializers.find(name);
+  check(tensor != file_.initializers.end(), "nothing gives '{}'", name);
+  OnnxValue value = weights_.contains(name)
+                        ? recipe_.held(tensor->second, false)
+                        : onnx_value_of(std::make_shared<const OnnxConstant>(tensor->second));
+  value.name = name;
+  return values_[name] = std::move(value);
+}
+
+void OnnxWalk::check_sizes(const OnnxValue& value) const {
+  const auto known = file_.known.find(value.name);
+  const auto output = std::ranges::find(file_.outputs, value.name, &OnnxValueInfo::name);
+  const OnnxValueInfo* const info = output != file_.outputs.end() ? &*output
+                                    : known != file_.known.end()  ? &known->second
+                                                                  : nullptr;
+  if (!info || !info->has_shape) return;
+  const Extents& sizes = value.sizes.shape;
+  bool agrees = info->sizes.size() == sizes.size();
+  std::vector<std::string> said;
+  for (size_t i = 0; i < info->sizes.size(); ++i) {
+    const auto* const number = std::get_if<int64_t>(&info->sizes[i]);
+    said.push_back(number ? std::to_string(*number) : std::get<std::string>(info->sizes[i]));
+    if (!number || i >= sizes.size()) continue;
+    const bool is_so = recipe_.fixed_samples ? sizes[i].of(*recipe_.fixed_samples) == *number
+                                             : sizes[i] == Extent(*number);
+    agrees &= is_so;
+  }
+  check(agrees, "its result '{}' is {}: expected [{}], which the file says", value.name,
+        to_string(value.sizes), fmt::join(said, ", "));
+}
+
+OnnxValues OnnxWalk::converted(const OnnxNode& node, OnnxValues inputs,
+                               const std::set<std::string>& needed) {
+  const auto converter = onnx_converters().find(full_name(node));
+  if (converter == onnx_converters().end()) throw Error(refusal_of(node));
+  OnnxNode own = node;  // whose outputs that nothing takes are left out
+  for (std::string& output : own.outputs)
+    if (!needed.contains(output)) output.clear();
+  OnnxConversion conversion(own, std::move(inputs), recipe_);
+  OnnxValues results = converter->second.run(conversion);
+  conversion.check_attributes();
+  return results;
+}
+
+OnnxValues OnnxWalk::results_of(const OnnxNode& node, const std::set<std::string>& needed) {
+  OnnxValues inputs;
+  for (const std::string& input : node.inputs)
+    inputs.push_back(input.empty() ? OnnxValue() : value(input));
+  const bool is_own = node.domain.empty();
+  if (is_own && (node.op == "Shape" || node.op == "Size") && inputs.size() == 1)
+    return {onnx_value_of(shape_constant(node, inputs.front().sizes))};
+  if (is_own && node.op == "Identity" && inputs.size() == 1) return inputs;
+  const bool are_constants = std::ranges::all_of(inputs, [](const OnnxValue& input) {
+    return input.is_constant() || input.number == OnnxValue::none;
+  });
+  if (!are_constants || !can_fold(node)) return converted(node, std::move(inputs), needed);
+  std::vector<std::shared_ptr<const OnnxConstant>> constants;
+  for (const OnnxValue& input : inputs) constants.push_back(input.constant);
+  OnnxValues results;
+  for (auto& constant : fold(node, constants, recipe_.opset))
+    results.push_back(onnx_value_of(std::move(constant)));
+  return results;
+}
+
+void OnnxWalk::run(const OnnxNode& node, const std::set<std::string>& needed) {
+  try {
+    const OnnxValues results = results_of(node, needed);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const std::string& name = node.outputs[i];
+      if (name.empty() || !needed.contains(name)) continue;
+      check(i < results.size(), "something takes its output '{}': expected only its first {}", name,
+            counted(std::ssize(results), "output"));
+      add(name, results[i]);
+    }
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error& error) {
+    const std::string why = error.what();
+    if (why.starts_with("[onnx]")) throw;
+    fail("[onnx] {}: {}", node.words(), why);
+  }
+}
+
+}  // namespace accrue
