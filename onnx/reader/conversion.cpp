@@ -284,9 +284,11 @@ void find_rest(const OnnxConversion& c, const OnnxValue& x, Extents& shape) {
 }  // namespace
 
 OnnxValue OnnxConversion::reshape(const OnnxValue& x, Extents shape) {
+  const auto before = samples_dimension(x);
+  if (before && std::ranges::find(shape, true, &Extent::per_sample) == shape.end())
+    shape = with_samples(std::move(shape));
   find_rest(*this, x, shape);
   if (x.sizes.shape == shape) return x;
-  const auto before = samples_dimension(x);
   OnnxValue y = call("reshape", {x}, {{"shape", shape}});
   y.type = x.type;
   if (!before) return y;
