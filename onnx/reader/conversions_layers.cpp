@@ -51,11 +51,16 @@ Values dropout_of(OnnxConversion& c) {
   bool is_training = true;
   if (c.opset() < 12) {
     p = c.number("ratio", 0.5);
+    is_training = c.integer("is_test", 0) == 0;
   } else {
     if (c.has(1)) p = c.number(1);
     is_training = c.has(2) && c.number(2) != 0;
   }
   p = meant_by(p);
+  if (!is_training && p != 0)
+    c.note(
+        "Dropout does nothing, because the file was exported for inference. Export it for training "
+        "(torch.onnx.export(..., training=TrainingMode.TRAINING)) to drop out");
   if (!is_training || p == 0) return {c[0]};
   return {OnnxConversion::typed(dropped(c, c[0], p), c[0].type)};
 }

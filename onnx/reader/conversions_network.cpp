@@ -183,31 +183,7 @@ Values gemm_of(OnnxConversion& c) {
   return {like(y, c[0])};
 }
 
-Values matmul_of(OnnxConversion& c) {
-  const OnnxValue &a = c[0], &b = c[1];
-  c.check(a.rank() >= 1 && b.rank() >= 1 && !a.is_whole() && !b.is_whole(),
-          "it multiplies {} and {}: expected matrices of floating numbers", to_string(a.sizes),
-          to_string(b.sizes));
-  if (a.rank() == 1) {
-    const OnnxValue row = c.reshape(a, {1, a.sizes.shape[0]});
-    OnnxValue y = c.call("matmul", {row, b});
-    Extents sizes = y.sizes.shape;
-    sizes.erase(sizes.end() - 2);
-    return {like(c.reshape(y, sizes), a)};
-  }
-  if (b.rank() == 1) {
-    c.keep_apart(a, {a.rank() - 1});
-    OnnxValue y = c.call("matmul", {a, c.reshape(b, {b.sizes.shape[0], 1})});
-    Extents sizes = y.sizes.shape;
-    sizes.pop_back();
-    return {like(c.reshape(y, sizes), a)};
-  }
-  c.keep_apart(a, {a.rank() - 1});
-  c.keep_apart(b, {b.rank() - 2});
-  return {like(c.call("matmul", {a, b}), a)};
-}
-
-// Norms and noise
+// Norms
 
 // Nodes of training give the running statistics, too, which the network's buffers stand for.
 Values batch_norm_of(OnnxConversion& c) {
@@ -238,27 +214,6 @@ Values batch_norm_of(OnnxConversion& c) {
   return {like(c.reshape(y, shape), c[0])};
 }
 
-Values dropout_of(OnnxConversion& c) {
-  c.pass_over("seed");
-  c.check(!c.needs(1), "something takes its mask: expected its values alone");
-  double ratio = meant_by(c.number("ratio", 0.5));
-  if (c.opset() >= 12 && c.has(1)) ratio = meant_by(c.number(1));
-  // Before opset 12 a node had no mode, but for is_test of the first versions.
-  bool trains = c.opset() < 12 && c.integer("is_test", 0) == 0;
-  if (c.opset() >= 12 && c.has(2)) trains = c.number(2) != 0;
-  if (!trains || ratio == 0) {
-    if (ratio != 0)
-      c.note(
-          "Dropout does nothing, because the file was exported for inference. Export it for "
-          "training (torch.onnx.export(..., training=TrainingMode.TRAINING)) to drop out");
-    return {c[0]};
-  }
-  c.check(ratio >= 0 && ratio < 1, "its ratio is {}: expected 0 to below 1", ratio);
-  c.check(OnnxConversion::samples_dimension(c[0]) == 0, "its input is {}: expected samples first",
-          to_string(c[0].sizes));
-  return {like(c.call("dropout", {c[0]}, {{"p", ratio}}), c[0])};
-}
-
 }  // namespace
 
 void detail::add_onnx_network_conversions(OnnxConverters& converters) {
@@ -266,9 +221,7 @@ void detail::add_onnx_network_conversions(OnnxConverters& converters) {
                      {"MaxPool", {max_pool_of}},
                      {"GlobalAveragePool", {global_average_pool_of}},
                      {"Gemm", {gemm_of, {1, 2}}},
-                     {"MatMul", {matmul_of, {0, 1}}},
-                     {"BatchNormalization", {batch_norm_of, {1, 2}}},
-                     {"Dropout", {dropout_of}}});
+                     {"BatchNormalization", {batch_norm_of, {1, 2}}}});
 }
 
 }  // namespace accrue

@@ -7,6 +7,7 @@
 
 #include "core/inside.h"
 #include "kernels/step/round_copies.h"
+#include "onnx/reader/passes.h"
 #include "onnx/reader/walk.h"
 
 namespace accrue {
@@ -202,7 +203,8 @@ OnnxNetwork::Content::Content(std::shared_ptr<const OnnxFile> given, OnnxReading
     : file(std::move(given)), reading(std::move(how)) {
   find_outputs();
   const std::set<std::string> wanted = names_of(outputs);
-  const std::vector<OnnxNode> nodes = nodes_needed(file->nodes, wanted);
+  const std::vector<OnnxNode> nodes =
+      nodes_needed(put_together(nodes_needed(file->nodes, wanted), *file, wanted), wanted);
   std::set<std::string> needed = wanted;
   for (const OnnxNode& node : nodes) needed.insert(node.inputs.begin(), node.inputs.end());
   find_inputs(needed);
