@@ -63,6 +63,11 @@ struct OnnxValue {
   int rank() const { return int(sizes.shape.size()); }
 };
 using OnnxValues = std::vector<OnnxValue>;
+// A value of a constant.
+OnnxValue onnx_value_of(std::shared_ptr<const OnnxConstant> constant, const std::string& name = "");
+// A constant that repeats for each sample, with size 1 in the place of the samples. Throws Error
+// for one that depends on the number of samples in another way.
+OnnxValue constant_for_one(const OnnxValue& constant);
 
 class OnnxRecipe;
 

@@ -295,11 +295,12 @@ Values gather_of(OnnxConversion& c) {
   const OnnxValue index = indices(c, c[1], c.size(0, dim));
   const Extents shape = gathered_sizes(x, index, dim);
   if (index.is_constant()) {
-    c.check(index.constant->is_fixed(),
-            "its constant indices depend on the number of samples: "
-            "expected the same for any number");
-    const OnnxValue y = picked(c, x, dim, index);
-    return {like_first(c, y.sizes.shape == shape ? y : c.reshape(y, shape))};
+    const OnnxValue one = constant_for_one(index);  // of the samples
+    const Extents once = gathered_sizes(x, one, dim);
+    OnnxValue y = picked(c, x, dim, one);
+    if (y.sizes.shape != once) y = c.reshape(y, once);
+    if (once != shape) y = c.call("expand", {y}, {{"size", shape}});
+    return {like_first(c, y)};
   }
   if (!OnnxConversion::samples_dimension(x))
     return {like_first(c, looked_up(c, number_operand(c, x), dim, index))};

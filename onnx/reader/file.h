@@ -108,8 +108,8 @@ struct OnnxFile {
 };
 
 // The file at `path` with the elements of these initializers replaced, in the initializers' types,
-// and all else as it is, but for external data, which come inside. Elements are given as float64, by
-// names. Throws Error for names that are no floating initializer's, and for 2 GiB or more.
+// and all else as it is, but for external data, which come inside. Elements are given as float64,
+// by names. Throws Error for names that are no floating initializer's, and for 2 GiB or more.
 std::string with_initializers(const std::filesystem::path& path,
                               const std::map<std::string, std::vector<double>>& values);
 

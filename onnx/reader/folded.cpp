@@ -235,6 +235,12 @@ std::vector<Folded> concat_of(const FoldedNode& n) {
   return {y};
 }
 
+int64_t place_in(double index, int64_t size) {
+  const double at = index < 0 ? index + double(size) : index;
+  check(at >= 0 && at < double(size), "its index is {} of {}: expected one within it", index, size);
+  return int64_t(at);
+}
+
 std::vector<Folded> gather_of(const FoldedNode& n) {
   const Folded &x = n[0], &index = n[1];
   const int dim = n.dimension(n.node.integer("axis", 0), x.shape.rank());
@@ -249,11 +255,83 @@ std::vector<Folded> gather_of(const FoldedNode& n) {
   const int64_t inner = x.shape.numel(dim + 1, x.shape.rank()), size = x.shape[dim];
   for (int64_t outer = 0; outer < x.shape.numel(0, dim); ++outer)
     for (const double each : index.numbers) {
-      const auto at = int64_t(each < 0 ? each + double(size) : each);
-      check(at >= 0 && at < size, "its index is {} of {}: expected one within it", each, size);
-      const auto first = x.numbers.begin() + (outer * size + at) * inner;
+      const auto first = x.numbers.begin() + (outer * size + place_in(each, size)) * inner;
       y.numbers.insert(y.numbers.end(), first, first + inner);
     }
+  return {y};
+}
+
+std::vector<Folded> gather_elements_of(const FoldedNode& n) {
+  const Folded &x = n[0], &indices = n[1];
+  const int rank = x.shape.rank(), dim = n.dimension(n.node.integer("axis", 0), rank);
+  bool fits = indices.shape.rank() == rank;
+  for (int d = 0; d < rank && fits; ++d) fits = d == dim || indices.shape[d] <= x.shape[d];
+  check(fits, "it takes elements of {} by {}: expected sizes within it", x.shape, indices.shape);
+  const std::vector<int64_t> strides = strides_of(x.shape);
+  size_t next = 0;
+  return {moved(x, indices.shape, [&](const std::vector<int64_t>& index) {
+    int64_t at = 0;
+    for (size_t d = 0; d < index.size(); ++d)
+      at += (int(d) == dim ? place_in(indices.numbers[next], x.shape[dim]) : index[d]) * strides[d];
+    ++next;
+    return at;
+  })};
+}
+
+// Where the slices that rows of indices name begin, and the elements of each.
+struct Slices {
+  std::vector<int64_t> begins;
+  int64_t elements;
+  int depth;  // the leading dimensions that a row of indices names
+};
+
+Slices slices_of(const Shape& shape, const Folded& indices) {
+  check(indices.shape.rank() >= 1 && indices.shape[-1] <= shape.rank(),
+        "it takes parts of {} by indices {}: expected at most {} in a row", shape, indices.shape,
+        shape.rank());
+  const int depth = int(indices.shape[-1]);
+  Slices slices{{}, shape.numel(depth, shape.rank()), depth};
+  const std::vector<int64_t> strides = strides_of(shape);
+  for (int64_t i = 0; i < indices.shape.numel(0, indices.shape.rank() - 1); ++i) {
+    int64_t begin = 0;
+    for (int d = 0; d < depth; ++d)
+      begin += place_in(indices.numbers[size_t(i * depth + d)], shape[d]) * strides[size_t(d)];
+    slices.begins.push_back(begin);
+  }
+  return slices;
+}
+
+std::vector<Folded> gather_nd(const FoldedNode& n) {
+  check(n.node.integer("batch_dims", 0) == 0, "its batch_dims are {}: expected 0",
+        n.node.integer("batch_dims", 0));
+  const Folded &x = n[0], &indices = n[1];
+  const Slices slices = slices_of(x.shape, indices);
+  std::vector<int64_t> sizes(indices.shape.sizes().begin(), indices.shape.sizes().end() - 1);
+  for (int d = slices.depth; d < x.shape.rank(); ++d) sizes.push_back(x.shape[d]);
+  check(sizes.size() <= Shape::max_rank, "it gives {} dimensions: expected at most {}",
+        sizes.size(), Shape::max_rank);
+  Folded y{x.type, Shape(sizes), {}};
+  n.checked(y.shape);
+  for (const int64_t begin : slices.begins) {
+    const auto first = x.numbers.begin() + begin;
+    y.numbers.insert(y.numbers.end(), first, first + slices.elements);
+  }
+  return {y};
+}
+
+std::vector<Folded> scatter_nd(const FoldedNode& n) {
+  check(n.node.text("reduction", "none") == "none", "its reduction is {}: expected none",
+        n.node.text("reduction", "none"));
+  Folded y = n[0];
+  const Slices slices = slices_of(y.shape, n[1]);
+  check(std::ssize(n[2].numbers) == std::ssize(slices.begins) * slices.elements,
+        "it writes {} into {}: expected {} for each row of indices", n[2].shape, y.shape,
+        counted(slices.elements, "element"));
+  auto from = n[2].numbers.begin();
+  for (const int64_t begin : slices.begins) {
+    std::copy(from, from + slices.elements, y.numbers.begin() + begin);
+    from += slices.elements;
+  }
   return {y};
 }
 
@@ -347,11 +425,15 @@ std::vector<Folded> non_zero(const FoldedNode& n) {
 
 const std::map<std::string, FoldedMove, std::less<>>& detail::folded_moves() {
   static const std::map<std::string, FoldedMove, std::less<>> all{
-      {"Identity", same},          {"Dropout", same},       {"Reshape", reshape_of},
-      {"Flatten", flatten_of},     {"Squeeze", squeeze_of}, {"Unsqueeze", unsqueeze_of},
-      {"Transpose", transpose_of}, {"Expand", expand_of},   {"Tile", tile_of},
-      {"Concat", concat_of},       {"Gather", gather_of},   {"Slice", slice_of},
-      {"Split", split_of},         {"Trilu", trilu_of},     {"NonZero", non_zero}};
+      {"Identity", same},          {"Dropout", same},
+      {"Reshape", reshape_of},     {"Flatten", flatten_of},
+      {"Squeeze", squeeze_of},     {"Unsqueeze", unsqueeze_of},
+      {"Transpose", transpose_of}, {"Expand", expand_of},
+      {"Tile", tile_of},           {"Concat", concat_of},
+      {"Gather", gather_of},       {"Slice", slice_of},
+      {"Split", split_of},         {"Trilu", trilu_of},
+      {"NonZero", non_zero},       {"GatherElements", gather_elements_of},
+      {"GatherND", gather_nd},     {"ScatterND", scatter_nd}};
   return all;
 }
 

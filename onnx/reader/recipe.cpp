@@ -83,50 +83,55 @@ OnnxValue OnnxRecipe::held(const OnnxTensor& initializer, bool is_buffer) {
   return held_[initializer.name] = value;
 }
 
-OnnxValue OnnxRecipe::tensor(const OnnxValue& value) {
-  if (!value.is_constant()) return value;
+OnnxValue detail::constant_for_one(const OnnxValue& value) {
   const OnnxConstant& constant = *value.constant;
-  if (const auto found = tensors_.find(&constant); found != tensors_.end()) return found->second;
-  const DType dtype = stored_dtype(constant.type());
-  const bool is_text = constant.type() == OnnxType::string;
-  check(!is_text, "a constant is text: expected numbers");
-  Shape shape = constant.shape();
-  std::vector<double> numbers = as_stored(constant.numbers(), dtype);
+  if (constant.is_fixed()) return value;
   const Extents& extents = value.sizes.shape;
-  if (!constant.is_fixed()) {
-    // The rows of the samples, which must all be the same.
-    const auto place = std::ranges::find(extents, true, &Extent::per_sample);
-    check(
-        place != extents.end() && *place == Extent::of_samples(),
+  const auto place = std::ranges::find(extents, true, &Extent::per_sample);
+  check(place != extents.end() && *place == Extent::of_samples(),
         "a constant has elements that depend on the number of samples: expected the same for each "
         "sample");
-    const int dim = int(place - extents.begin());
-    const int64_t outer = shape.numel(0, dim), inner = shape.numel(dim + 1, shape.rank());
-    std::vector<double> once(size_t(outer * inner));
-    for (const size_t which : {size_t{0}, size_t{1}}) {
-      const auto& all = constant.numbers(which);
-      const int64_t samples = rehearsed_samples[which];
-      for (int64_t i = 0; i < std::ssize(all); ++i) {
-        const int64_t at = i / (samples * inner) * inner + i % inner;
-        if (which == 0 && i / inner % samples == 0) once[size_t(at)] = all[size_t(i)];
-        check(std::isnan(all[size_t(i)]) ? std::isnan(once[size_t(at)])
-                                         : all[size_t(i)] == once[size_t(at)],
-              "a constant differs from sample to sample: expected the same for each sample");
-      }
+  const int dim = int(place - extents.begin());
+  const Shape& shape = constant.shape();
+  const int64_t outer = shape.numel(0, dim), inner = shape.numel(dim + 1, shape.rank());
+  std::vector<double> once(size_t(outer * inner));
+  for (const size_t which : {size_t{0}, size_t{1}}) {
+    const auto& all = constant.numbers(which);
+    const int64_t samples = rehearsed_samples[which];
+    for (int64_t i = 0; i < std::ssize(all); ++i) {
+      const double each = all[size_t(i)];
+      double& first = once[size_t(i / (samples * inner) * inner + i % inner)];
+      if (which == 0 && i / inner % samples == 0) first = each;
+      check(each == first || (std::isnan(each) && std::isnan(first)),
+            "a constant differs from sample to sample: expected the same for each sample");
     }
-    shape = shape.with(dim, 1);
-    numbers = as_stored(once, dtype);
   }
+  return onnx_value_of(
+      std::make_shared<const OnnxConstant>(constant.type(), shape.with(dim, 1), std::move(once)),
+      value.name);
+}
+
+OnnxValue OnnxRecipe::tensor(const OnnxValue& value) {
+  if (!value.is_constant()) return value;
+  if (const auto found = tensors_.find(value.constant.get()); found != tensors_.end())
+    return found->second;
+  const OnnxType type = value.constant->type();
+  check(type != OnnxType::string, "a constant is text: expected numbers");
+  const OnnxConstant& constant = *constant_for_one(value).constant;
+  const DType dtype = stored_dtype(type);
+  const std::string name =
+      value.name.empty() ? fmt::format("constant {}", tensors_.size() + 1) : value.name;
   Step step{
-      .name = value.name.empty() ? fmt::format("constant {}", tensors_.size() + 1) : value.name,
-      .numbers = std::make_shared<const std::vector<double>>(std::move(numbers)),
-      .shape = shape,
+      .name = name,
+      .numbers = std::make_shared<const std::vector<double>>(as_stored(constant.numbers(), dtype)),
+      .shape = constant.shape(),
       .dtype = dtype};
-  OnnxValue made = added(std::move(step), constant.type(), {extents_of(shape), dtype});
-  if (!constant.is_fixed()) made = call("expand", {made}, 1, {{"size", extents}}, "").front();
-  made.type = constant.type();
+  OnnxValue made = added(std::move(step), type, {extents_of(constant.shape()), dtype});
+  if (!value.constant->is_fixed())
+    made = call("expand", {made}, 1, {{"size", value.sizes.shape}}, "").front();
+  made.type = type;
   kept_.push_back(value.constant);
-  return tensors_[&constant] = made;
+  return tensors_[value.constant.get()] = made;
 }
 
 OnnxValues OnnxRecipe::call(std::string_view name, const OnnxValues& operands, size_t results,

@@ -69,7 +69,4 @@ class OnnxRecipe {
   std::vector<std::string> notes_;
 };
 
-// A value of a constant.
-OnnxValue onnx_value_of(std::shared_ptr<const OnnxConstant> constant, const std::string& name = "");
-
 }  // namespace accrue::detail
