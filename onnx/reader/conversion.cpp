@@ -336,9 +336,10 @@ OnnxValue OnnxConversion::typed(OnnxValue value, OnnxType type) {
 
 OnnxValue OnnxConversion::buffer(size_t i) {
   const OnnxValue& value = (*this)[i];
-  check(value.is_constant() && value.constant->initializer() != nullptr,
-        "its input {} is no initializer: expected running statistics that the file holds", i);
-  return recipe_.held(*value.constant->initializer(), true);
+  check(value.is_constant() && value.constant->is_fixed(),
+        "its input {} is no constant: expected running statistics that the file holds", i);
+  const OnnxTensor* const initializer = value.constant->initializer();
+  return initializer ? recipe_.held(*initializer, true) : recipe_.tensor(value);
 }
 
 void OnnxConversion::note(const std::string& sentence) { recipe_.note(sentence); }

@@ -144,7 +144,8 @@ class OnnxConversion {
   OnnxValue as_numbers(const OnnxValue& value);
   // The same value with the type that the file gives it, such as boolean for a comparison.
   static OnnxValue typed(OnnxValue value, OnnxType type);
-  // Running statistics that the node holds in this slot. Throws Error for any but initializers.
+  // Running statistics in this slot: a buffer if they are an initializer, else constants, which no
+  // pass may write. Throws Error for others.
   OnnxValue buffer(size_t i);
   // Tells the user something once.
   void note(const std::string& sentence);

@@ -188,12 +188,17 @@ Values gemm_of(OnnxConversion& c) {
 // Nodes of training give the running statistics, too, which the network's buffers stand for.
 Values batch_norm_of(OnnxConversion& c) {
   for (size_t i = 1; i < c.outputs(); ++i)
-    c.check(!c.needs(i) || c.opset() >= 14 || i <= 4, "it has {} outputs", c.outputs());
+    c.check(!c.needs(i), "something takes its statistics '{}': expected its first output alone",
+            c.node.outputs[i]);
   c.expect("spatial", 1);
   const bool was_marked = c.opset() < 14;
   const bool trains = was_marked
                           ? c.outputs() > 1 || (c.opset() < 7 && c.integer("is_test", 0) == 0)
                           : c.integer("training_mode", 0) != 0;
+  for (const size_t i : {size_t{3}, size_t{4}})
+    c.check(!trains || (c[i].is_constant() && c[i].constant->initializer()),
+            "its input {} is no initializer: expected running statistics, which training changes",
+            i);
   if (!trains)
     c.note(
         "Batch norms keep the file's running statistics, because it was exported for inference. "
@@ -203,7 +208,6 @@ Values batch_norm_of(OnnxConversion& c) {
   const auto samples = OnnxConversion::samples_dimension(c[0]);
   c.check(!samples || *samples == 0, "its input is {}: expected samples first",
           to_string(c[0].sizes));
-  // Buffers first: mean, variance, then weight and bias.
   OnnxValue x = c[0];
   const Extents shape = x.sizes.shape;
   if (c.rank(0) != 2 && c.rank(0) != 4) x = c.reshape(x, {shape[0], shape[1], 1, Extent(-1)});
