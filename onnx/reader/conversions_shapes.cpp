@@ -291,6 +291,8 @@ OnnxValue looked_up(OnnxConversion& c, OnnxValue table, int dim, const OnnxValue
 Values gather_of(OnnxConversion& c) {
   const int dim = c.dimension("axis", 0);
   const OnnxValue& x = c[0];
+  if (dim == 0)
+    if (const auto y = gathered_within_samples(c, x, c[1])) return {like_first(c, *y)};
   c.keep_apart(x, {dim});
   const OnnxValue index = indices(c, c[1], c.size(0, dim));
   const Extents shape = gathered_sizes(x, index, dim);
