@@ -183,7 +183,7 @@ const OnnxConverters& onnx_converters();
 void add_onnx_network_conversions(OnnxConverters& converters);      // Conv, norms, pools, Gemm
 void add_onnx_elementwise_conversions(OnnxConverters& converters);  // with Cast, Where
 void add_onnx_shape_conversions(OnnxConverters& converters);
-void add_onnx_index_conversions(OnnxConverters& converters);
+void add_onnx_gather_conversions(OnnxConverters& converters);
 void add_onnx_reduction_conversions(OnnxConverters& converters);  // with Softmax and its like
 void add_onnx_image_conversions(OnnxConverters& converters);      // pools but MaxPool, Resize
 void add_onnx_recurrent_conversions(OnnxConverters& converters);

@@ -36,10 +36,6 @@ Extent extent_product(const OnnxConversion& c, const Extents& sizes, size_t begi
 OnnxValue as_image(OnnxConversion& c, const OnnxValue& x);
 // An image's values in sizes of `rank` dimensions: 3 or 4.
 OnnxValue from_image(OnnxConversion& c, const OnnxValue& image, int rank);
-// Elements of x [k N, ...] along its first dimension, by constant places [N, ...] among all
-// samples. Nothing unless each sample takes elements of itself alone, all at the same places.
-std::optional<OnnxValue> gathered_within_samples(OnnxConversion& c, const OnnxValue& x,
-                                                 const OnnxValue& index);
 // [0, rank)
 std::vector<int> all_dimensions(int rank);
 Integers as_integers(const std::vector<int>& dims);

@@ -220,105 +220,38 @@ Values split_of(OnnxConversion& c) {
   return made;
 }
 
-// Elements by their places
-
-// Integers i32 that a Graph takes as indices, from 0 on.
-OnnxValue indices(OnnxConversion& c, const OnnxValue& index, int64_t size) {
-  if (!index.is_constant()) {
-    c.check(index.is_whole(),
-            "its indices are computed from numbers of the data: expected integers "
-            "that are an input, or constants");
-    return index;
-  }
-  std::array<std::vector<double>, 2> numbers;
-  for (size_t k = 0; k < 2; ++k)
-    for (const double given : index.constant->numbers(k)) {
-      c.check(given >= double(-size) && given < double(size),
-              "it takes element {} of {}: expected one that is there", given, size);
-      numbers[k].push_back(given < 0 ? given + double(size) : given);
-    }
-  OnnxValue made = index;
-  made.constant = std::make_shared<const OnnxConstant>(
-      OnnxType::i64, std::array{index.constant->shape(0), index.constant->shape(1)}, numbers);
-  return made;
-}
-
-// The index's sizes in place of dimension `dim` of x.
-Extents gathered_sizes(const OnnxValue& x, const OnnxValue& index, int dim) {
-  Extents shape = x.sizes.shape;
-  shape.erase(shape.begin() + dim);
-  shape.insert(shape.begin() + dim, index.sizes.shape.begin(), index.sizes.shape.end());
-  return shape;
-}
-
-// Elements by constant numbers: a part of the dimension where they follow each other.
-OnnxValue picked(OnnxConversion& c, const OnnxValue& x, int dim, const OnnxValue& index) {
-  const std::vector<double>& places = index.constant->numbers();
-  bool is_part = !places.empty();
-  for (size_t i = 1; i < places.size(); ++i) is_part &= places[i] == places[i - 1] + 1;
-  if (is_part) return cut(c, x, {dim, int64_t(places.front()), int64_t(places.back()) + 1, 1});
-  const OnnxValue list = c.constant(places, Shape{int64_t(places.size())}, OnnxType::i64);
-  return c.call("index_select", {x, list}, {{"dim", int64_t{dim}}});
-}
-
-// Rows of a table, which is the same for all samples, by integers of the data.
-OnnxValue looked_up(OnnxConversion& c, OnnxValue table, int dim, const OnnxValue& index) {
-  if (dim > 0) {
-    std::vector<int> order = all_dimensions(table.rank());
-    order.erase(order.begin() + dim);
-    order.insert(order.begin(), dim);
-    table = c.call("permute", {table}, {{"dims", as_integers(order)}});
-  }
-  const Extents rest(table.sizes.shape.begin() + 1, table.sizes.shape.end());
-  const int64_t width = extent_product(c, rest, 0, rest.size()).number;
-  if (table.rank() != 2) table = c.reshape(table, {table.sizes.shape.front(), width});
-  OnnxValue y = c.call("embedding", {index, table});
-  if (rest.size() != 1) {
-    Extents shape = index.sizes.shape;
-    shape.insert(shape.end(), rest.begin(), rest.end());
-    y = c.reshape(y, shape);
-  }
-  if (dim == 0) return y;
-  // The index's dimensions are in front, where `dim` dimensions of the table belong.
-  const int many = index.rank();
-  Integers order;
-  for (int d = 0; d < dim; ++d) order.push_back(many + d);
-  for (int d = 0; d < many; ++d) order.push_back(d);
-  for (int d = many + dim; d < y.rank(); ++d) order.push_back(d);
-  return c.call("permute", {y}, {{"dims", order}});
-}
-
-Values gather_of(OnnxConversion& c) {
+// Parts of a sequence by their numbers (onnx/reader/passes.h).
+Values parts_of(OnnxConversion& c) {
   const int dim = c.dimension("axis", 0);
-  const OnnxValue& x = c[0];
-  if (dim == 0)
-    if (const auto y = gathered_within_samples(c, x, c[1])) return {like_first(c, *y)};
-  c.keep_apart(x, {dim});
-  const OnnxValue index = indices(c, c[1], c.size(0, dim));
-  const Extents shape = gathered_sizes(x, index, dim);
-  if (index.is_constant()) {
-    const OnnxValue one = constant_for_one(index);  // of the samples
-    const Extents once = gathered_sizes(x, one, dim);
-    OnnxValue y = picked(c, x, dim, one);
-    if (y.sizes.shape != once) y = c.reshape(y, once);
-    if (once != shape) y = c.call("expand", {y}, {{"size", shape}});
-    return {like_first(c, y)};
-  }
-  if (!OnnxConversion::samples_dimension(x))
-    return {like_first(c, looked_up(c, number_operand(c, x), dim, index))};
-  c.check(!OnnxConversion::samples_dimension(index),
-          "it takes elements of {} by integers of each sample ({}): expected GatherElements, or a "
-          "table that is the same for all samples",
-          to_string(x.sizes), to_string(index.sizes));
-  c.fail("it takes elements of samples by integers that are computed: expected constants");
-}
-
-Values gather_elements_of(OnnxConversion& c) {
-  const int dim = c.dimension("axis", 0);
+  const bool keeps = c.has(1) || c.integer("keepdims", 1) != 0;
+  c.pass_over("keepdims");
   c.keep_apart(c[0], {dim});
-  const OnnxValue index = indices(c, c[1], c.size(0, dim));
-  return {
-      like_first(c, c.call("gather", {number_operand(c, c[0]), index}, {{"dim", int64_t{dim}}}))};
+  const int64_t n = c.size(0, dim);
+  Integers sizes = c.has(1) ? c.integers(1) : Integers(size_t(n), 1);
+  // One number is the size of each part.
+  if (c.has(1) && c[1].rank() == 0) {
+    const int64_t each = sizes.at(0);
+    c.check(each >= 1, "its parts have size {}: expected at least 1", each);
+    sizes.clear();
+    for (int64_t begin = 0; begin < n; begin += each) sizes.push_back(std::min(each, n - begin));
+  }
+  Values made;
+  for (int64_t place : c.integers("places", {})) {
+    if (place < 0) place += std::ssize(sizes);
+    c.check(place >= 0 && place < std::ssize(sizes),
+            "it takes part {} of {}: expected one that "
+            "is there",
+            place, sizes.size());
+    const int64_t begin = std::accumulate(sizes.begin(), sizes.begin() + place, int64_t{0});
+    OnnxValue part = cut(c, c[0], {dim, begin, begin + sizes[size_t(place)], 1});
+    if (!keeps) {
+      Extents shape = part.sizes.shape;
+      shape.erase(shape.begin() + dim);
+      part = c.reshape(part, shape);
+    }
+    made.push_back(like_first(c, part));
+  }
+  return made;
 }
 
 // Borders. ONNX names the numbers before all dimensions, then those after; PyTorch those of the
@@ -398,30 +331,6 @@ Values space_to_depth_of(OnnxConversion& c) {
 
 // Others
 
-// values[0], and values[1] where the new dimension's place is the index. Negative indices count
-// from the end only in constants.
-Values one_hot_of(OnnxConversion& c) {
-  c.check(is_floating(c[2].type) || c[2].type == OnnxType::undefined,
-          "its values are {}: expected floating numbers", to_string(c[2].type));
-  const double depth = c.number(1);
-  const std::vector<double> values = c.numbers(2);
-  const OnnxValue index = indices(c, c[0], int64_t(depth));
-  const int rank = c.rank(0) + 1, dim = c.dimension(c.integer("axis", -1), rank);
-  const Extents& sizes = c.sizes(0);
-  OnnxValue y = c.reshape(index, {extent_product(c, sizes, 0, sizes.size())});
-  y = c.call("one_hot", {y}, {{"num_classes", int64_t(depth)}});
-  Extents shape = sizes;
-  shape.emplace_back(int64_t(depth));
-  y = c.reshape(y, shape);
-  if (dim != rank - 1) {
-    Integers order = as_integers(all_dimensions(rank - 1));
-    order.insert(order.begin() + dim, rank - 1);
-    y = c.call("permute", {y}, {{"dims", order}});
-  }
-  return {OnnxConversion::typed(sum_of(c, times(c, y, values.at(1) - values.at(0)), values.at(0)),
-                                c[2].type)};
-}
-
 // Elements above or below a diagonal, 0 elsewhere.
 Values trilu_of(OnnxConversion& c) {
   const bool is_upper = c.integer("upper", 1) != 0;
@@ -452,12 +361,10 @@ void detail::add_onnx_shape_conversions(OnnxConverters& converters) {
       {"Concat", {concat_of}},
       {"Slice", {slice_of}},
       {"Split", {split_of}},
-      {"Gather", {gather_of, {0}}},
-      {"GatherElements", {gather_elements_of}},
+      {"accrue.Parts", {parts_of}},
       {"Pad", {pad_of}},
       {"DepthToSpace", {depth_to_space_of}},
       {"SpaceToDepth", {space_to_depth_of}},
-      {"OneHot", {one_hot_of}},
       {"Trilu", {trilu_of}},
   };
   converters.insert(rows.begin(), rows.end());

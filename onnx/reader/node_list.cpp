@@ -102,7 +102,7 @@ bool NodeList::is_known_number(const std::string& value) const {
 
 void NodeList::replace(const std::set<size_t>& nodes, size_t last, OnnxNode by) {
   by.domain = "accrue";
-  by.outputs = {nodes_[last].outputs.front()};
+  if (by.outputs.empty()) by.outputs = {nodes_[last].outputs.front()};
   if (by.name.empty()) by.name = nodes_[last].name;
   for (const size_t node : nodes) {
     for (const std::string& input : nodes_[node].inputs) std::erase(takers_[input], node);
@@ -200,7 +200,7 @@ std::vector<OnnxNode> detail::put_together(std::vector<OnnxNode> nodes, const On
   NodeList list(std::move(nodes), file, outputs);
   // From the end on, so that the larger of two parts is found first.
   for (size_t i = list.size(); i-- > 0;)
-    for (const auto pass : {fuse_attention, fuse_norm, fuse_noise, fuse_activation})
+    for (const auto pass : {fuse_attention, fuse_norm, fuse_noise, fuse_activation, fuse_sequence})
       if (!list.is_gone(i) && list[i].domain.empty() && pass(list, i)) break;
   return list.left();
 }

@@ -36,7 +36,8 @@ class NodeList {
   const OnnxTensor* tensor(const std::string& value) const;
   int64_t opset() const { return file_.opset; }
 
-  // Puts a node in the place of `nodes`, of which `last` gives what it gives.
+  // Puts a node in the place of `last`, one of `nodes`, which are gone then. It gives what `last`
+  // gives, unless it has outputs of its own.
   void replace(const std::set<size_t>& nodes, size_t last, OnnxNode by);
   // Adds a node that is to stand in front of node `place`.
   void insert(size_t place, OnnxNode node);
@@ -93,5 +94,7 @@ bool fuse_norm(NodeList& list, size_t last);
 bool fuse_activation(NodeList& list, size_t last);
 bool fuse_noise(NodeList& list, size_t last);
 bool fuse_attention(NodeList& list, size_t last);
+// Here `last` is the node that makes the sequence.
+bool fuse_sequence(NodeList& list, size_t last);
 
 }  // namespace accrue::detail

@@ -21,6 +21,7 @@ namespace accrue::detail {
 //       it. With transposed 1, k is [.., D, S]. `rows` and `list` are k before it was transposed
 //       by way of three dimensions: [.., S, D] and [n, S, D], if the sizes say so. mask is none,
 //       add, where (scores where it is true, else `masked`) or where_not.
+//   Parts(x, split; axis, keepdims, places): the parts of SplitToSequence with these numbers
 // A part whose results something else takes, or `outputs` name, stays as it is.
 std::vector<OnnxNode> put_together(std::vector<OnnxNode> nodes, const OnnxFile& file,
                                    const std::set<std::string>& outputs);
