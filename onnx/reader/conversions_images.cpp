@@ -267,9 +267,9 @@ struct Resizing {
     // As in float32, in which files are run: halves that are hit up to its rounding are halves.
     const double p = std::round(place(axis, o) * 1e5) / 1e5;
     double picked;
-    if (nearest == "floor") {
+    if (nearest == "floor" || (nearest == "old" && axis.scale >= 1)) {
       picked = std::floor(p);
-    } else if (nearest == "ceil") {
+    } else if (nearest == "ceil" || nearest == "old") {  // as onnxruntime has it
       picked = std::ceil(p);
     } else {
       picked = nearest == "round_prefer_ceil" ? std::floor(p + 0.5) : std::ceil(p - 0.5);
@@ -337,12 +337,14 @@ bool is_ratio(const Axis& axis) {
 
 OnnxValue resized(OnnxConversion& c, const OnnxValue& image, const std::array<Axis, 2>& axes,
                   const Resizing& by) {
+  const bool is_aligned = by.coordinates == "align_corners";
+  c.check(!is_aligned || (is_ratio(axes[0]) && is_ratio(axes[1])),
+          "align_corners with a scale that gives no whole number of places: expected sizes");
   if (by.mode == "nearest") {
     if (repeats(axes, by))
       return c.call("interpolate", {image}, {{"scale_factor", double(axes[0].out / axes[0].in)}});
     return nearest_along(c, nearest_along(c, image, 2, axes[0], by), 3, axes[1], by);
   }
-  const bool is_aligned = by.coordinates == "align_corners";
   const bool is_half = by.coordinates == "half_pixel" || (by.coordinates == "pytorch_half_pixel" &&
                                                           axes[0].out > 1 && axes[1].out > 1);
   const bool is_own = (is_aligned || (is_half && is_ratio(axes[0]) && is_ratio(axes[1]))) &&
@@ -406,7 +408,11 @@ Values resize_of(OnnxConversion& c) {
           "mode is '{}': expected nearest, linear or cubic", by.mode);
   const bool is_old = c.node.op == "Upsample" || c.opset() < 11;
   by.coordinates = is_old ? "asymmetric" : c.text("coordinate_transformation_mode", "half_pixel");
-  by.nearest = is_old ? "floor" : c.text("nearest_mode", "round_prefer_floor");
+  by.nearest = is_old ? "old" : c.text("nearest_mode", "round_prefer_floor");
+  constexpr std::array roundings{"old", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil"};
+  c.check(std::ranges::find(roundings, by.nearest) != roundings.end(),
+          "nearest_mode is '{}': expected floor, ceil, round_prefer_floor or round_prefer_ceil",
+          by.nearest);
   by.a = meant_by(c.number("cubic_coeff_a", -0.75));
   by.excludes_outside = c.integer("exclude_outside", 0) != 0;
   c.pass_over("extrapolation_value");  // of tf_crop_and_resize alone
