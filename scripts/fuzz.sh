@@ -39,18 +39,20 @@ $available && exit
 # Three sources include all others, so the compiler reads each header only a few times.
 sources_of() { for folder in "$@"; do python3 scripts/fuzz_sources.py "$folder"; done; }
 include() { sed 's/.*/#include "&"/'; }
+protoc --proto_path=onnx --cpp_out=build/fuzz onnx.proto
 (
   sources_of data images fonts
+  printf '%s\n' onnx/reader/{file,parse}.cpp build/fuzz/onnx.pb.cc
   printf '%s\n' kernels/{backend,parallel,rotary}.cpp kernels/detail/wide_runs.cpp tests/fuzz/parsers.cpp
 ) | include >build/fuzz/data.cpp
 sources_of text | include >build/fuzz/text.cpp
-find core -name '*.cpp' ! -name cuda.cpp ! -name graph_queue.cpp | sort | include >build/fuzz/core.cpp
+find core -name '*.cpp' ! -name build.cpp ! -name cuda.cpp ! -name graph_queue.cpp | sort | include >build/fuzz/core.cpp
 # The parsers render no template.
 echo 'const std::string_view accrue::embedded::chat_template_py;' >>build/fuzz/text.cpp
 # Optimizes if that saves more time than it takes.
 level=-O0
 [[ $seconds -lt 10 ]] || level=-O1
-flags=(-std=c++20 "$level" -g1 -I. "-fsanitize=fuzzer-no-link,address,undefined"
+flags=(-std=c++20 "$level" -g1 -I. -Ibuild/fuzz "-fsanitize=fuzzer-no-link,address,undefined"
        -fno-sanitize-recover=all)
 objects=(build/fuzz/{core,data,text}.o)
 printf '%s\n' core data text |
@@ -58,7 +60,7 @@ printf '%s\n' core data text |
 
 export UBSAN_OPTIONS=print_stacktrace=1
 "$compiler" "${flags[@]}" -fsanitize=fuzzer tests/fuzz/target.cpp "${objects[@]}" \
-  -lfmt -ljpeg -lpcre2-8 -lpng -lutf8proc -lz -pthread -o build/fuzz/target
+  -lfmt -ljpeg -lpcre2-8 -lpng -lprotobuf-lite -lutf8proc -lz -pthread -o build/fuzz/target
 fuzz() {
   mkdir -p "build/fuzz/corpus/$1"
   FUZZ_PARSER=$1 build/fuzz/target -max_total_time="$seconds" -timeout=60 -max_len=4096 -seed=1 \
@@ -67,7 +69,7 @@ fuzz() {
 }
 
 parsers=(safetensors checkpoint idx npy csv png jpeg run_lengths labels masks folders cifar
-         postscript corpora gguf json_lines tokenizer)
+         postscript corpora gguf onnx json_lines tokenizer)
 running=() failed=()
 for parser in "${parsers[@]}"; do
   fuzz "$parser" >"build/fuzz/$parser.log" 2>&1 &

@@ -27,6 +27,7 @@
 #include "images/image_folder.h"
 #include "images/run_lengths.h"
 #include "kernels/parallel.h"
+#include "onnx/reader/file.h"
 #include "text/corpus.h"
 #include "text/documents.h"
 #include "text/gguf_model.h"
@@ -209,6 +210,15 @@ void look_at_gguf(std::span<const std::byte> content) {
   read_gguf_tokenizer(file).tokenizer->encode("he's 12<|end|>");
 }
 
+// Reads a file, and the elements of its tensors.
+void look_at_onnx(std::span<const std::byte> content) {
+  const MemoryFile memory(content);
+  const auto file = OnnxFile::read(memory.path());
+  for (const auto& [name, tensor] : file->initializers)
+    if (is_floating(tensor.type)) tensor.numbers();
+    else if (tensor.type != OnnxType::string) tensor.integers();
+}
+
 size_t plain(std::span<const std::byte> file) { return file.size(); }
 
 bool is_gzip(std::span<const std::byte> file) {
@@ -273,6 +283,8 @@ const std::vector<Parser>& parsers() {
       // A value of two bytes becomes an element of 16, in a vector that grows by doubling. A string
       // of 8 bytes becomes several strings of JSON.
       {"gguf", look_at_gguf, [](auto file) { return file.size() * 64; }},
+      // A name of a byte becomes several strings, in a node. An element of a byte becomes one of 8.
+      {"onnx", look_at_onnx, [](auto file) { return file.size() * 256; }},
       {"json_lines", look_at_json_lines,
        [](auto file) { return file.size() * (is_gzip(file) ? 1032 : 1) * 16; }},
       // A name of a few bytes becomes a string, beside another one that is left out.
