@@ -6,6 +6,7 @@
 #include "python/interrupts.h"
 #include "python/layers.h"
 #include "python/network.h"
+#include "python/onnx.h"
 #include "python/training.h"
 
 namespace nb = nanobind;
@@ -21,6 +22,7 @@ NB_MODULE(_accrue, m) {
   accrue::python::add_layers(m);
   accrue::python::add_expressions(m);
   accrue::python::add_networks(m);
+  accrue::python::add_onnx(m);
   accrue::python::add_training(m);
   accrue::python::wait_for_work_at_the_end();
 }

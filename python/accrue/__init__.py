@@ -13,6 +13,7 @@ from ._parts import (  # noqa: F401
     TransformerEncoder,
     TransformerEncoderLayer,
 )
+from .onnx import from_onnx  # noqa: F401
 from ._results import Info, Memory, Plan, Result, Score, Scores, Weights  # noqa: F401
 
 for _error in (Error, OutOfMemory):

@@ -1,25 +1,31 @@
-"""A torch.nn.Module in place of a model, for the module's functions (docs/pytorch.md)."""
+"""A torch.nn.Module or an ONNX file in place of a model, for the module's functions (docs/pytorch.md)."""
 
 from __future__ import annotations
 
+import os
 import sys
 import typing
 
-from . import _accrue
+from . import _accrue, _origins, onnx
 
 
-def _is_module(model: typing.Any) -> bool:
-    """True for a torch.nn.Module, or for what from_torch() made of one. Nobody has one who has not imported torch."""
-    torch = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "nn"):
-        return False
-    if isinstance(model, torch.nn.Module):
+def _is_origin(model: typing.Any) -> bool:
+    """True for a torch.nn.Module, for an ONNX file, and for what from_torch() or from_onnx() made of one."""
+    if isinstance(model, _origins.Origin) or _is_file(model):
         return True
-    pytorch = sys.modules.get("accrue.pytorch")
-    return pytorch is not None and isinstance(model, pytorch.FromTorch)
+    torch = sys.modules.get("torch")  # nobody has a module who has not imported it
+    return torch is not None and hasattr(torch, "nn") and isinstance(model, torch.nn.Module)
+
+
+def _is_file(model: typing.Any) -> bool:
+    return isinstance(model, (str, os.PathLike)) and os.fspath(model).lower().endswith(".onnx")
 
 
 def _traced(model: typing.Any, x: typing.Any, options: dict) -> typing.Any:
+    if isinstance(model, _origins.Origin):
+        return model
+    if _is_file(model):
+        return onnx.read(model, x)
     from . import pytorch
 
     return pytorch.traced(model, x, options)
@@ -39,7 +45,7 @@ def _learned(origin: typing.Any, data: typing.Any, options: dict) -> tuple:
 
 
 def train(model: typing.Any = None, data: typing.Any = None, **options: typing.Any) -> typing.Any:
-    if not _is_module(model):
+    if not _is_origin(model):
         return _accrue.train(model, data, **options)
     origin = _traced(model, _first(data), options)
     network, data, options = _learned(origin, data, options)
@@ -49,7 +55,7 @@ def train(model: typing.Any = None, data: typing.Any = None, **options: typing.A
 
 
 def plan(model: typing.Any = None, data: typing.Any = None, **options: typing.Any) -> typing.Any:
-    if not _is_module(model):
+    if not _is_origin(model):
         return _accrue.plan(model, data, **options)
     network, data, options = _learned(_traced(model, _first(data), options), data, options)
     return _accrue.plan(network, data, **options)
@@ -72,6 +78,11 @@ def predict(weights: typing.Any, x: typing.Any, model: typing.Any = None, **opti
 
 
 def export(weights: typing.Any, path: typing.Any, model: typing.Any = None, **options: typing.Any) -> None:
+    if _is_file(model) or isinstance(model, onnx.FromOnnx):
+        if options:
+            raise _accrue.Error("the model is an ONNX file, which is written as it is but for its weights: expected "
+                                f"no {next(iter(options))}")
+        return _traced(model, None, options).save(path, weights)
     _accrue.export(weights, path, _network(model), **options)
 
 
@@ -80,15 +91,15 @@ def info(model: typing.Any = None, **options: typing.Any) -> typing.Any:
 
 
 def _network(model: typing.Any) -> typing.Any:
-    """The network that from_torch() made; a module alone does not know the sizes of its samples."""
-    return _traced(model, None, {}).network if _is_module(model) else model
+    """The network of an origin; a module alone does not know the sizes of its samples."""
+    return _traced(model, None, {}).network if _is_origin(model) else model
 
 
 def _known(weights: typing.Any, model: typing.Any, x: typing.Any, options: dict) -> tuple:
-    """The network of a module, if one is given, and weights. A module may be the weights: its own."""
-    if _is_module(model):
+    """The network of a module or a file, if one is given, and weights. It may be the weights: its own."""
+    if _is_origin(model):
         return _traced(model, x, options), weights
-    if model is None and _is_module(weights):
+    if model is None and _is_origin(weights):
         origin = _traced(weights, x, options)
         return origin, origin.weights_for(x)
     return None, weights
@@ -97,7 +108,7 @@ def _known(weights: typing.Any, model: typing.Any, x: typing.Any, options: dict)
 class Trainer(_accrue.Trainer):
     def __init__(self, model: typing.Any = None, data: typing.Any = None, **options: typing.Any):
         self._origin = None
-        if _is_module(model):
+        if _is_origin(model):
             self._origin = _traced(model, _first(data), options)
             model, data, options = _learned(self._origin, data, options)
         super().__init__(model, data, **options)

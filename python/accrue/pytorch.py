@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _accrue
 from ._accrue import Error
-from ._losses import Loss
+from ._origins import Origin
 from ._results import Weights
 
 try:
@@ -31,8 +31,8 @@ from . import _pytorch_calls, _pytorch_graph
 _EXAMPLE = 13
 
 
-@dataclasses.dataclass
-class FromTorch:
+@dataclasses.dataclass(repr=False)
+class FromTorch(Origin):
     """A module as a network of values; takes the module's place as `model` everywhere.
 
     `network` has the calls, `weights` the module's values, and `state_dict` makes the module's of trained ones.
@@ -52,75 +52,12 @@ class FromTorch:
     _binary: frozenset[str]  # inputs of whole numbers with which the module calculates
     _copies: dict[str, str]  # the names of tied weights, and the name that the network knows
 
-    def __repr__(self) -> str:
-        return repr(self.network)
+    _kind = "module"
+    _one_output = 'model=accrue.from_torch(model, x, outputs="{}")'
 
-    def options(self, options: dict[str, typing.Any]) -> dict[str, typing.Any]:
-        """The arguments of `train` with what the module decides: its values, and what is frozen."""
-        options = dict(options)
-        if options.get("init") is None and options.get("resume") is not True:
-            options["init"] = self.weights
-        if self.frozen:
-            given = options.get("freeze")
-            given = given.split(",") if isinstance(given, str) else list(given or ())
-            options["freeze"] = [*given, *(name for name in self.frozen if name not in given)]
-        return self.precise(options)
-
-    def precise(self, options: dict[str, typing.Any]) -> dict[str, typing.Any]:
-        """The arguments with the precision of the module's parameters, unless they have one."""
-        if self.dtype == torch.float64 and options.get("precision") is None and options.get("config") is None:
-            return {**options, "precision": "fp64"}
-        return options
-
-    def weights_for(self, x: typing.Any) -> Weights:
-        """The module's values, to answer to x: numbers are seen as they are."""
-        is_pixels = str(getattr(x, "dtype", "")).removeprefix("torch.") == "uint8"
-        said = {"model": "sequential", "inputs": "as given"}  # as a training says of its weights
-        return self.weights if is_pixels else Weights(self.weights, said)
-
-    def samples(self, x: typing.Any) -> typing.Any:
-        """x as the network takes it."""
-        if not self.by_name or isinstance(x, dict):
-            return self._checked(x)
-        given = list(x) if isinstance(x, (tuple, list)) and len(self.inputs) > 1 else [x]
-        if len(given) != len(self.inputs):
-            raise Error(f"x has {len(given)} arrays: expected {', '.join(self.inputs)}")
-        return self._checked(dict(zip(self.inputs, given)))
-
-    def _checked(self, arrays: typing.Any) -> typing.Any:
-        """Arrays by their names: a module calculates with 0 and 1 alone."""
-        for name in self._binary.intersection(arrays if isinstance(arrays, dict) else ()):
-            found = np.asarray(arrays[name])
-            if found.dtype.kind in "iu" and found.size and found.max() > 1:
-                raise Error(f"{name} has {found.max()}, and the module calculates with {name}, or compares it: "
-                            "expected 0 or 1, such as a mask; give others, such as t != 0, as inputs of their own")
-        return arrays
-
-    def data(self, data: typing.Any) -> typing.Any:
-        """(x, y) as the network takes it."""
-        if not self.by_name or not isinstance(data, (tuple, list)) or len(data) != 2:
-            return self._checked(data)
-        x, y = data
-        if isinstance(y, dict):
-            return {**self.samples(x), **y}
-        self.check_one_output()
-        return {**self.samples(x), self.outputs[0]: y}
-
-    def loss(self, options: dict[str, typing.Any]) -> dict[str, typing.Any]:
-        """The arguments with a loss by the output's name."""
-        if self.by_name and isinstance(options.get("loss"), (str, Loss)):
-            self.check_one_output()
-            return {**options, "loss": {self.outputs[0]: options["loss"]}}
-        return options
-
-    def check_one_output(self) -> None:
-        if len(self.outputs) > 1:
-            raise Error(f"the module has the outputs {', '.join(self.outputs)}: expected arrays by these names, or "
-                        f'model=accrue.from_torch(model, x, outputs="{self.outputs[0]}")')
-
-    def answers(self, y: typing.Any) -> typing.Any:
-        """The network's answers: of one output its array."""
-        return y[self.outputs[0]] if isinstance(y, dict) and len(self.outputs) == 1 else y
+    @property
+    def _is_wide(self) -> bool:
+        return self.dtype == torch.float64
 
     def state_dict(self, weights: typing.Mapping[str, typing.Any] | None = None,
                    steps: int = 0) -> dict[str, torch.Tensor]:

@@ -1,0 +1,198 @@
+"""Tests of an ONNX file in place of a model (docs/pytorch.md)."""
+
+import pathlib
+import tempfile
+import unittest
+import warnings
+
+import numpy as np
+
+import accrue
+
+try:
+    import onnx
+except ImportError:
+    onnx = None
+else:
+    from onnx import TensorProto as T
+    from onnx import helper as h
+    from onnx import numpy_helper
+
+
+def value(name, *sizes, type=None):
+    return h.make_tensor_value_info(name, type or T.FLOAT, sizes)
+
+
+def write(path, nodes, weights, inputs, outputs, opset=17):
+    """Writes a model with these weights by name."""
+    stored = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = h.make_graph(nodes, "g", inputs, outputs, stored)
+    made = h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=8, producer_name="own")
+    onnx.checker.check_model(made)
+    path.write_bytes(made.SerializeToString())
+    return path
+
+
+def images(path, dtype=np.float32, size=8):
+    """A convolution, a norm in training mode, a scale that no weight slot holds, and a head."""
+    random = np.random.default_rng(1)
+    kind = {np.float16: T.FLOAT16, np.float32: T.FLOAT, np.float64: T.DOUBLE}[dtype]
+    weights = {"conv.weight": random.normal(size=(4, 3, 3, 3)), "bn.weight": np.ones(4), "bn.bias": np.zeros(4),
+               "bn.running_mean": np.zeros(4), "bn.running_var": np.ones(4), "scale": np.full(4, 1.5),
+               "fc.weight": random.normal(size=(5, 4)), "fc.bias": random.normal(size=5)}
+    nodes = [h.make_node("Conv", ["x", "conv.weight"], ["1"], "conv", pads=[1, 1, 1, 1]),
+             h.make_node("BatchNormalization", ["1", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"],
+                         ["2", "mean", "var"], "bn", training_mode=1),
+             h.make_node("Relu", ["2"], ["3"]), h.make_node("GlobalAveragePool", ["3"], ["4"]),
+             h.make_node("Flatten", ["4"], ["5"]), h.make_node("Mul", ["5", "scale"], ["6"], "scaled"),
+             h.make_node("Gemm", ["6", "fc.weight", "fc.bias"], ["y"], "fc", transB=1)]
+    return write(path, nodes, {name: array.astype(dtype) for name, array in weights.items()},
+                 [value("x", "N", 3, size, size, type=kind)], [value("y", "N", 5, type=kind)])
+
+
+def tokens(path):
+    """An embedding, of which a mask keeps some, and two heads."""
+    random = np.random.default_rng(2)
+    weights = {"table": random.normal(size=(7, 4)).astype(np.float32), "last": np.array([2], np.int64),
+               "a.weight": random.normal(size=(4, 3)).astype(np.float32),
+               "b.weight": random.normal(size=(4, 2)).astype(np.float32), "axis": np.array([1], np.int64)}
+    nodes = [h.make_node("Gather", ["table", "tokens"], ["1"], "embedding"),
+             h.make_node("Cast", ["mask"], ["2"], to=T.FLOAT), h.make_node("Unsqueeze", ["2", "last"], ["3"]),
+             h.make_node("Mul", ["1", "3"], ["4"]), h.make_node("ReduceSum", ["4", "axis"], ["5"], keepdims=0),
+             h.make_node("MatMul", ["5", "a.weight"], ["a"]), h.make_node("MatMul", ["5", "b.weight"], ["b"])]
+    return write(path, nodes, weights, [value("tokens", "N", 6, type=T.INT64), value("mask", "N", 6, type=T.BOOL)],
+                 [value("a", "N", 3), value("b", "N", 2)])
+
+
+@unittest.skipUnless(onnx, "needs onnx")
+class Files(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        random = np.random.default_rng(0)
+        self.x = random.normal(size=(12, 3, 8, 8)).astype(np.float32)
+        self.y = random.integers(0, 5, 12).astype(np.int32)
+        self.options = dict(effective_batch=6, micro_batch=6, threads=1, no_shuffle=True, batch_norm="window",
+                            batch_norm_by="keep")
+
+    def test_a_line_trains_evaluates_and_answers(self):
+        path = images(self.folder / "net.onnx")
+        whole = accrue.train(path, (self.x, self.y), **self.options)
+        split = accrue.train(str(path), (self.x, self.y), **(self.options | dict(micro_batch=4)))
+        self.assertEqual(set(whole.weights), {"conv.weight", "bn.weight", "bn.bias", "bn.running_mean",
+                                              "bn.running_var", "fc.weight", "fc.bias"})
+        for name, array in whole.weights.items():
+            np.testing.assert_allclose(split.weights[name], array, rtol=0, atol=1e-6)
+        own = accrue.from_onnx(path)
+        self.assertGreater(np.abs(whole.weights["conv.weight"] - own.weights["conv.weight"]).max(), 1e-5)
+        plan = accrue.plan(path, (self.x, self.y), effective_batch=6, memory="1GiB", threads=1)
+        self.assertIn("recommended", plan)
+        self.assertIn("accuracy", accrue.evaluate(path, data=(self.x, self.y)))
+        self.assertIn("accuracy", accrue.evaluate(whole.weights, path, (self.x, self.y)))
+        answers = accrue.predict(whole.weights, self.x, path)
+        self.assertEqual(answers.shape, (12, 5))
+        self.assertEqual(accrue.predict(path, self.x).shape, (12, 5))
+        trainer = accrue.Trainer(path, (self.x, self.y), **self.options)
+        again = trainer.run()
+        np.testing.assert_array_equal(again.weights["fc.weight"], whole.weights["fc.weight"])
+        np.testing.assert_array_equal(trainer.predict(self.x), answers)
+        self.assertEqual(accrue.info(path)["parameters"], sum(
+            array.size for name, array in own.weights.items() if "running" not in name))
+        with self.assertRaisesRegex(accrue.Error, "save"):
+            whole.state_dict()
+
+    def test_the_file_with_other_weights(self):
+        for dtype in (np.float32, np.float64, np.float16):
+            path = images(self.folder / "net.onnx", dtype)
+            net = accrue.from_onnx(path)
+            original = onnx.load(path)
+            for initializer in original.graph.initializer:
+                if initializer.name in net.weights:
+                    np.testing.assert_array_equal(net.weights[initializer.name],
+                                                  numpy_helper.to_array(initializer).astype(np.float64))
+            result = accrue.train(net, (self.x, self.y), **self.options)
+            self.assertEqual({array.dtype for array in result.weights.values()},
+                             {np.dtype(np.float64 if dtype == np.float64 else np.float32)})
+            net.save(self.folder / "tuned.onnx", result.weights)
+            accrue.export(result.weights, self.folder / "other.onnx", path)
+            tuned = onnx.load(self.folder / "tuned.onnx")
+            self.assertEqual(tuned, onnx.load(self.folder / "other.onnx"))
+            for before, after in zip(original.graph.initializer, tuned.graph.initializer):
+                self.assertEqual((before.name, before.data_type), (after.name, after.data_type))
+                self.assertEqual(before.dims, after.dims)
+                expected = result.weights.get(before.name, numpy_helper.to_array(before))
+                np.testing.assert_array_equal(numpy_helper.to_array(after), expected.astype(dtype))
+            for made in (original, tuned):
+                made.graph.ClearField("initializer")
+            self.assertEqual(original, tuned)
+        with self.assertRaisesRegex(accrue.Error, "no bytes"):
+            accrue.export(result.weights, self.folder / "other.onnx", path, bytes=True)
+        with self.assertRaisesRegex(accrue.Error, "conv.weight"):
+            net.save(self.folder / "none.onnx", {"fc.bias": np.zeros(5, np.float32)})
+        self.assertFalse((self.folder / "none.onnx").exists())
+
+    def test_constants_are_trained_where_they_are_named(self):
+        path = images(self.folder / "net.onnx")
+        net = accrue.from_onnx(path)
+        self.assertEqual(net.constants, ["scale"])
+        self.assertNotIn("scale", net.weights)
+        trained = accrue.from_onnx(path, train="scale")
+        result = accrue.train(trained, (self.x, self.y), **self.options)
+        self.assertGreater(np.abs(result.weights["scale"] - 1.5).max(), 0)
+        with self.assertRaisesRegex(accrue.Error, "gone"):
+            accrue.from_onnx(path, train=["gone"])
+
+    def test_inputs_and_outputs_by_name(self):
+        net = accrue.from_onnx(tokens(self.folder / "net.onnx"))
+        self.assertEqual((net.inputs, net.outputs), (["tokens", "mask"], ["a", "b"]))
+        random = np.random.default_rng(3)
+        data = {"tokens": random.integers(0, 7, (12, 6)), "mask": random.integers(0, 2, (12, 6)).astype(bool),
+                "a": random.integers(0, 3, 12), "b": random.normal(size=(12, 2)).astype(np.float32)}
+        loss = {"a": "cross_entropy", "b": accrue.loss("mse", weight=0.5)}
+        options = dict(effective_batch=6, threads=1, no_shuffle=True, loss=loss)
+        whole = accrue.train(net, data, micro_batch=6, **options)
+        split = accrue.train(net, data, micro_batch=4, **options)
+        for name, array in whole.weights.items():
+            np.testing.assert_allclose(split.weights[name], array, rtol=0, atol=1e-6)
+        seen = {name: data[name] for name in net.inputs}
+        answers = accrue.predict(net, seen)
+        summed = (net.weights["table"][data["tokens"]] * data["mask"][..., None]).sum(1)
+        for name in net.outputs:
+            np.testing.assert_allclose(answers[name], summed @ net.weights[f"{name}.weight"], rtol=0, atol=1e-5)
+        one = accrue.from_onnx(net.path, outputs="a")
+        self.assertNotIn("b.weight", one.weights)
+        accrue.train(one, ((data["tokens"], data["mask"]), data["a"]), effective_batch=6, micro_batch=6, threads=1)
+        with self.assertRaisesRegex(accrue.Error, "a, b"):
+            accrue.train(net, ((data["tokens"], data["mask"]), data["a"]), effective_batch=6, micro_batch=6, threads=1)
+        with self.assertRaisesRegex(accrue.Error, "gone"):
+            accrue.from_onnx(net.path, outputs="gone")
+
+    def test_sizes_that_the_file_leaves_free(self):
+        path = images(self.folder / "net.onnx", size="S")
+        accrue.train(path, (self.x, self.y), **self.options)
+        net = accrue.from_onnx(path, samples=(3, 8, 8))
+        accrue.train(net, (self.x, self.y), **self.options)
+        accrue.from_onnx(path, samples={"x": (3, 6, 6)})
+        with self.assertRaisesRegex(accrue.Error, "samples.*x|x.*samples"):
+            accrue.from_onnx(path)
+
+    def test_notes_are_warnings(self):
+        random = np.random.default_rng(4)
+        path = write(self.folder / "net.onnx",
+                     [h.make_node("Conv", ["x", "w", "b"], ["1"]), h.make_node("Relu", ["1"], ["2"]),
+                      h.make_node("Flatten", ["2"], ["3"]), h.make_node("Gemm", ["3", "c"], ["y"])],
+                     {"w": random.normal(size=(2, 3, 3, 3)).astype(np.float32), "b": np.zeros(2, np.float32),
+                      "c": random.normal(size=(72, 5)).astype(np.float32)},
+                     [value("x", 1, 3, 8, 8)], [value("y", 1, 5)])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            net = accrue.from_onnx(path)
+        self.assertEqual([str(each.message) for each in caught], [f"{path}: {note}" for note in net.notes])
+        self.assertTrue(all(each.filename == __file__ for each in caught))
+        # The file says one sample, and more are trained.
+        accrue.train(net, (self.x, self.y), effective_batch=6, micro_batch=4, threads=1)
+
+
+if __name__ == "__main__":
+    unittest.main()
