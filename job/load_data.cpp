@@ -147,6 +147,9 @@ Datasets load_data(const Request& request, DataUse use, const Notices& notices) 
   for (const std::string& warning :
        request.domains.of_model(request.model_name).warnings(request.model_name, data.train))
     notices.warn("{}", warning);
+  for (const std::string& remark :
+       request.domains.of_model(request.model_name).remarks(request.model_name, data.train))
+    notices.say("{}", remark);
   return data;
 }
 
@@ -195,6 +198,20 @@ SampleSpec sample_said(const Metadata& said, const Request& request) {
   return request.domains.model(request.model_name).sample.as_said(said);
 }
 
+// The model that weights name. A file is looked for at its place in training, or else beside the
+// weights.
+std::string place_of_model(const std::string& model, const std::string& weights) {
+  std::error_code ignored;
+  if (!is_model_file(model) || std::filesystem::exists(model, ignored)) return model;
+  const std::filesystem::path here =
+      std::filesystem::path(weights).parent_path() / std::filesystem::path(model).filename();
+  check(std::filesystem::exists(here, ignored),
+        "{} holds weights of the network in '{}', which is not there: expected --model FILE.onnx, "
+        "the file at its new place",
+        weights, model);
+  return here.string();
+}
+
 Request with_what_weights_say(const Request& request, const Notices& notices) {
   Request result = request;
   if (request.checkpoints.resume)
@@ -233,7 +250,10 @@ Request with_what_weights_say(const Request& request, const Notices& notices) {
   // A model may have several names. Here everything is known that they depend on.
   if (const auto model = said.find("model"); model != said.end()) {
     const std::string asked = asked_model(request);
-    settings.at("model").set(model->second);
+    // A file that the user names may be the one of the weights at another place. Its domain
+    // compares its content.
+    const bool has_moved = is_model_file(asked) && is_model_file(model->second);
+    if (!has_moved) settings.at("model").set(place_of_model(model->second, result.weights));
     Domain& domain = domain_of_model(result);
     domain.remember(result.weights, said);
     const bool is_right = asked.empty() || asked == result.model_name ||
@@ -252,6 +272,16 @@ Request with_what_weights_say(const Request& request, const Notices& notices) {
         "{} holds weights of another network; leave out what the file says:{}", request.init,
         problems);
   return result;
+}
+
+// With the samples and the values of settings that a model in a file is made for.
+void take_what_model_says(Request& request) {
+  if (!is_model_file(request.model_name)) return;
+  const Domain& domain = request.domains.of_model(request.model_name);
+  if (request.sample.fields.empty()) request.sample = domain.models().front().sample;
+  const Settings settings = settings_of(request);
+  for (const auto& [name, value] : domain.implied_settings(request.given))
+    if (settings.has(name) && settings.at(name).text().empty()) settings.at(name).set(value);
 }
 
 Request with_implied_model(Request request) {
@@ -319,6 +349,7 @@ Request with_settings_of_weights(const Request& request, const Notices& notices)
                              setting.about.takes.find(".gguf") != std::string::npos);
   Request result = with_what_weights_say(with_implied_model(request), notices);
   if (!result.other_model.name.empty()) fail("--{}", result.other_model.refusal);
+  take_what_model_says(result);
   if (result.weights.empty()) return result;
   Domain& domain = domain_of_model(result);
   domain.remember(result.weights, read_safetensors_metadata(result.weights));

@@ -1,5 +1,6 @@
 #include "job/load_network.h"
 
+#include "kernels/step/round_copies.h"
 #include "train/weights.h"
 
 namespace accrue {
@@ -8,7 +9,9 @@ LoadedNetwork load_network(const Request& request, const SampleSpec& sample, Dev
   auto model = request.factory(sample)();
   Parameters parameters = place(*model, compute_dtype(request.precision), device, request.seed,
                                 GradientStorage::on_demand);
-  load_weights(request.init, parameters);
+  if (!request.init.empty()) load_weights(request.init, parameters);
+  else if (request.domains.of_model(request.model_name).fill(sample, parameters))
+    round_copies(parameters);
   return {std::move(model), std::move(parameters)};
 }
 

@@ -55,6 +55,15 @@ void detail::export_onnx(const Request& request, const std::string& path, OnnxIn
   for (const auto& domain : request.domains) sample = domain->asked(sample, request.given);
   const LoadedNetwork loaded = load_network(request, sample, Device::cpu);
   const Domain& domain = request.domains.of_model(about.name);
+  if (is_model_file(about.name)) {
+    check(!takes_bytes && !request.given.contains("image-size"),
+          "{} holds weights of '{}', which is written with these weights and otherwise as it is: "
+          "expected neither --bytes nor --image-size",
+          request.init, about.name);
+    write_text_atomically(path, domain.own_file(sample, loaded.parameters).value());
+    notices.say("{}: {} with the weights of {}", path, about.name, request.init);
+    return;
+  }
   const auto example = [&](int64_t N) { return domain.example(*loaded.model, sample, N); };
   const Normalization pixels = about.has_own_pixels ? Normalization{} : request.domains.pixels();
   const auto bytes = takes_bytes ? std::optional(pixels) : std::nullopt;

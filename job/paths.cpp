@@ -215,6 +215,7 @@ void add_paths(Paths& paths, const Settings& settings, const Domains& domains) {
     const SettingFacts& about = setting.about;
     const std::string value = setting.text(), what = fmt::format("--{} {}", about.name, value);
     if (setting.is_flag || value.empty()) continue;
+    if (about.name == "model" && is_model_file(value)) paths.read(what, value);
     if (is_output(about.takes.path)) {
       if (value == "-") ++standard_outputs;
       else paths.write(what, value, about.takes.path);

@@ -41,6 +41,16 @@ void Request::give(const std::string& setting, const std::string& text) {
   given.insert(setting);
 }
 
+void Request::take_model(const std::string& name, const std::string& refusal) {
+  for (const auto& domain : domains) {
+    if (!is_model_file(name) || !domain->open_model(name)) continue;
+    model_name = name;
+    other_model = {};
+    return;
+  }
+  other_model = {name, refusal};
+}
+
 std::string Request::data_name() const {
   if (!data.empty()) return data;
   return domains.model(model_name).data;

@@ -91,6 +91,9 @@ struct Request : TrainingOptions {
   // Error.
   void give(const std::string& setting, const std::string& text);
 
+  // Takes a model that no domain has yet: a file, or else a name that the weights may know.
+  void take_model(const std::string& name, const std::string& refusal);
+
   // The model's name for people.
   std::string model_title() const { return domains.of_model(model_name).title(model_name); }
   // The name of the data: --data, or else the model's own data set.
@@ -352,9 +355,10 @@ inline Settings settings_of(Request& o) {
            .help = "Also run the same effective batch without accumulation and measure its memory",
            .costs = Costs::nothing});
   s.act_with("model", o.domains.models_that_heed());
-  s.also_take("model", [&o](const std::string& name, const std::string& refusal) {
-    o.other_model = {name, refusal};
-  });
+  s.also_take(
+      "model",
+      [&o](const std::string& name, const std::string& refusal) { o.take_model(name, refusal); },
+      [&o] { return o.model_name; });
   return s;
 }
 // The same table, for reading only.

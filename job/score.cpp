@@ -11,7 +11,8 @@ namespace accrue {
 Scores detail::score_of(const Request& request, std::optional<ScoredSplit> split,
                         const Notices& notices, const StopRequest& stop) {
   const Device device = apply_machine_settings(request, notices);
-  check(!request.init.empty(), "eval needs weights: --init FILE.safetensors");
+  check(!request.init.empty() || is_model_file(request.model_name),
+        "eval needs weights: --init FILE.safetensors");
   const Datasets data = place_data(load_data(request, DataUse::scoring, notices), device);
   const LoadedNetwork network = load_network(request, request.sample_in(data.train), device);
   const bool is_scored_on_test = request.domains.model(request.model_name).is_scored_on_test;
@@ -38,7 +39,8 @@ Tensor detail::answers_of(const Request& request, Dataset samples, const Notices
   check(about.sample.input().encoding != Encoding::index,
         "{} answers to {}: expected a network that sees pixels or numbers", about.name,
         about.input());
-  check(!request.init.empty(), "nothing can be predicted without weights: expected init");
+  check(!request.init.empty() || is_model_file(about.name),
+        "nothing can be predicted without weights: expected init");
   const Device device = apply_machine_settings(request, notices);
   take_in(samples, request, notices);
   for (const std::string& warning :

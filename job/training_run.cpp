@@ -9,6 +9,7 @@
 #include "job/load_data.h"
 #include "job/machine.h"
 #include "job/memory_advice.h"
+#include "kernels/step/round_copies.h"
 #include "train/memory_trace.h"
 #include "train/process.h"
 #include "train/profile_json.h"
@@ -60,6 +61,16 @@ void load_weights(Trainer& trainer, const Request& request, const Dataset& data,
     if (request.new_head) notices.say("{}", made_new);
     else notices.warn("{}", made_new);
   } else if (!request.classes_of_weights) say_whose_classes(request, data, notices);
+}
+
+// A model that is a file begins with the file's values.
+void begin_with_own_values(Trainer& trainer, const Request& request, const Dataset& data) {
+  if (!is_model_file(request.model_name)) return;
+  Training& training = trainer.training();
+  const SampleSpec sample = request.sample_in(data);
+  if (!request.domains.of_model(request.model_name).fill(sample, training.parameters())) return;
+  round_copies(training.parameters());
+  training.window().restored();
 }
 
 // Reports which checkpoint a run resumes from.
@@ -178,8 +189,10 @@ TrainingRun::TrainingRun(const Request& request, const Notices& notices,
                 training.batches().describe());
   recorder_ = std::make_unique<RunRecorder>(request_, *trainer_, data_, resident_before_);
   Resumption resumption(notices);
-  if (!trainer_->resume(resumption) && !request_.init.empty())
-    load_weights(*trainer_, request_, data_.train, notices);
+  if (!trainer_->resume(resumption)) {
+    if (request_.init.empty()) begin_with_own_values(*trainer_, request_, data_.train);
+    else load_weights(*trainer_, request_, data_.train, notices);
+  }
   const auto lines = services.lines_to(request_.json);
   if (request_.checkpoints.resume) rewind_logs(request_, !lines, trainer_->windows(), notices);
   log_ = std::make_unique<RunLog>(
@@ -244,13 +257,31 @@ void TrainingRun::run(const std::vector<RunObserver*>& observers, const StopRequ
   own_ = without(ledger(Device::cpu).current(), held_by_others);
 }
 
+void TrainingRun::save_model(const std::string& path) {
+  if (!asked_.is_first_rank()) return;
+  const auto file =
+      request_.domains.of_model(request_.model_name)
+          .own_file(request_.sample_in(data_.train), trainer_->training().parameters());
+  check(file.has_value(), "{} is no file, and cannot be saved as '{}': expected FILE.safetensors",
+        request_.model_title(), path);
+  write_text_atomically(path, *file);
+}
+
 void TrainingRun::save() {
   if (request_.save.empty()) return;
-  trainer_->save_weights(request_.save);
+  const bool is_model = is_model_file(request_.save) && is_model_file(request_.model_name);
+  if (is_model) save_model(request_.save);
+  else trainer_->save_weights(request_.save);
   notices_.say("saved {}", request_.save);
   if (!request_.ema || trainer_->training().window().steps() == 0) return;
   const std::string path = average_path(request_.save);
-  trainer_->save_average(path);
+  if (is_model) {
+    trainer_->training().window().exchange_averages();
+    save_model(path);
+    trainer_->training().window().exchange_averages();
+  } else {
+    trainer_->save_average(path);
+  }
   notices_.say("saved {} (the average of the weights)", path);
 }
 

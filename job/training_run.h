@@ -67,6 +67,8 @@ class TrainingRun {
   class Recording;
   void score(const std::vector<detail::RunObserver*>& observers, const StopRequest& stop);
   void save();
+  // Writes the model's own file with the present weights.
+  void save_model(const std::string& path);
   void measure(const std::vector<detail::RunObserver*>& observers, const detail::WindowRange& part,
                const Usage& peak);
   void write_profile(const detail::Profile& profile,

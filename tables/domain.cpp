@@ -71,7 +71,7 @@ TableColumns columns_of(const Dataset& data) {
 }  // namespace
 
 Settings Tables::settings(TrainingOptions&) {
-  const ActsWith with_tables{{"model", {linear_name, mlp_name}}};
+  const ActsWith with_tables{{"model", {linear_name, mlp_name, any_model_file}}};
   Settings own;
   own.group("Model and data")
       .add(loss, {.name = "loss",
@@ -141,7 +141,8 @@ std::vector<DomainModel> Tables::models() const {
 }
 
 std::string Tables::implied_model(const std::string& asked) const {
-  if (targets.empty() || asked == linear_name) return targets.empty() ? "" : linear_name;
+  if (targets.empty() || is_model_file(asked)) return {};
+  if (asked == linear_name) return linear_name;
   check(asked.empty() || asked == mlp_name,
         "--model {}, but --target names columns of a table: expected --model {} or {}, or no "
         "--model",

@@ -7,6 +7,10 @@
 
 namespace accrue {
 
+bool detail::is_model_file(const std::string& model) {
+  return ActsWith::Condition{"model", {any_model_file}}.is_met_by(model);
+}
+
 std::vector<PlayerOptions> Domain::players(const NetworkOptions&, const SampleSpec&,
                                            const StepOptions&) const {
   return {};

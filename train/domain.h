@@ -16,6 +16,10 @@
 
 namespace accrue::detail {
 
+// True for the name of a model that is a file, FILE.onnx.
+inline constexpr const char* any_model_file = "*.onnx";
+bool is_model_file(const std::string& model);
+
 // A network that a domain offers by its name.
 struct DomainModel {
   std::string name;   // "mlp"
@@ -84,6 +88,22 @@ class Domain {
   virtual std::string networks_heading() const { return {}; }
 
   virtual std::vector<DomainModel> models() const = 0;
+  // Takes a file that the user names as the model (is_model_file()); models() then lists it under
+  // this name. Returns false if the domain has no such models. Throws Error, which begins with
+  // "model", if the file cannot be read.
+  virtual bool open_model(const std::string& /*name*/) { return false; }
+  // The values that its open model gives to settings of any domain, by name, where the user gives
+  // none. `given` are the settings that the user gave.
+  virtual Metadata implied_settings(const std::set<std::string>& /*given*/) const { return {}; }
+  // Gives a placed model the values that it begins with. Returns false if they are drawn.
+  virtual bool fill(const SampleSpec& /*sample*/, const Parameters& /*parameters*/) const {
+    return false;
+  }
+  // The file of its open model with these weights; nothing if the model is no file.
+  virtual std::optional<std::string> own_file(const SampleSpec& /*sample*/,
+                                              const Parameters& /*parameters*/) const {
+    return {};
+  }
   // The model that its settings imply; empty if they imply none. `asked` is the model that the user
   // names, or empty. Throws Error if that is a different model.
   virtual std::string implied_model(const std::string& /*asked*/) const { return {}; }
@@ -142,6 +162,8 @@ class Domain {
   virtual Metadata identity() const { return {}; }
   // Warnings about data that is unusual for one of its models, but not an error.
   virtual std::vector<std::string> warnings(const std::string&, const Dataset&) const { return {}; }
+  // Facts about one of its models that a user should know before a training.
+  virtual std::vector<std::string> remarks(const std::string&, const Dataset&) const { return {}; }
   // Tells the user how to get answers from this domain's networks. Used where a command has been
   // given weights of another domain.
   virtual std::string where_it_answers() const { return "accrue.predict() in Python asks it"; }

@@ -291,7 +291,9 @@ bool Settings::has(const std::string& name) const {
 }
 
 bool ActsWith::Condition::is_met_by(const std::string& value) const {
-  const bool is_there = std::ranges::find(values, value) != values.end();
+  const bool is_there = std::ranges::any_of(values, [&](const std::string& each) {
+    return each.starts_with("*") ? value.ends_with(each.substr(1)) : each == value;
+  });
   return is_there == (has == Has::one_of);
 }
 
@@ -318,9 +320,11 @@ void Settings::act_with(const std::string& other,
   }
 }
 
-void Settings::also_take(const std::string& name, const Take& take) {
+void Settings::also_take(const std::string& name, const Take& take,
+                         const std::function<std::string()>& text) {
   for (Setting& setting : all_)
-    if (setting.about.name == name)
+    if (setting.about.name == name) {
+      setting.text = text;
       setting.set = [set = setting.set, take](const std::string& text) {
         try {
           set(text);
@@ -328,6 +332,7 @@ void Settings::also_take(const std::string& name, const Take& take) {
           take(text, refusal.what());
         }
       };
+    }
 }
 
 const Setting& Settings::at(const std::string& name) const {

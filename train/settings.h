@@ -53,7 +53,7 @@ struct ActsWith {
   enum class Has { one_of, none_of };
   struct Condition {
     std::string name;
-    std::vector<std::string> values;
+    std::vector<std::string> values;  // "*.csv" stands for all values that end so
     Has has = Has::one_of;
 
     bool is_met_by(const std::string& value) const;
@@ -233,9 +233,10 @@ class Settings {
   void act_with(const std::string& other,
                 const std::map<std::string, std::vector<std::string>>& values);
   // Lets a setting accept text that it refuses: take() gets the text and the message of the
-  // refusal.
+  // refusal. text() is the setting's value from then on.
   using Take = std::function<void(const std::string& text, const std::string& refusal)>;
-  void also_take(const std::string& name, const Take& take);
+  void also_take(const std::string& name, const Take& take,
+                 const std::function<std::string()>& text);
   // The settings for which keep() is true, in the order of the table.
   Settings where(const std::function<bool(const Setting&)>& keep) const;
   // The settings in these groups, without these names, or with only these names. in() and without()
