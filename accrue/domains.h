@@ -4,6 +4,7 @@
 
 #include "fonts/domain.h"
 #include "images/domain.h"
+#include "networks/domain.h"
 #include "tables/domain.h"
 #include "text/domain.h"
 
@@ -18,6 +19,7 @@ inline detail::Domains all_domains() {
   all.push_back(std::make_unique<Fonts>());
   all.push_back(std::make_unique<Text>());
   all.push_back(std::make_unique<Tables>());
+  all.push_back(std::make_unique<NetworkFiles>());
   return Domains(std::move(all));
 }
 

@@ -21,6 +21,8 @@ struct ProgramDomain {
   // Facts about the domain's libraries or tools on this machine, for `accrue info`: names and
   // texts.
   std::vector<std::pair<std::string, std::string>> (*about_machine)() = nullptr;
+  // Facts about the request's model, one of the domain's, for `accrue info`: names and texts.
+  std::vector<std::pair<std::string, std::string>> (*about_model)(const Request&) = nullptr;
   // What `accrue predict` does with the weights of one of the domain's networks. The domain that
   // has the command needs none.
   void (*predict)(const Request&, const AnswerFiles&) = nullptr;

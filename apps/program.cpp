@@ -20,13 +20,28 @@
 namespace accrue::app {
 namespace {
 
+// `accrue info FILE.onnx` is short for --model FILE.onnx.
+void take_model_without_option(CLI::App& command, const Settings& settings) {
+  const auto take = [settings](const std::string& file) {
+    try {
+      settings.at("model").give(file);
+    } catch (const Error& error) {
+      throw CLI::ValidationError(error.what());
+    }
+  };
+  command
+      .add_option_function<std::string>("network", take, "A network in an ONNX file, as --model")
+      ->type_name("FILE.onnx");
+}
+
 // Adds domains' commands after train and eval and before the commands that only inspect.
 void add_network_commands(CommandLine& line, Asked& asked) {
   for (const Command& command : commands_of_networks(asked)) {
     if (command.name == "export")
       for (const DomainCommands& domain : commands_of_domains())
         if (domain.of_networks) domain.of_networks(line);
-    line.add(line.program(), command, asked.options);
+    CLI::App& added = line.add(line.program(), command, asked.options);
+    if (command.name == "info") take_model_without_option(added, command.settings);
   }
 }
 

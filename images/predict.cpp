@@ -297,10 +297,15 @@ Settings settings_of(PredictOptions& asked, Request& options) {
       .append(all.in({"Machine"}).where(acts_on_answers));
 }
 
+bool answers_images(const Request& options) {
+  const DomainModel model = model_of(options);
+  return model.input() == "images" && (model.classes() == "labels" || answers_with_masks(model));
+}
+
 void predict_images(const Request& options, const PredictOptions& asked, const Notices& notices) {
   const Device device = apply_machine_settings(options, notices);
   const Domain& domain = options.domains.of_model(options.model_name);
-  check(&domain == &images_of(options),
+  check(answers_images(options),
         "{} holds weights of {}, which sees {}: expected a model that answers with classes or "
         "masks; {}",
         options.init, options.model_name, model_of(options).input(), domain.where_it_answers());

@@ -22,6 +22,8 @@ struct PredictOptions {
   bool overlays = false, force = false;
   std::optional<int64_t> tile, overlap;  // pixels
 };
+// True if the request's model answers to images with classes or masks.
+bool answers_images(const Request& options);
 Settings settings_of(PredictOptions& asked, Request& options);
 void predict_images(const Request& options, const PredictOptions& asked, const Notices& notices);
 

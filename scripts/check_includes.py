@@ -2,10 +2,11 @@
 """Checks that each part of accrue includes, and links to, only the parts below it.
 
     core <- kernels <- layers, optim, data;  optim <- accumulate
-    layers, data <- onnx;  layers, accumulate, data, onnx <- train <- job <- images, fonts, text, tables <- accrue;  train <- report <- accrue
+    layers, data <- onnx;  layers, accumulate, data, onnx <- train <- job <- images, fonts, text, tables <- accrue;
+    images, tables <- networks <- accrue;  train <- report <- accrue
     all of them <- apps, tests;  apps <- python
 
-The root's CMakeLists.txt lists the domains: images, fonts, text and tables.
+The root's CMakeLists.txt lists the domains: images, fonts, text, tables and networks.
 Only apps, tests and accumulate/ladder/ include the ladder's headers; they may also include
 accrue/eigen.h, which needs core/ alone. apps, python and tests may include accrue/domains.h, the list of
 domains.
@@ -39,6 +40,8 @@ MAY_USE = {
     "train": BELOW,
     "job": {*BELOW, "job"},
     **{domain: {*BELOW, "job", domain} for domain in DOMAINS},
+    # Networks in files learn from data of other domains.
+    "networks": {*BELOW, "job", "images", "tables", "networks"},
     "report": {"core", "data", "train", "report"},
     "accrue": {*LIBRARY, "accrue"},
     "accumulate": {"core", "kernels", "optim", "accumulate"},

@@ -34,6 +34,11 @@ class Tables : public Domain {
   // table_regression().
   ObjectivePtr objective(const Dataset& data) const override;
   void remember(const std::string& weights, const Metadata& said) override;
+  // Networks of another domain may have learned from a table, too.
+  void see(const SampleSpec& /*learned*/, const Metadata& said,
+           const std::set<std::string>& /*given*/) override {
+    remember({}, said);
+  }
   // The columns, and the loss.
   Metadata taught_by(const Dataset& data) const override;
   // Samples that a caller gives to a network of a table are not standardized here.

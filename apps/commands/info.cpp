@@ -34,6 +34,13 @@ std::vector<std::pair<std::string, std::string>> facts_of_domains() {
   return facts;
 }
 
+// The facts about the model that its domain reports.
+std::vector<std::pair<std::string, std::string>> facts_of_model(const Request& options) {
+  const auto about =
+      program_domains().at(options.domains.number_of_model(options.model_name)).about_model;
+  return about ? about(options) : std::vector<std::pair<std::string, std::string>>{};
+}
+
 // A number, or a list of two where rows and columns differ.
 Json to_json(PerAxis a) { return a.is_even() ? Json(a.h) : Json({a.h, a.w}); }
 
@@ -75,6 +82,7 @@ std::string to_json(const Request& options, const Layer& model, const Parameters
             {"mpi", describe_mpi()},
             {"nccl", describe_nccl()}};
   for (const auto& [name, fact] : facts_of_domains()) json[name] = fact;
+  for (const auto& [name, fact] : facts_of_model(options)) json["file"][name] = fact;
   json.update({{"model", options.model_title()},
                {"description", model.describe()},
                {"parameters", parameters.count()},
@@ -138,6 +146,8 @@ std::string info(const Request& options, const InfoOptions& asked) {
       cuda::describe_device(), describe_mpi(), describe_nccl());
   for (const auto& [name, fact] : facts_of_domains()) say("{}: {}\n", name, fact);
   say("\n");
+  const auto facts = facts_of_model(options);
+  for (const auto& [name, fact] : facts) say("{}: {}\n", name, fact);
   const SampleSpec shown = shown_sample(options);
   const ModelFactory new_model = options.factory(shown);
   const auto model = new_model();

@@ -17,7 +17,7 @@ namespace {
 void predict(const Request& options, const PredictOptions& asked) {
   const ProgramDomain& domain =
       program_domains().at(options.domains.number_of_model(options.model_name));
-  if (!domain.predict) return predict_images(options, asked, spoken());
+  if (!domain.predict || answers_images(options)) return predict_images(options, asked, spoken());
   AnswerFiles files{.out = asked.out, .paths = asked.images, .force = asked.force};
   if (asked.split) files.unheeded.emplace_back("split");
   if (asked.overlays) files.unheeded.emplace_back("overlay");
