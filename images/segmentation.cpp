@@ -58,6 +58,7 @@ class Segmentation : public Objective {
       : field_(masks.name),
         K_(masks.class_count()),
         unjudged_(masks.unjudged_value),
+        may_be_unjudged_(masks.unjudged_value || masks.has_not_judged),
         options_(std::move(options)) {
     for (int64_t k = 0; k < K_; ++k) names_.push_back(masks.class_name(k));
   }
@@ -87,10 +88,10 @@ class Segmentation : public Objective {
   }
 
   Tensor weight(const Samples& samples) const override {
-    return unjudged_ ? judged_weight(samples[field_]) : Tensor();
+    return may_be_unjudged_ ? judged_weight(samples[field_]) : Tensor();
   }
   Terms terms_in(const Dataset& data) const override {
-    if (!unjudged_) return {};
+    if (!may_be_unjudged_) return {};
     return {"judged pixels", double(data.field(field_).shape_of(1).numel())};
   }
 
@@ -99,7 +100,7 @@ class Segmentation : public Objective {
   void add_score(const Tensor& sums, const Tensor& logits, const Samples& samples) const override {
     add_mask_score(sums.slice(1, this->sums()), logits, samples[field_]);
     const Tensor mean = loss(logits, samples), total = sums.slice(0, 1);
-    if (unjudged_) add_weighted(total.view(), mean.view(), weight(samples).view());
+    if (may_be_unjudged_) add_weighted(total.view(), mean.view(), weight(samples).view());
     else add_mean(total, mean, samples.size());
   }
 
@@ -139,7 +140,7 @@ class Segmentation : public Objective {
  private:
   // The weight of all samples. The masks have each judged pixel in one class.
   double weight_of(std::span<const double> sums, const Dataset& data) const {
-    if (!unjudged_) return double(data.size());
+    if (!may_be_unjudged_) return double(data.size());
     double judged = 0;
     for (int64_t k = 0; k < K_; ++k) judged += sums[static_cast<size_t>(3 + 3 * k)];
     const Shape& masks = data[field_].shape();
@@ -153,7 +154,8 @@ class Segmentation : public Objective {
 
   const std::string field_;
   const int64_t K_;
-  const std::optional<uint8_t> unjudged_;
+  const std::optional<uint8_t> unjudged_;  // in files
+  const bool may_be_unjudged_;
   std::vector<std::string> names_;
   const SegmentationOptions options_;
 };

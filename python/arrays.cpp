@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/judged.h"
 #include "train/weights.h"
 
 namespace accrue::python {
@@ -153,40 +154,61 @@ Tensor numbers(const Array& array, const Shape& shape, const char* what) {
   return converted<float, Half>(array, shape);
 }
 
+// PyTorch's number for a label that counts nowhere.
+constexpr int64_t torch_ignored = -100;
+
 template <class T>
-Tensor classes_of(const Array& array, std::span<const T> y, const Shape& shape, const char* what) {
+Tensor classes_of(const Array& array, std::span<const T> y, const Shape& shape, const char* what,
+                  SampleShape of) {
   constexpr int64_t most = 1 << 24;
-  for (size_t i = 0; i < y.size(); ++i)
-    check(std::cmp_greater_equal(y[i], 0) && std::cmp_less(y[i], most),
-          "{} is {} for sample {}: expected classes from 0 on", what, y[i],
-          int64_t(i) / (shape.numel() / shape[0]));
-  if constexpr (std::is_same_v<T, int32_t>) return borrowed(array, shape, DType::i32);
-  else return converted<int32_t, T>(array, shape);
+  bool are_all_judged = true;
+  for (size_t i = 0; i < y.size(); ++i) {
+    const bool is_judged = of != SampleShape::own || !std::cmp_equal(y[i], torch_ignored);
+    are_all_judged &= is_judged;
+    check(!is_judged || (std::cmp_greater_equal(y[i], 0) && std::cmp_less(y[i], most)),
+          "{} is {} for sample {}: expected classes from 0 on{}", what, y[i],
+          int64_t(i) / (shape.numel() / shape[0]),
+          of == SampleShape::own
+              ? fmt::format(", or {} for a label that counts nowhere", torch_ignored)
+              : "");
+  }
+  Tensor classes;
+  if constexpr (std::is_same_v<T, int32_t>)
+    if (are_all_judged) return borrowed(array, shape, DType::i32);
+  classes = converted<int32_t, T>(array, shape);
+  if (!are_all_judged)
+    std::ranges::replace(classes.span<int32_t>(), int32_t{torch_ignored}, not_judged);
+  return classes;
 }
 
-// A class for each sample, or for each of its pixels.
-Field labels(const Array& array, const char* what = "y") {
+// A class for each sample, or for each of its places or pixels. Some that a network of the caller's
+// own learns may be not_judged. `has_places`: samples have some.
+Field labels(const Array& array, const char* what = "y", SampleShape of = SampleShape::image,
+             bool has_places = false) {
   const Shape shape = shape_of(array, what);
-  const bool of_pixels = shape.rank() == 3;
+  const bool of_pixels = shape.rank() == 3, of_places = shape.rank() == 2 && has_places;
   check(is_integers(array), "{} is {}: expected integers, truth values, or float32", what,
         described(array));
   std::string hint;
   if (shape.rank() == 2)
     hint = fmt::format("; {}.{} makes [N] of it", what,
                        shape[1] == 1 ? "reshape(-1)" : "argmax(axis=1)");
-  check(shape.rank() == 1 || of_pixels,
+  check(shape.rank() == 1 || of_places || of_pixels,
         "{} is {}: expected integers [N], a class for each sample, or [N, H, W], one for each "
         "pixel{}",
         what, described(array), hint);
-  Tensor values =
-      with_integers(array, [&](auto elements) { return classes_of(array, elements, shape, what); });
+  Tensor values = with_integers(
+      array, [&](auto elements) { return classes_of(array, elements, shape, what, of); });
   const auto all = values.span<int32_t>();
   const int64_t classes = all.empty() ? 0 : int64_t{*std::ranges::max_element(all)} + 1;
+  check(all.empty() || classes > 0, "{} is {} everywhere: expected some classes", what,
+        torch_ignored);
   if (of_pixels) values = values.reshape({shape[0], 1, shape[1], shape[2]});
   return {.name = of_pixels ? "masks" : "labels",
           .values = values,
           .encoding = Encoding::index,
-          .classes = classes};
+          .classes = classes,
+          .has_not_judged = std::ranges::count(all, not_judged) > 0};
 }
 
 // Whether something is there, for each pixel.
@@ -209,10 +231,12 @@ Field masks(const Array& array, const char* what) {
           .encoding = Encoding::mask};
 }
 
-Field answers(const Array& array, const Taken& taken, const char* what = "y") {
+Field answers(const Array& array, const Taken& taken, const char* what = "y",
+              bool has_places = false) {
   using enum nb::dlpack::dtype_code;
   if (is_truth(array)) return masks(array, what);
-  if (!is(array, Float) && !is(array, Bfloat)) return labels(array, what);
+  if (!is(array, Float) && !is(array, Bfloat))
+    return labels(array, what, taken.shape, has_places && taken.shape == SampleShape::own);
   const Shape shape = shape_of(array, what);
   check(taken.shape == SampleShape::own,
         "{} is {}, numbers to answer with, which networks of layers learn (Sequential): expected "
@@ -267,7 +291,7 @@ Field seen_by_name(const Array& array, const std::string& name) {
 }
 
 Field answered_by_name(const Array& array, const std::string& name) {
-  Field field = answers(array, {SampleShape::own}, name.c_str());
+  Field field = answers(array, {SampleShape::own}, name.c_str(), true);
   field.name = name;
   return field;
 }
@@ -276,7 +300,8 @@ Dataset dataset_of(nb::handle x, nb::handle y, const Taken& taken) {
   Dataset data{.name = "arrays", .source = "the caller"};
   data.fields.push_back(seen(as_array(x, "x"), taken));
   if (!y.is_none()) {
-    data.fields.push_back(answers(as_array(y, "y"), taken));
+    const bool has_places = data.fields[0].values.shape().rank() > 2;
+    data.fields.push_back(answers(as_array(y, "y"), taken, "y", has_places));
     const int64_t N = data.fields[0].values.size(0), answered = data.fields[1].values.size(0);
     check(N == answered, "x has {}, but y has {}: expected the same number", counted(N, "sample"),
           answered);
@@ -333,6 +358,9 @@ Datasets datasets_of(nb::handle data, nb::handle test, const Taken& taken) {
   for (size_t i = 0; i < both.train.fields.size(); ++i) {
     const int64_t classes = std::max(both.train.fields[i].classes, both.test.fields[i].classes);
     both.train.fields[i].classes = both.test.fields[i].classes = classes;
+    const bool has_not_judged =
+        both.train.fields[i].has_not_judged || both.test.fields[i].has_not_judged;
+    both.train.fields[i].has_not_judged = both.test.fields[i].has_not_judged = has_not_judged;
   }
   return both;
 }

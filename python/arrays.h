@@ -69,11 +69,13 @@ struct Taken {
 // A data set of x, and of y unless that is None. Elements that are float32, float64, uint8 or int32
 // in C order on the cpu are not copied: they must stay as they are while the data set lives.
 //   x  float [N, ...], or uint8 [N, H, W] or [N, C, H, W], pixels from 0 to 255
-//   y  integers [N], the classes 0, 1, ..., float [N] or [N, ...], numbers to answer with, or
-//   masks:
+//   y  integers [N], the classes 0, 1, ..., or [N, T], a class for each place, float [N] or
+//      [N, ...], numbers to answer with, or masks:
 //      integers [N, H, W], each pixel's class, or bool [N, H, W] or [N, K, H, W], whether something
 //      is there
-// Numbers to answer with are for networks of the caller's own (SampleShape::own).
+// Numbers to answer with, classes of places (for x of three dimensions or more), and -100,
+// PyTorch's number for a label that counts nowhere, are for networks of the caller's own
+// (SampleShape::own).
 // Throws Error for others, among them images with the channels last, [N, H, W, C]: 1, 3 or 4 where
 // a width is expected and something else where channels are. Their height and width differ, and the
 // network does not take them as they are, or takes them also with the last dimension first.

@@ -5,16 +5,11 @@
 
 #include <algorithm>
 
-#include "kernels/judged.h"
-
 namespace accrue::python {
 
 bool are_named(nb::handle data) { return nb::isinstance<nb::dict>(data); }
 
 namespace {
-
-// PyTorch's number for a label that counts nowhere.
-constexpr int64_t torch_ignored = -100;
 
 // Indices of any shape.
 Field indices_seen(const Array& array, const std::string& name) {
@@ -48,35 +43,6 @@ Field input_in(nb::handle given, const Network::Input& input) {
   return field;
 }
 
-// The labels without those that count nowhere, which become not_judged.
-Field target_in(nb::handle given, const std::string& name) {
-  const Array array = as_array(given, name.c_str());
-  if (!is_integers(array) || array.ndim() != 1) return answered_by_name(array, name);
-  Tensor judged = Tensor::empty({int64_t(array.shape(0))}, DType::i32, Device::cpu, Category::data);
-  bool are_all_judged = true;
-  int64_t most = -1;
-  with_integers(array, [&](auto elements) {
-    auto to = judged.span<int32_t>().begin();
-    for (const auto label : elements) {
-      const bool is_judged = !std::cmp_equal(label, torch_ignored);
-      are_all_judged &= is_judged;
-      check(!is_judged || (std::cmp_greater_equal(label, 0) && std::cmp_less(label, 1 << 24)),
-            "{} has {}: expected classes from 0 on, or {} for a label that counts nowhere", name,
-            label, torch_ignored);
-      *to = is_judged ? static_cast<int32_t>(label) : not_judged;
-      most = std::max<int64_t>(most, *to++);
-    }
-    return 0;
-  });
-  if (are_all_judged) return answered_by_name(array, name);
-  check(most >= 0, "{} is {} for each sample: expected some classes", name, torch_ignored);
-  return {.name = name,
-          .values = judged,
-          .encoding = Encoding::index,
-          .classes = most + 1,
-          .has_not_judged = true};
-}
-
 }  // namespace
 
 Dataset dataset_by_name(nb::handle given, const char* what,
@@ -98,7 +64,7 @@ Dataset dataset_by_name(nb::handle given, const char* what,
     if (std::ranges::find(names, name) != names.end()) continue;
     check(takes == TakesTargets::yes, "{} has '{}', which is no input of the network: expected {}",
           what, name, fmt::join(names, ", "));
-    data.fields.push_back(target_in(array, name));
+    data.fields.push_back(answered_by_name(as_array(array, name.c_str()), name));
   }
   const int64_t N = data.fields.front().values.size(0);
   check(N > 0, "{} has no samples: expected some", names.front());

@@ -156,8 +156,10 @@ ObjectivePtr detail::objective_of(const Dataset& data) {
   check(data.has("labels"),
         "data set '{}' has no labels: expected an objective that says what is to be learnt",
         data.name);
-  if (!data.has("weights")) return classification();
-  return classification(data.field("labels"), {.weights = "weights"});
+  const Field& labels = data.field("labels");
+  const bool are_simple = labels.values.shape().rank() == 1 && !labels.has_not_judged;
+  if (!data.has("weights") && are_simple) return classification();
+  return classification(labels, {.weights = data.has("weights") ? "weights" : ""});
 }
 
 }  // namespace accrue

@@ -9,6 +9,7 @@
 #include "kernels/judged.h"
 #include "kernels/losses.h"
 #include "kernels/weighted_losses.h"
+#include "train/place_classification.h"
 
 namespace accrue {
 namespace {
@@ -237,6 +238,8 @@ ObjectivePtr classification(const Field& labels, ClassificationOptions options) 
   const auto& w = options.cross_entropy.class_weights;
   check(labels.encoding == Encoding::index && labels.classes > 0,
         "the {} are no classes: expected indices of one class or more", labels.name);
+  if (labels.values.shape().rank() == 2)
+    return detail::classification_of_places(labels, std::move(options));
   check(w.empty() || std::ssize(w) == labels.classes,
         "there are {} class weights for {}: expected one for each", w.size(),
         counted_classes(labels.classes));

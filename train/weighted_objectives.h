@@ -18,6 +18,8 @@ struct ClassificationOptions {
 // s[n] of kernels/weighted_cross_entropy.h, in the whole window, and labels may be not_judged. Its
 // score has the accuracy of each class, of the samples that it has, too, and their mean over the
 // classes ("balanced_accuracy").
+// Labels [N, T] are for answers [N, T, C], a class at each place, such as each token of a row.
+// Their loss is a mean over the weights of all labels in the window, and samples have no weights.
 // Throws Error unless the class weights are one for each class, or none.
 ObjectivePtr classification(const Field& labels, ClassificationOptions options);
 
