@@ -250,11 +250,20 @@ std::unique_ptr<Loader> Training::make_loader() const {
                            .share_unit = *options_.share_unit});
 }
 
+// A norm without weights, or one whose weights are constants, takes the batch's statistics, too.
 bool Training::trains_batch_norm() const {
-  for (const auto& network : networks_)
-    for (const auto& parameter : network->parameters.entries())
-      for (const auto& buffer : network->parameters.buffer_entries())
-        if (buffer.name == layer_of(parameter.name) + ".running_mean") return true;
+  for (const auto& network : networks_) {
+    const Parameters& parameters = network->parameters;
+    const auto has = [](const std::vector<Parameters::Entry>& entries, const std::string& layer) {
+      return std::ranges::any_of(entries, [&](const auto& e) { return layer_of(e.name) == layer; });
+    };
+    for (const auto& buffer : parameters.buffer_entries()) {
+      const std::string layer = layer_of(buffer.name);
+      if (buffer.name == layer + ".running_mean" &&
+          (has(parameters.entries(), layer) || !has(parameters.fixed_entries(), layer)))
+        return true;
+    }
+  }
   return false;
 }
 
