@@ -115,6 +115,7 @@ Tensor pad_of(OpCall& c) {
 }
 
 void add_moves(Ops& ops) {
+  ops.push_back(row_of("detach(input) -> constant", [](OpCall& c) { return c[0].detach(); }));
   ops.push_back(row_of("permute(input, dims: ints)",
                        [](OpCall& c) { return permute(c[0], dimensions(c, "dims")); }));
   ops.push_back(row_of("transpose(input, dim0: int, dim1: int)", [](OpCall& c) {

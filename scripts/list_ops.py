@@ -34,7 +34,7 @@ SUBJECTS = {
     "Images": {"max_pool2d": "pool", "avg_pool2d": "pool", "adaptive_avg_pool2d": "adaptive_pool",
                "interpolate": "resize", "pixel_shuffle": "pixel_shuffle", "crop": "crop_or_pad", "pad": "pad"},
     "Shapes and moved data": {
-        "reshape": "", "cat": "concat", "one_hot": "one_hot", "index_select": "gather", "gather": "gather",
+        "reshape": "", "detach": "", "cat": "concat", "one_hot": "one_hot", "index_select": "gather", "gather": "gather",
         **{name: "rearrange" for name in ("flatten", "unsqueeze", "squeeze", "permute", "transpose", "slice", "split",
                                           "chunk", "stack", "roll", "flip", "expand", "tile")}},
     "Reductions": {name: "reduce" for name in ("sum", "mean", "amax", "amin", "var", "argmax", "argmin", "cumsum")},
@@ -50,6 +50,7 @@ ELSEWHERE = {
 OWN = {
     "reshape": "y has x's elements, in their order, under another shape, at no cost. One size may be -1, which stands "
                "for the rest. Throws Error unless the number of elements agrees.",
+    "detach": "y has x's elements, at no cost, and is a constant to differentiation: x gets no gradient of it.",
     "clamp": "y = min(max(input, min), max), without the bound that is None. A NaN stays one. Gradient: dy where input "
              "is between the bounds, else 0, also at a bound. ",
     "chunk": "As split(), in `chunks` slices of equal size, but for a smaller last one. There may be fewer.",
