@@ -13,6 +13,22 @@ pytestmark = pytest.mark.thorough
 N = 6
 
 
+def changed(write):
+    """x after a change in place."""
+    def call(x):
+        y = x.clone()
+        write(y, x)
+        return y
+    return call
+
+
+def put(place, of=lambda x: x.exp()):
+    """x[place] = a part of another."""
+    def write(y, x):
+        y[place] = of(x)[place] if callable(of) else of
+    return changed(write)
+
+
 class Case(nn.Module):
     def __init__(self, call, shape, layers):
         super().__init__()
@@ -56,6 +72,10 @@ CASES = {
     "addcmul": (lambda x: torch.addcmul(x, x, x, value=0.5), FLAT),
     "addcdiv": (lambda x: torch.addcdiv(x, x, x * x + 1, value=0.5), FLAT),
     "lerp": (lambda x: torch.lerp(x, x.exp(), 0.3), FLAT),
+    "remainder": (lambda x: torch.remainder(x, 0.7) + torch.remainder(x, x.exp()) + torch.fmod(x, -0.3), FLAT),
+    "trunc": (lambda x: (3 * x).trunc() * x + x.frac(), FLAT),
+    "detach": (lambda x: x * x.detach() + (x - x.detach()) * 3 + x.exp().detach().relu() * x, FLAT),
+    "straight_through": (lambda x: x + (x.round() - x).detach(), FLAT),
     "compare": (lambda x: torch.where((x > 0) & (x < 1) | ~(x >= -1), x * 2, x.exp()), FLAT),
     "masked_fill": (lambda x: x.masked_fill(x > 0.5, -2.0), FLAT),
     "maximum": (lambda x: torch.maximum(x, x.square()) + torch.minimum(x, 1 - x), FLAT),
@@ -85,6 +105,17 @@ CASES = {
     "flip": (lambda x: x.flip(2, 3) * x, IMAGE), "tril": (lambda x: x.tril(1) - x.triu(-1), IMAGE),
     "index": (lambda x: x[:, :, [0, 2, -1]], IMAGE),
     "index_pair": (lambda x: x[:, :, torch.tensor([[0, 1], [2, 3]]), torch.tensor([[4, 0], [1, -1]])] * 2, IMAGE),
+    "put_slice": (put((slice(None), slice(None), slice(1, 4))), IMAGE),
+    "put_ends": (changed(lambda y, x: (y[:, :1].copy_(x[:, 1:2] ** 2), y[:, :, -2:].zero_(), y[..., 1].fill_(2))), IMAGE),
+    "put_every_other": (put((slice(None), slice(None), slice(1, None, 2))), IMAGE),
+    "put_select": (put((slice(None), slice(None), -2)), IMAGE),
+    "put_into_zeros": (lambda x: torch.zeros_like(x).slice_scatter(x[:, 1:3] * 2, 1, 0, 2) + x, IMAGE),
+    "put_mask": (changed(lambda y, x: y.__setitem__(x > 0.5, -2.0)), IMAGE),
+    "put_into_parameter": (lambda x, l: F.linear(x, l.weight.clone().slice_scatter(
+        torch.zeros(1, 12).double(), 0, 1, 2)), FLAT, lambda: nn.Linear(12, 3, bias=False)),
+    "diagonal": (lambda x: torch.cat([x.diagonal(d, 2, 3) for d in (0, 1, -2)], 2) * 2, IMAGE),
+    "unfold": (lambda x: x.unfold(2, 3, 2) * x.unfold(2, 3, 1)[:, :, ::3], IMAGE),
+    "im2col": (lambda x: F.unfold(x, (3, 2), dilation=(2, 1), padding=(1, 0), stride=(1, 2)), IMAGE),
     "index_select": (lambda x: x.index_select(2, torch.tensor([5, 0, 0])), IMAGE),
     "gather": (lambda x: x.gather(1, x.argmax(1, keepdim=True)), IMAGE),
     "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2) * 2, IMAGE),
@@ -100,6 +131,8 @@ CASES = {
     "var": (lambda x: x.var(1) + x.std(1, keepdim=True).squeeze(1) + x.var(1, correction=0), IMAGE),
     "var_mean": (lambda x: sum(torch.var_mean(x, (2, 3))), IMAGE),
     "norm": (lambda x: x.norm(dim=1) + x.norm(1, dim=1) + F.normalize(x, dim=1).sum(1), IMAGE),
+    "prod": (lambda x: x.prod(1) + x[:, :3].prod(2).sum(1, keepdim=True).sum(2, keepdim=True), IMAGE),
+    "prod_with_zero": (lambda x: (x.relu() + 0 * x).prod(3), IMAGE),
     "logsumexp": (lambda x: x.logsumexp(1), IMAGE), "cumsum": (lambda x: x.cumsum(1), IMAGE),
     "softmax": (lambda x: x.softmax(1) + F.softmin(x, 3), IMAGE), "log_softmax": (lambda x: x.log_softmax(2), IMAGE),
     "linear": (lambda x, l: l(x), ROWS, lambda: nn.Linear(12, 3)),
