@@ -29,6 +29,11 @@ class Origin:
     def __repr__(self) -> str:
         return repr(self.network)
 
+    @property
+    def answer(self) -> str | None:
+        """The output that a y without a name is compared with: the only one."""
+        return self.outputs[0] if len(self.outputs) == 1 else None
+
     def options(self, options: dict[str, typing.Any]) -> dict[str, typing.Any]:
         """The arguments of `train` with what the origin decides: its values, and what is frozen."""
         options = dict(options)
@@ -80,17 +85,17 @@ class Origin:
         if isinstance(y, dict):
             return {**self.samples(x), **y}
         self.check_one_output()
-        return {**self.samples(x), self.outputs[0]: y}
+        return {**self.samples(x), self.answer: y}
 
     def loss(self, options: dict[str, typing.Any]) -> dict[str, typing.Any]:
         """The arguments with a loss by the output's name."""
         if self.by_name and isinstance(options.get("loss"), (str, Loss)):
             self.check_one_output()
-            return {**options, "loss": {self.outputs[0]: options["loss"]}}
+            return {**options, "loss": {self.answer: options["loss"]}}
         return options
 
     def check_one_output(self) -> None:
-        if len(self.outputs) > 1:
+        if self.answer is None:
             raise Error(f"the {self._kind} has the outputs {', '.join(self.outputs)}: expected arrays by these names, "
                         f"or {self._one_output.format(self.outputs[0])}")
 

@@ -50,7 +50,8 @@ class FromTorch(Origin):
     by_name: bool  #: data comes by these names: there are several, or integers
     _counts: dict[str, int]  # running means, and how often a step updates them
     _binary: frozenset[str]  # inputs of whole numbers with which the module calculates
-    _copies: dict[str, str]  # the names of tied weights, and the name that the network knows
+    _copies: dict[str, str]  # names of tied weights and shared buffers, and the name that the network knows
+    _answer: str | None  # the output that a y without a name is compared with
 
     _kind = "module"
     _one_output = 'model=accrue.from_torch(model, x, outputs="{}")'
@@ -58,6 +59,19 @@ class FromTorch(Origin):
     @property
     def _is_wide(self) -> bool:
         return self.dtype == torch.float64
+
+    @property
+    def answer(self) -> str | None:
+        return self._answer
+
+    def data(self, data: typing.Any) -> typing.Any:
+        """(x, y) as the network takes it, or arrays by their names, as a module of transformers takes them."""
+        if isinstance(data, dict) and _has_labels(self.module, data) and "labels" not in self.outputs:
+            labels = _labels_as_compared(self.module, data["labels"])
+            self.check_one_output()
+            return self._checked({self._answer if name == "labels" else name: labels if name == "labels" else array
+                                  for name, array in data.items()})
+        return super().data(data)
 
     def state_dict(self, weights: typing.Mapping[str, typing.Any] | None = None,
                    steps: int = 0) -> dict[str, torch.Tensor]:
@@ -75,7 +89,8 @@ class FromTorch(Origin):
                 value = torch.as_tensor(np.array(weights[known]))
                 state[name] = value.reshape(tensor.shape).to(tensor.dtype)
             elif name.endswith("num_batches_tracked"):
-                state[name] = tensor.detach().cpu() + steps * self._counts.get(name[:-19] + "running_mean", 0)
+                updated = name.removesuffix("num_batches_tracked") + "running_mean"
+                state[name] = tensor.detach().cpu() + steps * self._counts.get(self._copies.get(updated, updated), 0)
             else:
                 state[name] = tensor.detach().clone()
         return state
@@ -98,9 +113,14 @@ def from_torch(module: torch.nn.Module, x: typing.Any, *, training: bool = True,
                     f"{within or 'as it was before torch.jit'}")
     if any(each.is_meta for each in [*module.parameters(), *module.buffers()]):
         raise Error(f'{type(module).__name__} is on the device "meta" and has no values: expected a module with values')
+    _check_batch_norms(module)
     examples = _examples(module, x)
     modes = {each: each.training for each in module.modules()}
+    config = getattr(module, "config", None)
+    has_cache = getattr(config, "use_cache", None) is True  # of transformers: what is kept for the next token
     try:
+        if has_cache:
+            config.use_cache = False
         if training and not module.training:
             module.train()
         elif not training:
@@ -109,7 +129,21 @@ def from_torch(module: torch.nn.Module, x: typing.Any, *, training: bool = True,
     finally:
         for each, mode in modes.items():
             each.training = mode
+        if has_cache:
+            config.use_cache = True
     return _Translation(module, program).run([outputs] if isinstance(outputs, str) else outputs)
+
+
+def _check_batch_norms(module: torch.nn.Module) -> None:
+    for name, each in module.named_modules():
+        if isinstance(each, torch.nn.modules.batchnorm._BatchNorm) and each.track_running_stats and each.momentum is None:
+            raise Error(f"the batch norm {name or type(each).__name__} has momentum=None, by which its statistics depend "
+                        "on how often they were updated: expected a number, such as 0.1")
+    first: dict[int, str] = {}
+    for name, each in module.named_modules(remove_duplicate=False):
+        if isinstance(each, torch.nn.modules.batchnorm._BatchNorm) and first.setdefault(id(each), name) != name:
+            raise Error(f"the batch norm {name} is {first[id(each)]} as well, and torch.export cannot list changes of "
+                        "one statistic under two names: expected one name for each batch norm")
 
 
 def _dtype_of(module: torch.nn.Module) -> torch.dtype:
@@ -142,8 +176,37 @@ def _examples(module: torch.nn.Module, x: typing.Any) -> dict[str, torch.Tensor]
     if isinstance(x, dict):
         taken = inspect.signature(module.forward).parameters
         takes_all = any(each.kind == each.VAR_KEYWORD for each in taken.values())
-        return {name: example(each) for name, each in x.items() if takes_all or name in taken}
+        has_labels = _has_labels(module, x)
+        return {name: example(each) for name, each in x.items()
+                if (takes_all or name in taken) and not (has_labels and name == "labels")}
     return tuple(map(example, x)) if isinstance(x, tuple) else (example(x),)
+
+
+def _has_labels(module: torch.nn.Module, data: dict[str, typing.Any]) -> bool:
+    """True if a module of transformers would make a loss of the array `labels`."""
+    return ("labels" in data and hasattr(module, "loss_type") and
+            "labels" in inspect.signature(module.forward).parameters)
+
+
+def _labels_as_compared(module: torch.nn.Module, labels: typing.Any) -> np.ndarray:
+    """The labels by which such a module makes its loss, at the places of the answers that it compares with them."""
+    known = ("ForCausalLM", "ForMaskedLM", "ForTokenClassification", "ForSequenceClassification",
+             "ForImageClassification")
+    labels = np.asarray(labels)
+    kind, config = getattr(module, "loss_type", None), getattr(module, "config", None)
+    uses_table = "self.loss_function(" in inspect.getsource(inspect.unwrap(type(module).forward))
+    if kind is None and uses_table:
+        kind = "ForCausalLM"  # of GPT2LMHeadModel and its like
+    is_own = getattr(module, "_loss_function", None) is not None or getattr(config, "output_router_logits", False)
+    if kind not in known or is_own or kind == "ForCausalLM" and not uses_table or labels.dtype.kind not in "iu":
+        raise Error(f"labels {labels.dtype} {list(labels.shape)} for the loss {kind} of {type(module).__name__}: "
+                    f"expected whole numbers, for one of {', '.join(known)}; give others as (x, y), or by an output's "
+                    "name, with a loss of accrue's")
+    if kind != "ForCausalLM":
+        return labels
+    after = np.full_like(labels, -100, dtype=np.int32 if labels.dtype.kind == "u" else labels.dtype)
+    after[:, :-1] = labels[:, 1:]  # each place tells the next token
+    return after
 
 
 def _exported(module: torch.nn.Module, examples: typing.Any) -> torch.export.ExportedProgram:
@@ -204,7 +267,8 @@ class _Translation:
         self.parameters = dict(module.named_parameters(remove_duplicate=False))
         self.buffers = dict(module.named_buffers(remove_duplicate=False))
         first: dict[int, str] = {}
-        self.copies = {name: first.setdefault(id(p), name) for name, p in self.parameters.items()}
+        self.copies = {name: first.setdefault(id(each), name)
+                       for name, each in [*self.parameters.items(), *self.buffers.items()]}
         self.held: dict[str, _accrue.Value] = {}
         self.fixed: set[str] = set()  # parameters that are constants of the network
         self.counts: dict[str, int] = {}  # of calls that update a running mean
@@ -238,7 +302,7 @@ class _Translation:
         for value, (node, name) in zip(found, keep):
             if not value.shape or value.shape[0] != call.samples:
                 call.refuse(node, f"the output {name} is {_pytorch_graph.sizes(value.shape)}, which has no samples "
-                            "first: expected [N, ...]")
+                            "first: expected [N, ...], and no loss, which is accrue's to make of the answers and y")
         by_name = len(inputs) > 1 or len(found) > 1 or any(value._is_whole for _, value in inputs)
         if not inputs:
             raise Error("the outputs do not depend on x: expected a module of its inputs")
@@ -251,7 +315,12 @@ class _Translation:
                   if name in self.parameters and not self.parameters[name].requires_grad]
         return FromTorch(self.module, network, weights, frozen, self.dtype, [name for name, _ in inputs],
                          [name for _, name in keep], call.count, by_name, self.counts,
-                         frozenset(call.binary), self.copies)
+                         frozenset(call.binary), self.copies, self._answer_of([name for _, name in keep]))
+
+    def _answer_of(self, outputs: list[str]) -> str | None:
+        """The output that answers: the only one, or `logits` of a module of transformers."""
+        is_known = hasattr(self.module, "loss_type") and "logits" in outputs
+        return outputs[0] if len(outputs) == 1 else "logits" if is_known else None
 
     def _output_names(self, count: int) -> list[str]:
         spec = self.program.call_spec.out_spec
@@ -293,9 +362,10 @@ class _Translation:
         return self.held[known]
 
     def buffer(self, name: str) -> _accrue.Value:
-        if name not in self.held:
-            self.held[name] = _accrue.buffer(tuple(self.buffers[name].shape), name)
-        return self.held[name]
+        known = self.copies[name]
+        if known not in self.held:
+            self.held[known] = _accrue.buffer(tuple(self.buffers[known].shape), known)
+        return self.held[known]
 
     def name_of(self, node: typing.Any, kind: InputKind) -> str | None:
         """The name of the parameter or buffer that a placeholder stands for."""

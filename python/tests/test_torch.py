@@ -204,6 +204,123 @@ class Modules(unittest.TestCase):
                              momentum=0, lr=1, weight_decay=0, schedule="constant", epochs=1).state_dict()
         torch.testing.assert_close(net.w.detach() - state["w"], net.w.grad)
 
+    def test_labels_at_every_place_are_a_mean_over_all_that_count(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rows, self.head = nn.Embedding(7, 6), nn.Linear(6, 7)
+
+            def forward(self, tokens):
+                return self.head(torch.tanh(self.rows(tokens).cumsum(1)))
+
+        torch.manual_seed(4)
+        net = Net().double()
+        random = np.random.default_rng(4)
+        tokens = random.integers(0, 7, (6, 5))
+        labels = np.where(np.arange(5) < [[5], [1], [0], [3], [2], [5]], random.integers(0, 6, (6, 5)), -100)
+        loss = nn.functional.cross_entropy(net(torch.tensor(tokens)).view(-1, 7), torch.tensor(labels).view(-1))
+        loss.backward()
+        options = dict(effective_batch=6, threads=1, optimizer="sgd", momentum=0, lr=1, weight_decay=0,
+                       schedule="constant", epochs=1)
+        for micro_batch in (6, 4, 1):
+            result = accrue.train(net, (tokens, labels), micro_batch=micro_batch, **options)
+            self.assertAlmostEqual(result.losses[0], float(loss.detach()), places=12)
+            for name, weight in net.named_parameters():
+                torch.testing.assert_close(weight.detach() - result.state_dict()[name], weight.grad, rtol=1e-9,
+                                           atol=1e-12)
+        score = accrue.evaluate(net, data=(tokens, labels))
+        right = (accrue.predict(net, tokens).argmax(-1) == labels)[labels >= 0]
+        self.assertAlmostEqual(score["loss"], float(loss.detach()), places=6)
+        self.assertAlmostEqual(score["output.accuracy"], 100 * right.mean(), places=4)
+        # With weights of the classes, as PyTorch has them.
+        weights = [1, 2, 0.5, 1, 3, 1, 0.25]
+        net.zero_grad()
+        nn.functional.cross_entropy(net(torch.tensor(tokens)).transpose(1, 2), torch.tensor(labels),
+                                    weight=torch.tensor(weights).double()).backward()
+        result = accrue.train(net, (tokens, labels), loss=accrue.loss("cross_entropy", class_weights=weights),
+                              micro_batch=4, **options)
+        torch.testing.assert_close(net.head.bias.detach() - result.state_dict()["head.bias"], net.head.bias.grad)
+        with self.assertRaisesRegex(accrue.Error, r"answers with \[\d, 7, 5\].*\[\d, 5, C\], which transpose"):
+            net.forward = lambda tokens, own=net.forward: own(tokens).transpose(1, 2)
+            accrue.train(net, (tokens, labels), micro_batch=3, **options)
+
+    def test_masks_have_pixels_that_count_nowhere(self):
+        net = nn.Conv2d(3, 4, 1).double()
+        x = np.random.default_rng(5).normal(size=(4, 3, 5, 5))
+        y = np.random.default_rng(6).integers(-2, 4, (4, 5, 5))
+        y[y < 0] = -100
+        nn.functional.cross_entropy(net(torch.tensor(x)), torch.tensor(y)).backward()
+        state = accrue.train(net, (x, y), micro_batch=3, effective_batch=4, threads=1, optimizer="sgd", momentum=0,
+                             lr=1, weight_decay=0, schedule="constant", epochs=1).state_dict()
+        torch.testing.assert_close(net.weight.detach() - state["weight"], net.weight.grad)
+
+    def test_labels_of_transformers_are_compared_as_there(self):
+        class Causal(nn.Module):
+            """As transformers' GPT2LMHeadModel: its loss_function() shifts the labels."""
+            loss_type = None
+
+            def __init__(self):
+                super().__init__()
+                self.rows, self.head = nn.Embedding(7, 6), nn.Linear(6, 7)
+
+            def forward(self, input_ids, labels=None):
+                logits = self.head(self.rows(input_ids))
+                return {"loss": self.loss_function(logits, labels)} if labels is not None else {"logits": logits}
+
+            def loss_function(self, logits, labels):
+                return nn.functional.cross_entropy(logits[:, :-1].reshape(-1, 7), labels[:, 1:].reshape(-1))
+
+        torch.manual_seed(5)
+        net = Causal().double()
+        ids = np.random.default_rng(5).integers(0, 7, (6, 5))
+        net(torch.tensor(ids), torch.tensor(ids))["loss"].backward()
+        options = dict(micro_batch=4, effective_batch=6, threads=1, optimizer="sgd", momentum=0, lr=1, weight_decay=0,
+                       schedule="constant", epochs=1)
+        state = accrue.train(net, {"input_ids": ids, "labels": ids}, **options).state_dict()
+        torch.testing.assert_close(net.head.weight.detach() - state["head.weight"], net.head.weight.grad)
+        net.loss_type = "ForQuestionAnswering"
+        with self.assertRaisesRegex(accrue.Error, "the loss ForQuestionAnswering of Causal"):
+            accrue.train(net, {"input_ids": ids, "labels": ids}, **options)
+
+    def test_batch_norms_of_the_window_need_no_weights(self):
+        torch.manual_seed(6)
+        net = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5, affine=False), nn.Tanh(), nn.Linear(5, 4)).double()
+        x, y = samples(shape=(6,))
+        state = {name: each.clone() for name, each in net.state_dict().items()}
+        nn.functional.cross_entropy(net(torch.tensor(x[:6]).double()), torch.tensor(y[:6]).long()).backward()
+        net_after = {name: each.clone() for name, each in net.state_dict().items()}
+        net.load_state_dict(state)
+        after = accrue.train(net, (x[:6], y[:6]), batch_norm="window", micro_batch=4, effective_batch=6, threads=1,
+                             optimizer="sgd", momentum=0, lr=1, weight_decay=0, epochs=1,
+                             schedule="constant").state_dict()
+        torch.testing.assert_close(state["0.weight"] - after["0.weight"], net[0].weight.grad)
+        torch.testing.assert_close(after["1.running_var"], net_after["1.running_var"])
+
+    def test_batch_norms_that_torch_export_cannot_list_are_named(self):
+        x, y = samples(shape=(6,))
+        norm = nn.BatchNorm1d(6)
+        for net, words in ((nn.Sequential(norm, nn.Tanh(), norm, nn.Linear(6, 4)), "batch norm 2 is 0 as well"),
+                           (nn.Sequential(nn.BatchNorm1d(6, momentum=None), nn.Linear(6, 4)),
+                            "batch norm 0 has momentum=None")):
+            with self.assertRaisesRegex(accrue.Error, words):
+                accrue.train(net, (x, y), effective_batch=6)
+
+    def test_a_stopped_gradient_is_none(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w, self.only = nn.Parameter(torch.ones(6)), nn.Parameter(torch.ones(6))
+
+            def forward(self, x):
+                return x * self.w * self.w.detach() + self.only.detach()
+
+        x, y = np.ones((6, 6), np.float32), np.zeros((6, 6), np.float32)
+        for options in ({}, {"recompute": 2}):
+            state = accrue.train(Net(), (x, y), loss="mse", effective_batch=6, micro_batch=4, threads=1, epochs=1,
+                                 optimizer="sgd", momentum=0, lr=1, weight_decay=0, schedule="constant").state_dict()
+            torch.testing.assert_close(state["w"], torch.full((6,), 1 - 4 / 6))
+            torch.testing.assert_close(state["only"], torch.ones(6))
+
     def test_a_loss_of_one_output_needs_no_name(self):
         net = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(12, 4))
         tokens = np.zeros((12, 3), np.int32)
@@ -270,7 +387,6 @@ class Modules(unittest.TestCase):
         refused(lambda x: x.softmax(0), "softmax", "across samples")
         refused(lambda x: x.roll(1, 0), "aten.roll", "across samples")
         refused(lambda x: x.transpose(0, 1).reshape(-1, 3, 64), "mixes samples")
-        refused(lambda x: x.detach() + x, "detach")
         refused(lambda x: x[:, torch.arange(2).expand(x.shape[0], 2)], "aten.index.Tensor", "constant whole numbers")
         refused(lambda x: (-2.0) ** x, "aten.pow", "test_torch.py")
         accrue.from_torch(Of(lambda x: torch.clamp(x, torch.zeros(8), torch.ones(8))), self.x)
