@@ -156,6 +156,13 @@ def with_origins(nodes: typing.Iterable[_Node]) -> set[_Node]:
     return found
 
 
+def _moves(node: _Node) -> bool:
+    """True if a call's whole numbers are among its operands', and not places that it finds."""
+    tensor = node.meta.get("val")
+    return node.op != "call_function" or "arg" not in str(node.target) and not (
+        isinstance(tensor, torch.Tensor) and (tensor.dtype == torch.bool or tensor.dtype.is_floating_point))
+
+
 class Caller:
     """Calls of a graph, one after the other. It keeps the places of the samples in mind.
 
@@ -249,12 +256,28 @@ class Caller:
             return self.flag(self.outer.get(id(x), 1), a.embedding(x, a.constant(np.array([[0.0], [1.0]]))).reshape(x.shape))
         return self.value(x)
 
+    def rows_of(self, x: typing.Any) -> int | None:
+        """A number above all of these whole numbers, if each is an index into a table elsewhere."""
+        if not isinstance(x, Value) or not x._is_whole:
+            return None
+        origins = self.origins_of(x)
+        if not all(_moves(each) for each in origins):
+            return None
+        given = [each for each in origins if each.op == "placeholder" and isinstance(self.values.get(each.name), Value)]
+        tables = [[int(user.args[0].meta["val"].shape[0]) for user in each.users
+                   if str(user.target) == "aten.embedding.default" and user.args[1] is each] for each in given]
+        return max(map(min, tables)) if tables and all(tables) else None
+
+    def origins_of(self, x: Value) -> set[_Node]:
+        return with_origins(each for each in self.node.all_input_nodes if self.values.get(each.name) is x)
+
     def inputs_of(self, x: Value) -> set[str]:
         """The inputs whose whole numbers these are."""
-        origins = with_origins(each for each in self.node.all_input_nodes if self.values.get(each.name) is x)
+        origins = self.origins_of(x)
         found = {each.name for each in origins
                  if each.op == "placeholder" and isinstance(self.values.get(each.name), Value)}
-        if any(not self.values[name].shape or not self.values[name]._is_whole for name in found):
+        if not all(map(_moves, origins)) or any(not self.values[name].shape or not self.values[name]._is_whole
+                                                for name in found):
             self.refuse(self.node, "it calculates with whole numbers that the module has found, such as places: "
                         "expected them as indices alone")
         return found

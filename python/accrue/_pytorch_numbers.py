@@ -172,12 +172,23 @@ def _both(call):
     return lambda t, x, y: call(t.number(x), t.number(y))
 
 
+def _compared(call, by):
+    """Whole numbers of the data, such as tokens, are looked up in a table of answers, which is exact in 16 bits, too."""
+    def compare(t, x, y):
+        rows = t.rows_of(x) if scalar(y) is not None else None
+        if rows is None:
+            return call(t.number(x), t.number(y))
+        table = by(torch.arange(rows), scalar(y)).double().reshape(rows, 1)
+        return t.flag(t.outer.get(id(x), 1), a.embedding(x, a.constant(table.numpy())).reshape(x.shape))
+    return compare
+
+
 for _name in ("maximum", "minimum", "logical_and", "logical_or", "logical_xor"):
     CALLS[f"aten.{_name}.default"] = _both(getattr(a, _name))
 for _name, _ours in (("eq", "equal"), ("ne", "not_equal"), ("lt", "less"), ("le", "less_equal"), ("gt", "greater"),
                      ("ge", "greater_equal")):
     for _kind in ("Tensor", "Scalar"):
-        CALLS[f"aten.{_name}.{_kind}"] = _both(getattr(a, _ours))
+        CALLS[f"aten.{_name}.{_kind}"] = _compared(getattr(a, _ours), getattr(torch, _name))
 for _name in ("and", "or", "xor"):
     CALLS[f"aten.bitwise_{_name}.Tensor"] = lambda t, x, y, f=getattr(a, f"logical_{_name}"): (
         check(t, t.node.meta["val"].dtype == torch.bool, "bits of integers: expected truth values"),
@@ -236,7 +247,7 @@ def _cast(t, x, *args, **options):
     if was == to or was == torch.bool and to.is_floating_point:
         return x
     if to == torch.bool:
-        return a.not_equal(t.number(x), 0.0)
+        return _compared(a.not_equal, torch.ne)(t, x, 0.0)
     if not was.is_floating_point and not to.is_floating_point:
         return x
     if to == t.translation.dtype and not was.is_floating_point:

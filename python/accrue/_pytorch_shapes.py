@@ -323,6 +323,11 @@ def _index(t, x, indices):
 
 def _index_each(t, x, indices):
     """x[n, i] of each sample n, for a constant index i that is broadcast with n."""
+    if len(indices) == 2 and isinstance(indices[1], Value) and indices[1]._is_whole and t.place(x) == 0:
+        own = t.reshaped(indices[1], [t.samples, *[1] * (len(x.shape) - 1)])
+        check(t, own.shape[0] == t.samples and t.outer.get(id(x), 1) == 1,
+              f"indices {sizes(indices[1].shape)}: expected one for each sample")
+        return t.reshaped(a.gather(x, 1, own.expand([t.samples, 1, *x.shape[2:]])))
     check(t, len(indices) == 2 and t.place(x) == 0 and t.outer.get(id(x), 1) == 1 and
            isinstance(indices[1], torch.Tensor) and (indices[1].dim() < len(indices[0].shape) or indices[1].shape[0] == 1),
            "indices of samples among others: expected the samples' own places and one constant index")

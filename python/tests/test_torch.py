@@ -329,6 +329,30 @@ class Modules(unittest.TestCase):
                           for each in (loss, {"output": loss}))
         np.testing.assert_array_equal(unnamed.weights["2.weight"], named.weights["2.weight"])
 
+    def test_tokens_that_are_compared_and_found(self):
+        class Net(nn.Module):
+            """The answer at the last token that is no padding, as transformers finds it."""
+
+            def __init__(self):
+                super().__init__()
+                self.rows, self.head = nn.Embedding(500, 4), nn.Linear(4, 3)
+
+            def forward(self, tokens):
+                there = (tokens != 257).int()
+                last = (torch.arange(5) * there).argmax(-1)
+                rows = (self.rows(tokens) * (tokens < 400).unsqueeze(-1)).cumsum(1)
+                return self.head(rows)[torch.arange(tokens.shape[0]), last]
+
+        torch.manual_seed(7)
+        net = Net()
+        tokens = np.random.default_rng(7).integers(254, 500, (6, 5))
+        tokens[np.arange(5) > [[4], [1], [0], [3], [2], [4]]] = 257
+        y = np.array([0, 1, 2, 0, 1, 2])
+        nn.functional.cross_entropy(net(torch.tensor(tokens)), torch.tensor(y)).backward()
+        state = accrue.train(net, (tokens, y), micro_batch=4, effective_batch=6, threads=1, optimizer="sgd", momentum=0,
+                             lr=1, weight_decay=0, schedule="constant", epochs=1).state_dict()
+        torch.testing.assert_close(net.rows.weight.detach() - state["rows.weight"], net.rows.weight.grad)
+
     def test_whole_numbers_that_are_compared_are_0_or_1(self):
         class Net(nn.Module):
             def __init__(self, compared):
@@ -340,12 +364,14 @@ class Modules(unittest.TestCase):
                 return (rows * (self.compared(tokens, rows) != 0).unsqueeze(-1)).sum(1)
 
         tokens = np.arange(36).reshape(12, 3) % 5
-        net = Net(lambda tokens, rows: tokens)
+        net = Net(lambda tokens, rows: tokens.float())
         with self.assertRaisesRegex(accrue.Error, "tokens has 4.*expected 0 or 1"):
             accrue.train(net, (tokens, self.y), effective_batch=6)
         self.assertEqual(accrue.predict(net, tokens % 2).shape, (12, 4))
         with self.assertRaisesRegex(accrue.Error, "aten.ne.Scalar.*expected them as indices alone"):
             accrue.from_torch(Net(lambda tokens, rows: rows.argmax(-1)), tokens)
+        with self.assertRaisesRegex(accrue.Error, "aten.ne.Scalar.*expected them as indices alone"):
+            accrue.from_torch(Net(lambda tokens, rows: (tokens == 3).int().argmax(-1, keepdim=True)), tokens)
 
     def test_pools_are_those_of_pytorch(self):
         torch.manual_seed(2)
