@@ -92,6 +92,7 @@ CASES = {
     "max_pool2d": lambda x: A.max_pool2d(x, 3, 2, 1, True),
     "pixel_shuffle": lambda x: A.pixel_shuffle(x.permute(0, 2, 1, 3), 2),
     "crop": lambda x: A.crop(x, 1, 2, 2, 3),
+    "detach": lambda x: (A.exp(x) * A.detach(A.sin(x)) + A.detach(x)).reshape(-1, 60),
     "reshape": lambda x: x.reshape(-1, 6).reshape(x.shape[0], 10, 6),
     "reshape to 3 N": lambda x: A.exp(x.reshape(3 * x.shape[0], 20)).reshape(x.shape[0], 60),
     "reshape to 4 N inside": lambda x: A.exp(x.permute(1, 0, 2, 3).reshape(
