@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/samples.h"
 #include "kernels/judged.h"
+#include "python/fetched.h"
 #include "train/weights.h"
 
 namespace accrue::python {
@@ -298,10 +300,11 @@ Field answered_by_name(const Array& array, const std::string& name) {
 
 Dataset dataset_of(nb::handle x, nb::handle y, const Taken& taken) {
   Dataset data{.name = "arrays", .source = "the caller"};
-  data.fields.push_back(seen(as_array(x, "x"), taken));
+  data.fields.push_back(field_in(x, "x", [&](const Array& a) { return seen(a, taken); }));
   if (!y.is_none()) {
     const bool has_places = data.fields[0].values.shape().rank() > 2;
-    data.fields.push_back(answers(as_array(y, "y"), taken, "y", has_places));
+    data.fields.push_back(
+        field_in(y, "y", [&](const Array& a) { return answers(a, taken, "y", has_places); }));
     const int64_t N = data.fields[0].values.size(0), answered = data.fields[1].values.size(0);
     check(N == answered, "x has {}, but y has {}: expected the same number", counted(N, "sample"),
           answered);
@@ -367,8 +370,20 @@ Datasets datasets_of(nb::handle data, nb::handle test, const Taken& taken) {
 
 void round_numbers(Dataset& data, DType dtype) {
   if (dtype == DType::f64) return;
-  for (Field& field : data.fields)
-    if (field.values.dtype() == DType::f64) field.values = as_f32(field.values);
+  for (Field& field : data.fields) {
+    if (field.values.dtype() != DType::f64) continue;
+    if (!field.read) {
+      field.values = as_f32(field.values);
+      continue;
+    }
+    field.values = Tensor::without_elements(field.values.shape(), DType::f32, Device::cpu);
+    field.read = [read = std::move(field.read)](std::span<std::byte> row, int64_t n) {
+      const auto to = elements_of<float>(row);
+      std::vector<double> wide(to.size());
+      read(std::as_writable_bytes(std::span(wide)), n);
+      std::ranges::transform(wide, to.begin(), [](double v) { return static_cast<float>(v); });
+    };
+  }
 }
 
 Field weights_of(nb::handle weights, int64_t N) {

@@ -10,6 +10,7 @@
 #include "job/config.h"
 #include "job/meant.h"
 #include "python/arrays.h"
+#include "python/fetched.h"
 #include "python/layers.h"
 #include "python/named_data.h"
 #include "python/network.h"
@@ -127,8 +128,23 @@ void Call::add_data_by_name(nb::handle data, nb::handle test) {
   if (!sample_weights_.is_none()) add_weights_by_name(*given_.arrays, sample_weights_, outputs);
   if (!losses_.is_none())
     add("loss", nb::module_::import_("accrue._losses").attr("_text_of")(losses_, data));
-  add("data", nb::str(given_data));
+  add_arrays();
 }
+
+namespace {
+
+// A network of layers answers with as many numbers as it knows classes, so that fetched labels need
+// not be read to count them.
+void tell_classes(nb::handle data, const Given& given) {
+  if (!given.network || !nb::isinstance<nb::tuple>(data) || nb::len(data) != 2) return;
+  const nb::object x = data[0], y = data[1];
+  if (!is_fetched(y)) return;
+  const auto classes = given.answers_to(
+      dataset_of(x, nb::none(), given.taken()).fields.front().values.shape().with(0, 1));
+  if (classes) y.attr("expect_classes")(*classes);
+}
+
+}  // namespace
 
 void Call::add_data(nb::handle data, nb::handle test) {
   if (are_named(data)) return add_data_by_name(data, test);
@@ -152,8 +168,15 @@ void Call::add_data(nb::handle data, nb::handle test) {
     return add("data", data);
   }
   if (tokens) return add_tokens(*tokens, test);
+  tell_classes(data, given_);
   given_.arrays = std::make_shared<Datasets>(datasets_of(data, test, taken()));
   add_sample_weights();
+  add_arrays();
+}
+
+void Call::add_arrays() {
+  sign_fetched(given_.arrays->train);
+  sign_fetched(given_.arrays->test);
   add("data", nb::str(given_data));
 }
 

@@ -86,6 +86,7 @@ class Call {
 
   void set_vocabulary(nb::handle value);
   void add_sample_weights();
+  void add_arrays();
   void add_data_by_name(nb::handle data, nb::handle test);
   bool take_network(nb::handle model);
   void add_tokens(const Tokens& tokens, nb::handle test);

@@ -4,8 +4,9 @@
 #include <array>
 
 #include "images/domain.h"
-#include "python/output_losses_in.h"
 #include "onnx/writer/network_file.h"
+#include "python/fetched.h"
+#include "python/output_losses_in.h"
 #include "train/score.h"
 
 namespace accrue::python {
@@ -92,18 +93,31 @@ Example Given::example(const accrue::Layer& layer, const SampleSpec& sample, int
   return example_of(layer, inputs, network->outputs, N);
 }
 
+namespace {
+
+// The shape of a network's answer to one sample of this shape [1, ...].
+std::optional<Shape> shape_of_answers(const ModelFactory& make, const Shape& x) {
+  const auto model = make();
+  try {
+    place(*model, DType::f32, Device::meta, 0, GradientStorage::on_demand);
+    return predict(*model, Tensor::empty(x.with(0, 1), DType::f32, Device::meta)).shape();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+}  // namespace
+
 Taken Given::taken() const {
   if (!network) return {};
   return {SampleShape::own, [make = network->make](const Shape& images) {
-            const auto model = make();
-            try {
-              place(*model, DType::f32, Device::meta, 0, GradientStorage::on_demand);
-              predict(*model, Tensor::empty(images.with(0, 1), DType::f32, Device::meta));
-            } catch (const Error&) {
-              return false;
-            }
-            return true;
+            return shape_of_answers(make, images).has_value();
           }};
+}
+
+std::optional<int64_t> Given::answers_to(const Shape& numbers) const {
+  const auto y = network ? shape_of_answers(network->make, numbers) : std::nullopt;
+  return y && y->rank() >= 2 ? std::optional((*y)[1]) : std::nullopt;
 }
 
 bool Given::ignores(const std::string& setting) const {
@@ -196,6 +210,10 @@ Datasets Given::load(const DataRequest&) const {
   return given;
 }
 
+void Given::augment(Dataset& data, const DataRequest& request) const {
+  if (claim(request.data) == Claim::own) tell_draws(data);
+}
+
 namespace {
 
 // True if each row of [N, K] has one 1 and otherwise 0, as some write classes.
@@ -228,7 +246,8 @@ void Given::fit(Datasets& data, const DomainModel& model, const DataRequest& req
         "another data set, or arrays",
         train.name, train.fields.empty() ? "no fields" : train.fields.front().name);
   for (const Dataset* each : {&data.train, &data.test})
-    if (loss.empty() && each->has("targets") && are_one_hot((*each)["targets"]))
+    if (loss.empty() && each->has("targets") && !each->field("targets").read &&
+        are_one_hot((*each)["targets"]))
       fail(
           "y is float32 {} with one 1 in each row and otherwise 0, as some write classes: expected "
           "integers [N], such as y.argmax(axis=1), to learn classes, or --loss mse to learn the "

@@ -45,6 +45,9 @@ class Given : public Domain {
   Settings settings(TrainingOptions& training) override;
   // The samples of the network, or of one that is built in.
   Taken taken() const;
+  // The length of the second dimension of the network's answers to numbers [N, ...]; none if it
+  // does not take such.
+  std::optional<int64_t> answers_to(const Shape& numbers) const;
   // True for a choice of a network, which the layers that were given say themselves.
   bool ignores(const std::string& setting) const;
   std::vector<DomainModel> models() const override;
@@ -63,6 +66,7 @@ class Given : public Domain {
   std::vector<std::string> data_sets() const override;
   // True for ignore-mask, the value of pixels that nobody has judged, if the data has masks.
   bool heeds(const std::string& setting, const std::string& data) const override;
+  void augment(Dataset& data, const DataRequest& request) const override;
   Datasets load(const DataRequest& request) const override;
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
 };

@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/inside.h"
+
 namespace accrue::python {
 namespace {
 
@@ -61,6 +63,20 @@ AtWork::~AtWork() {
 
 InCallersCode::InCallersCode() { set_works(false); }
 InCallersCode::~InCallersCode() { set_works(true); }
+
+InFetch::InFetch() {
+  if (here.depth++ == 0) ++within;  // before is_ending is read, which is set before `within` is
+  if (!is_interpreter_ending()) {
+    before_ = set_works(false);
+    return;
+  }
+  if (--here.depth == 0) --within;
+  fail("the interpreter is ending: no sample can be fetched");
+}
+InFetch::~InFetch() {
+  set_works(before_);
+  if (--here.depth == 0) --within;
+}
 
 bool is_interpreter_ending() { return is_ending && std::this_thread::get_id() != ender; }
 

@@ -36,6 +36,20 @@ class InCallersCode {
   InCallersCode& operator=(const InCallersCode&) = delete;
 };
 
+// While alive, this thread, which may be one of the library's own, calls the caller's code for a
+// sample. The end of the interpreter waits for it as for InCallersCode. Construct it before the GIL
+// is acquired: throws Error once the interpreter is ending, when no other thread can have the GIL.
+class InFetch {
+ public:
+  InFetch();
+  ~InFetch();
+  InFetch(const InFetch&) = delete;
+  InFetch& operator=(const InFetch&) = delete;
+
+ private:
+  bool before_;
+};
+
 // True while the interpreter is ending, except in the thread that ends it.
 bool is_interpreter_ending();
 // Makes the end of the interpreter wait for threads that are AtWork.

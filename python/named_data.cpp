@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "kernels/judged.h"
+#include "python/fetched.h"
 namespace accrue::python {
 
 bool are_named(nb::handle data) { return nb::isinstance<nb::dict>(data); }
@@ -32,8 +34,7 @@ Field indices_seen(const Array& array, const std::string& name) {
   return {.name = name, .values = values, .encoding = Encoding::index, .classes = most + 1};
 }
 
-Field input_in(nb::handle given, const Network::Input& input) {
-  const Array array = as_array(given, input.name.c_str());
+Field input_of(const Array& array, const Network::Input& input) {
   Field field = input.sizes.dtype == DType::i32 ? indices_seen(array, input.name)
                                                 : seen_by_name(array, input.name);
   const int64_t N = field.values.size(0);
@@ -55,7 +56,8 @@ Dataset dataset_by_name(nb::handle given, const char* what,
     check(arrays.contains(input.name.c_str()),
           "{} has no '{}': expected an array for each input, {}", what, input.name,
           fmt::join(names, ", "));
-    data.fields.push_back(input_in(arrays[input.name.c_str()], input));
+    data.fields.push_back(field_in(arrays[input.name.c_str()], input.name,
+                                   [&](const Array& a) { return input_of(a, input); }));
   }
   for (const auto& [key, array] : arrays) {
     check(nb::isinstance<nb::str>(key), "{} has the key {}: expected names, as text", what,
@@ -64,7 +66,8 @@ Dataset dataset_by_name(nb::handle given, const char* what,
     if (std::ranges::find(names, name) != names.end()) continue;
     check(takes == TakesTargets::yes, "{} has '{}', which is no input of the network: expected {}",
           what, name, fmt::join(names, ", "));
-    data.fields.push_back(answered_by_name(as_array(array, name.c_str()), name));
+    data.fields.push_back(
+        field_in(array, name, [&](const Array& a) { return answered_by_name(a, name); }));
   }
   const int64_t N = data.fields.front().values.size(0);
   check(N > 0, "{} has no samples: expected some", names.front());

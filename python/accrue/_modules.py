@@ -44,10 +44,26 @@ def _learned(origin: typing.Any, data: typing.Any, options: dict) -> tuple:
     return origin.network, origin.data(data), options
 
 
+def _prepared(model: typing.Any, data: typing.Any, options: dict) -> tuple:
+    """Data of any kind as arrays, or as parts in place of arrays (_data.py)."""
+    from . import _data
+
+    return _data.prepared(model, data, options)
+
+
+def _example(data: typing.Any) -> typing.Any:
+    """Samples like those of (x, y), for tracing."""
+    x = _first(data)
+    if isinstance(x, dict):
+        return {name: _example(array) for name, array in x.items()}
+    return x.first.repeat(2, axis=0) if hasattr(x, "_accrue_part") else x
+
+
 def train(model: typing.Any = None, data: typing.Any = None, **options: typing.Any) -> typing.Any:
+    data, options = _prepared(model, data, options)
     if not _is_origin(model):
         return _accrue.train(model, data, **options)
-    origin = _traced(model, _first(data), options)
+    origin = _traced(model, _example(data), options)
     network, data, options = _learned(origin, data, options)
     result = _accrue.train(network, data, **options)
     result._origin = origin
@@ -55,15 +71,17 @@ def train(model: typing.Any = None, data: typing.Any = None, **options: typing.A
 
 
 def plan(model: typing.Any = None, data: typing.Any = None, **options: typing.Any) -> typing.Any:
+    data, options = _prepared(model, data, options)
     if not _is_origin(model):
         return _accrue.plan(model, data, **options)
-    network, data, options = _learned(_traced(model, _first(data), options), data, options)
+    network, data, options = _learned(_traced(model, _example(data), options), data, options)
     return _accrue.plan(network, data, **options)
 
 
 def evaluate(weights: typing.Any, model: typing.Any = None, data: typing.Any = None,
              **options: typing.Any) -> typing.Any:
-    origin, weights = _known(weights, model, _first(data), options)
+    data, options = _prepared(model, data, options)
+    origin, weights = _known(weights, model, _example(data), options)
     if origin is None:
         return _accrue.evaluate(weights, model, data, **options)
     return _accrue.evaluate(weights, origin.network, origin.data(data), **origin.loss(origin.precise(options)))
@@ -107,9 +125,10 @@ def _known(weights: typing.Any, model: typing.Any, x: typing.Any, options: dict)
 
 class Trainer(_accrue.Trainer):
     def __init__(self, model: typing.Any = None, data: typing.Any = None, **options: typing.Any):
-        self._origin = None
+        self._origin, self._model = None, model
+        data, options = _prepared(model, data, options)
         if _is_origin(model):
-            self._origin = _traced(model, _first(data), options)
+            self._origin = _traced(model, _example(data), options)
             model, data, options = _learned(self._origin, data, options)
         super().__init__(model, data, **options)
 
@@ -119,6 +138,8 @@ class Trainer(_accrue.Trainer):
         return result
 
     def evaluate(self, data: typing.Any = None) -> typing.Any:
+        network = self._origin.network if self._origin else self._model
+        data, _ = _prepared(network, data, {})
         return super().evaluate(data if self._origin is None else self._origin.data(data))
 
     def predict(self, x: typing.Any) -> typing.Any:

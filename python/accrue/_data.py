@@ -1,0 +1,390 @@
+"""Data as callers have them, as the module takes them: arrays, and parts that are fetched (docs/python.md, "Data")."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import typing
+
+from . import _accrue
+from ._accrue import Error
+
+if typing.TYPE_CHECKING:
+    from ._fetched import Source, Transform
+
+# The arguments that this file takes away; the rest are the program's.
+_OWN = ("columns", "transform", "workers", "epoch_samples", "tokenizer")
+# A larger memmap is read from its file row by row; a smaller one is an array like others.
+_MAPPED_BYTES = 64 << 20
+
+
+class _Asked:
+    """What a caller says about data."""
+
+    def __init__(self, model: typing.Any, options: dict):
+        self.model = model
+        self.columns = options.pop("columns", None)
+        given = options.pop("transform", None)
+        self.workers = _count(options.pop("workers", None), "workers")
+        self.epoch_samples = _count(options.pop("epoch_samples", None), "epoch_samples")
+        self.options = options
+        self.transform: Transform | None = None
+        if given is not None:
+            from ._fetched import Transform
+
+            self.transform = Transform(given)
+        names = options.get("classes")
+        names = names.split(",") if isinstance(names, str) else names
+        self.classes = None if names is None else len(names)
+        self.heeded: set[str] = set()
+
+    def heed(self, name: str) -> typing.Any:
+        self.heeded.add(name)
+        return getattr(self, name)
+
+    def has_names(self) -> bool:
+        """True if the network takes arrays by their names."""
+        from ._modules import _is_module
+
+        return isinstance(self.model, _accrue.Network) or _is_module(self.model)
+
+    def check_heeded(self, kind: str) -> None:
+        for name, expected in (("columns", "samples by names"), ("transform", "samples"),
+                               ("workers", "samples that are fetched"), ("epoch_samples", "a stream")):
+            if getattr(self, name) is not None and name not in self.heeded:
+                raise Error(f"{name} is for {expected}, but data is {kind}: expected no {name}")
+
+
+def _count(value: typing.Any, name: str) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        raise Error(f"{name} is {value!r}: expected a number from 1 on")
+    return int(value)
+
+
+def prepared(model: typing.Any, data: typing.Any, options: dict) -> tuple[typing.Any, dict]:
+    """Data and options as the module takes them."""
+    if all(options.get(name) is None for name in (*_OWN, "test")) and _is_plain(data):
+        return data, {name: value for name, value in options.items() if name not in _OWN}
+    options = dict(options)
+    test = options.pop("test", None)
+    if options.get("tokenizer") is not None or _texts_in(data):
+        return _texts(data, test, options)
+    options.pop("tokenizer", None)
+    asked = _Asked(model, options)
+    data = _set(data, asked, "data")
+    if test is not None:
+        options["test"] = _set(test, asked, "test")
+    asked.check_heeded("arrays" if isinstance(data, (tuple, list, dict)) else "no samples of this kind")
+    return data, options
+
+
+def _is_plain(data: typing.Any) -> bool:
+    """True for names, and for arrays in memory."""
+    if data is None or isinstance(data, (str, os.PathLike)):
+        return True
+    numpy = sys.modules.get("numpy")
+    if isinstance(data, dict):
+        return all(_is_plain_array(array) for array in data.values())
+    if isinstance(data, (tuple, list)):
+        return not _are_samples(data) and all(_is_plain_array(array) for array in data)
+    return numpy is not None and isinstance(data, numpy.ndarray)
+
+
+def _is_plain_array(array: typing.Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and type(array) is numpy.ndarray or isinstance(array, (int, float, bool))
+
+
+def _is_array(data: typing.Any) -> bool:
+    """True for what as_array() takes without loading anything."""
+    import numpy
+
+    if isinstance(data, numpy.ndarray) or hasattr(data, "__dlpack__") or hasattr(data, "__array_interface__"):
+        return True
+    try:
+        memoryview(data)
+    except TypeError:
+        return False
+    return True
+
+
+def _is_of(data: typing.Any, module: str, name: str) -> bool:
+    """True for an instance of a class of a package, which nobody needs to have imported."""
+    return any(t.__module__.split(".")[0] == module and t.__name__ == name for t in type(data).__mro__)
+
+
+def _is_pandas(data: typing.Any, name: str) -> bool:
+    return _is_of(data, "pandas", name)
+
+
+def _are_samples(data: typing.Any) -> bool:
+    """True for a list of pairs (x, y) or of dictionaries; a list of two arrays is (x, y)."""
+    if not isinstance(data, list) or not data:
+        return False
+    first = data[0]
+    if isinstance(first, dict):
+        return True
+    return all(isinstance(item, tuple) and len(item) == 2 for item in data) and not (
+        isinstance(first[0], int) and isinstance(first[1], int))
+
+
+def _is_indexable(data: typing.Any) -> bool:
+    return hasattr(data, "__getitem__") and hasattr(data, "__len__")
+
+
+def _set(data: typing.Any, asked: _Asked, what: str) -> typing.Any:
+    """One data set: arrays, or parts of a source in place of arrays."""
+    if data is None or isinstance(data, (str, os.PathLike)):
+        return data
+    if isinstance(data, dict):
+        return _arrays_by_name(data, asked)
+    if isinstance(data, (tuple, list)) and not _are_samples(data):
+        return _arrays(data, asked, what)
+    if _is_of(data, "torch", "DataLoader"):
+        from ._loaders import samples_of
+
+        data = samples_of(data, asked.options, asked.workers)
+    if _is_pandas(data, "DataFrame"):
+        return _columns_of_frame(data, asked, what)
+    if _is_array(data):
+        return data
+    if _is_of(data, "datasets", "Dataset"):
+        return _columns_of_hub(data, asked, what)
+    if _is_indexable(data) and not _is_of(data, "torch", "IterableDataset"):
+        return _parts(_mapped(data, asked, what), asked, data)
+    if callable(data) or hasattr(data, "__iter__"):
+        return _parts(_stream(data, asked, what), asked, data)
+    raise Error(f"{what} is {type(data).__name__}: expected a name, (x, y), samples by their index, or a stream")
+
+
+# Arrays
+
+
+def _arrays(data: typing.Any, asked: _Asked, what: str) -> typing.Any:
+    if asked.transform is not None and len(data) == 2:
+        return _transformed(data, asked, what)
+    names = ("x", "y") if len(data) == 2 else ("sources", "targets", "styles")
+    return tuple(_column(array, names[min(i, len(names) - 1)], asked) for i, array in enumerate(data)) \
+        if any(_is_elsewhere(array) for array in data) else data
+
+
+def _arrays_by_name(data: dict, asked: _Asked) -> dict:
+    if asked.transform is not None:
+        names, columns = list(data), [_indexed(array) for array in data.values()]
+        source = _source(len(columns[0]), lambda i: dict(zip(names, (c[i] for c in columns))), asked, "data", names)
+        return dict(zip(names, source.parts()))
+    return {name: _column(array, str(name), asked) for name, array in data.items()}
+
+
+def _is_elsewhere(array: typing.Any) -> bool:
+    """True for arrays of pandas, of memmaps, and for those that have their elements elsewhere."""
+    import numpy
+
+    if _is_pandas(array, "DataFrame") or _is_pandas(array, "Series"):
+        return True
+    if isinstance(array, numpy.memmap):
+        return array.nbytes > _MAPPED_BYTES and (array.ndim >= 3 or array.dtype.kind not in "iu")
+    return (_is_indexable(array) and hasattr(array, "shape") and hasattr(array, "dtype") and not _is_array(array)
+            and len(array.shape) > 0)
+
+
+def _column(array: typing.Any, name: str, asked: _Asked) -> typing.Any:
+    if not _is_elsewhere(array):
+        return array
+    if _is_pandas(array, "DataFrame") or _is_pandas(array, "Series"):
+        return _numbers_of_frame(array, name)
+    from ._fetched import Rows
+
+    if len(array.shape) == 1:  # a number for each sample; all of them at once are fewer reads
+        return _array_of(array)
+    return _known(Rows(array, name, asked.heed("workers") or 1), asked)
+
+
+def _array_of(array: typing.Any) -> typing.Any:
+    import numpy
+
+    return numpy.asarray(array[:])
+
+
+def _indexed(array: typing.Any) -> typing.Any:
+    """An array whose samples have indices."""
+    import numpy
+
+    if _is_pandas(array, "DataFrame") or _is_pandas(array, "Series"):
+        return _numbers_of_frame(array, "data")
+    return array if _is_indexable(array) and hasattr(array, "shape") else numpy.asarray(array)
+
+
+def _transformed(data: typing.Any, asked: _Asked, what: str) -> typing.Any:
+    x, y = (_indexed(array) for array in data)
+    if len(x) != len(y):
+        raise Error(f"x of {what} has {len(x)} samples, but y has {len(y)}: expected the same number")
+    return _parts(_source(len(x), lambda i: (x[i], y[i]), asked, what), asked, None)
+
+
+# Samples by their index
+
+
+def _source(length: int, get: typing.Callable, asked: _Asked, what: str, names: typing.Any = None) -> Source:
+    from ._fetched import Source as Fetched
+
+    return Fetched(length, get, what=what, names=names, transform=asked.heed("transform"),
+                   workers=asked.heed("workers") or 1)
+
+
+def _mapped(data: typing.Any, asked: _Asked, what: str) -> Source:
+    length = len(data)
+
+    def get(index: int) -> typing.Any:
+        if len(data) != length:
+            raise Error(f"{what} has {len(data)} samples, but had {length} before: expected a number that stays")
+        return data[index]
+
+    return _source(length, _chosen(get, asked), asked, what, _names(asked))
+
+
+def _names(asked: _Asked) -> list | None:
+    columns = asked.columns
+    return list(columns) if isinstance(columns, dict) else None
+
+
+def _chosen(get: typing.Callable, asked: _Asked) -> typing.Callable:
+    """With `columns`: a pair of names, or names of the network by names of the samples."""
+    columns = asked.heed("columns")
+    if columns is None:
+        return get
+    if isinstance(columns, dict):
+        return lambda index: _by_name(get(index), columns, index)
+    if isinstance(columns, str) or len(columns) != 2:
+        raise Error(f"columns is {columns!r}: expected (x, y), two names, or {{'INPUT': 'COLUMN', ...}}")
+    names = dict(zip(("x", "y"), columns))
+    return lambda index: tuple(_by_name(get(index), names, index).values())
+
+
+def _by_name(item: typing.Any, columns: dict, index: int) -> dict:
+    if not isinstance(item, dict):
+        raise Error(f"sample {index} is {type(item).__name__}, which has no names: expected no columns")
+    for column in columns.values():
+        if column not in item:
+            raise Error(f"sample {index} has no '{column}': expected columns among {', '.join(map(str, item))}")
+    return {name: item[column] for name, column in columns.items()}
+
+
+def _parts(source: Source, asked: _Asked, data: typing.Any) -> typing.Any:
+    parts = source.parts()
+    if source.names is None:
+        classes = asked.classes
+        if classes is None and isinstance(getattr(data, "classes", None), (list, tuple)):
+            classes = len(data.classes)  # as torchvision's data sets have them
+        parts[1].known_classes = classes
+        return parts
+    if not asked.has_names():
+        raise Error(f"samples have the names {', '.join(source.names)}: expected columns=(x, y), two of them, or a "
+                    "Network whose inputs have their names")
+    return dict(zip(source.names, parts))
+
+
+def _known(rows: typing.Any, asked: _Asked) -> typing.Any:
+    rows.known_classes = asked.classes
+    return rows
+
+
+# Streams
+
+
+def _stream(data: typing.Any, asked: _Asked, what: str) -> Source:
+    from ._fetched import Stream
+
+    if isinstance(data, type) or callable(data) and not hasattr(data, "__iter__") and not _takes_nothing(data):
+        raise Error(f"{what} is {data!r}: expected a function without arguments that gives samples (x, y)")
+    if inspect.isgenerator(data) or hasattr(data, "__next__"):
+        raise Error(f"{what} is an iterator, which gives its samples once, but a training passes over them more than "
+                    "once: expected the function that makes it, or an iterable")
+    length = asked.heed("epoch_samples")
+    if length is None and hasattr(data, "__len__"):
+        length = len(data)
+    if length is None:
+        raise Error(f"{what} is a stream, and nobody knows how long an epoch of it is: expected epoch_samples=N")
+    if asked.options.get("no_shuffle") is False:
+        raise Error(f"{what} is a stream, which has an order of its own: expected no no_shuffle=False")
+    asked.options["no_shuffle"] = True
+
+    def opened() -> typing.Iterator:
+        return iter(data() if not hasattr(data, "__iter__") else data)
+
+    return Stream(length, opened, what=what, transform=asked.heed("transform"))
+
+
+def _takes_nothing(function: typing.Any) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+# Columns of pandas and of Hugging Face
+
+
+def _numbers_of_frame(frame: typing.Any, name: str) -> typing.Any:
+    import numpy
+
+    array = frame.to_numpy()
+    if array.dtype == object or array.dtype.kind not in "fiub":
+        types = frame.dtypes
+        kinds = {str(c): str(t) for c, t in types.items()} if hasattr(types, "items") else {name: str(types)}
+        wrong = [f"{c} ({t})" for c, t in kinds.items() if not t.lower().startswith(("int", "uint", "float", "bool"))]
+        raise Error(f"{name} has the columns {', '.join(wrong)}: expected numbers; "
+                    "pandas.factorize(column)[0] numbers names")
+    if array.dtype.kind in "iub" and array.ndim == 2:
+        array = array.astype(numpy.float64)  # a row of numbers, as a network sees them
+    return numpy.ascontiguousarray(array)
+
+
+def _columns_of_frame(frame: typing.Any, asked: _Asked, what: str) -> typing.Any:
+    columns = asked.heed("columns")
+    if columns is None:
+        raise Error(f"{what} is a DataFrame: expected columns=(x, y), such as columns=(list(df.columns[:-1]), "
+                    f"'{frame.columns[-1]}'), or data=(df[[...]], df[...])")
+    if isinstance(columns, dict):
+        return _arrays_by_name({name: frame[column] for name, column in columns.items()}, asked)
+    x, y = columns
+    return _arrays((frame[[x] if isinstance(x, str) else list(x)], frame[y]), asked, what)
+
+
+def _columns_of_hub(data: typing.Any, asked: _Asked, what: str) -> typing.Any:
+    """A datasets.Dataset, of which only the columns that count are read."""
+    columns = asked.columns
+    wanted = list(columns.values() if isinstance(columns, dict) else columns or data.column_names)
+    lacking = [name for name in wanted if name not in data.column_names]
+    if lacking:
+        raise Error(f"{what} has no column '{lacking[0]}': expected columns among {', '.join(data.column_names)}")
+    chosen = data.select_columns(wanted)
+    features = chosen.features
+    if data.format["type"] is None and not any(type(f).__name__ == "Image" for f in features.values()):
+        chosen = chosen.with_format("numpy")
+    found = _parts(_mapped(chosen, asked, what), asked, None)
+    names = wanted if not isinstance(found, dict) else [columns[n] if isinstance(columns, dict) else n for n in found]
+    for name, part in zip(names, found.values() if isinstance(found, dict) else found):
+        known = getattr(features[name], "num_classes", None)
+        if known is not None and part.known_classes is None:
+            part.known_classes = known
+    return found
+
+
+# Texts
+
+
+def _texts_in(data: typing.Any) -> bool:
+    from . import _texts as texts
+
+    return texts.are_texts(data)
+
+
+def _texts(data: typing.Any, test: typing.Any, options: dict) -> tuple[typing.Any, dict]:
+    from . import _texts as texts
+
+    return texts.prepared(data, test, options)
