@@ -24,7 +24,7 @@ struct Draw {
 };
 thread_local Draw draw_here;
 
-// What a row has to become.
+// How the field of a row stores its elements.
 struct RowOf {
   std::string what;
   DType dtype;

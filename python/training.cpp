@@ -230,7 +230,22 @@ void add_training(nb::module_& m) {
       "in C\n"
       "order are not copied and must not change meanwhile. float64 is rounded to float32, but not "
       "with\n"
-      "precision=\"fp64\", of which weights and answers are float64, too.\n";
+      "precision=\"fp64\", of which weights and answers are float64, too.\n"
+      "Samples (x, y) by their index are fetched when they are needed: a list of pairs, a Dataset "
+      "or\n"
+      "DataLoader of PyTorch, a Dataset of Hugging Face with columns=(\"x\", \"y\"), any object "
+      "with\n"
+      "__len__ and __getitem__, and arrays in files. So is a stream, a function that gives "
+      "samples,\n"
+      "with epoch_samples. A DataFrame has columns, too.\n"
+      "transform: of a sample: f(x) or f(x, y), for a folder of images an image of Pillow. A\n"
+      "parameter rng is a Generator, drawn from (seed, epoch, index), and None for a score.\n"
+      "workers: how many threads may fetch samples at once, 1 without it.\n"
+      "Texts: a list of texts or of chats, with tokenizer.\n";
+  // The arguments that python/accrue/_data.py takes away.
+  const std::string samples =
+      ", columns: typing.Any = None, transform: typing.Callable[..., typing.Any] | None = None, "
+      "workers: int | None = None, epoch_samples: int | None = None";
   const std::string vocabulary =
       "vocabulary: of data that are tokens; without it it ends with the largest.\n"
       "sample_weight: numbers [N], how much each sample of (x, y) counts: the loss is a mean over\n"
@@ -250,7 +265,8 @@ void add_training(nb::module_& m) {
       of(trainer_door,
          "def __init__(self, model: str | Layer | None = None, data: typing.Any = None, *, test: "
          "typing.Any = None, quiet: bool = True, vocabulary: int | None = None, sample_weight: "
-         "typing.Any = None",
+         "typing.Any = None" +
+             samples,
          "None", "A training that can be run, looked at and run again.\n\n" + data + trained);
   nb::class_<PythonTrainer>(m, "Trainer", "A training that can be run, looked at and run again.")
       .def(
@@ -305,7 +321,8 @@ void add_training(nb::module_& m) {
       train_door,
       "def train(model: str | Layer | None = None, data: typing.Any = None, *, test: typing.Any = "
       "None, on_step: typing.Callable[[Step], typing.Any] | None = None, quiet: bool = True, "
-      "vocabulary: int | None = None, sample_weight: typing.Any = None",
+      "vocabulary: int | None = None, sample_weight: typing.Any = None" +
+          samples,
       "accrue._results.Result",
       "Trains a network.\n\n" + data + trained +
           "on_step: called with each window's Step, up to a few windows later. Its exception "
@@ -320,7 +337,8 @@ void add_training(nb::module_& m) {
       of(plan_door,
          "def plan(model: str | Layer | None = None, data: typing.Any = None, *, vocabulary: "
          "int | None "
-         "= None, sample_weight: typing.Any = None",
+         "= None, sample_weight: typing.Any = None" +
+             samples,
          "accrue._results.Plan",
          "The largest micro-batch that fits in `memory` (\"4GiB\"), and the alternatives.\n\n" +
              data + vocabulary);
@@ -338,7 +356,8 @@ void add_training(nb::module_& m) {
       of(evaluate_door,
          "def evaluate(weights: typing.Any, model: str | Layer | None = None, data: typing.Any "
          "= None, "
-         "*",
+         "*" +
+             samples,
          "accrue._results.Score | accrue._results.Scores",
          "The score of weights on arrays, or on parts of a data set (split).\n\n" + weights + data);
   m.def("evaluate", &evaluate, "weights"_a.none(), "model"_a = nb::none(), "data"_a = nb::none(),

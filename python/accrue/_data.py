@@ -20,7 +20,7 @@ _MAPPED_BYTES = 64 << 20
 
 
 class _Asked:
-    """What a caller says about data."""
+    """The arguments about data that a caller gives."""
 
     def __init__(self, model: typing.Any, options: dict):
         self.model = model
@@ -70,10 +70,23 @@ def prepared(model: typing.Any, data: typing.Any, options: dict) -> tuple[typing
         return data, {name: value for name, value in options.items() if name not in _OWN}
     options = dict(options)
     test = options.pop("test", None)
-    if options.get("tokenizer") is not None or _texts_in(data):
-        return _texts(data, test, options)
-    options.pop("tokenizer", None)
+    from . import _texts
+
     asked = _Asked(model, options)
+    if not asked.has_names() and _texts.are_tokens(data):
+        data, more = _texts.tokens(data, options)
+        if test is not None:
+            options["test"] = _texts.tokens(test, options)[0] if _texts.are_tokens(test) else test
+        asked.check_heeded("tokens")
+        return data, {**options, **more}
+    if options.get("tokenizer") is not None or not asked.has_names() and _texts.are_texts(data):
+        if test is not None:
+            raise Error("test is for samples and tokens, but data is texts: expected tokens, or no test")
+        asked.check_heeded("texts")
+        return _texts.texts(data, options)
+    options.pop("tokenizer", None)
+    if asked.transform is not None and isinstance(data, (str, os.PathLike)):
+        data, test = _folder(data, test, options)
     data = _set(data, asked, "data")
     if test is not None:
         options["test"] = _set(test, asked, "test")
@@ -158,6 +171,19 @@ def _set(data: typing.Any, asked: _Asked, what: str) -> typing.Any:
     if callable(data) or hasattr(data, "__iter__"):
         return _parts(_stream(data, asked, what), asked, data)
     raise Error(f"{what} is {type(data).__name__}: expected a name, (x, y), samples by their index, or a stream")
+
+
+def _folder(path: typing.Any, test: typing.Any, options: dict) -> tuple:
+    from ._folders import folders_of
+
+    data, held_out = folders_of(path)
+    if options.get("classes") is None:
+        options["classes"] = data.classes
+    if test is not None and held_out is not None:
+        raise Error(f"test is given, but '{held_out.path}' has the test: expected one of both")
+    if isinstance(test, (str, os.PathLike)):
+        test, _ = folders_of(test)
+    return data, held_out if test is None else test
 
 
 # Arrays
@@ -373,18 +399,3 @@ def _columns_of_hub(data: typing.Any, asked: _Asked, what: str) -> typing.Any:
         if known is not None and part.known_classes is None:
             part.known_classes = known
     return found
-
-
-# Texts
-
-
-def _texts_in(data: typing.Any) -> bool:
-    from . import _texts as texts
-
-    return texts.are_texts(data)
-
-
-def _texts(data: typing.Any, test: typing.Any, options: dict) -> tuple[typing.Any, dict]:
-    from . import _texts as texts
-
-    return texts.prepared(data, test, options)

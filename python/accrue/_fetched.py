@@ -240,7 +240,7 @@ class Part:
 
 
 class Rows:
-    """The rows of an array that is not in memory, in place of it: those of a file that NumPy has mapped, if it can be."""
+    """The rows of an array that is not in memory, in place of it. A file that NumPy has mapped is read itself, if it can be."""
 
     _accrue_part = True
 

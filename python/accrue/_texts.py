@@ -1,4 +1,157 @@
-"""Texts, chats and tokens of a caller, as language models learn them (docs/python.md, "Texts")."""
+"""A caller's texts, chats and tokens, as language models learn them (docs/python.md, "Texts")."""
+
 from __future__ import annotations
-def are_texts(data): return False
-def prepared(data, test, options): raise NotImplementedError
+
+import collections.abc
+import json
+import os
+import pathlib
+import tempfile
+import typing
+
+from ._accrue import Error
+
+# The names of records that JSON lines may have (docs/text.md, "Texts").
+_TEXTS = {"text", "messages", "conversations", "completion", "instruction", "chosen", "anchor"}
+_TOKENS = ("input_ids", "attention_mask", "labels")
+
+
+class _File(str):
+    """The path of a temporary file, which lives as long as this."""
+
+    folder: tempfile.TemporaryDirectory
+
+
+def _names(data: typing.Any) -> typing.Iterable[str]:
+    """The names of records: of a dictionary of columns, of a list of dictionaries, or of a data set of the hub."""
+    if isinstance(data, collections.abc.Mapping):
+        return list(data)
+    if isinstance(data, list) and data and isinstance(data[0], collections.abc.Mapping):
+        return list(data[0])
+    return list(getattr(data, "column_names", None) or ())
+
+
+def are_texts(data: typing.Any) -> bool:
+    """True for texts and records of texts in the caller's memory."""
+    if isinstance(data, (list, tuple)) and len(data) and all(isinstance(text, str) for text in data):
+        return True
+    if isinstance(data, collections.abc.Mapping) or not _TEXTS.intersection(_names(data)):
+        return isinstance(data, list) and bool(data) and _is_chat(data[0])
+    record = data[0]
+    return all(isinstance(record[name], (str, list, dict)) for name in _TEXTS.intersection(record))
+
+
+def _is_chat(messages: typing.Any) -> bool:
+    return isinstance(messages, list) and bool(messages) and all(
+        isinstance(m, dict) and "role" in m and "content" in m for m in messages)
+
+
+def are_tokens(data: typing.Any) -> bool:
+    return "input_ids" in _names(data)
+
+
+def texts(data: typing.Any, options: dict) -> tuple[typing.Any, dict]:
+    """The path of JSON lines with the texts, and of the tokenizer's files."""
+    options = dict(options)
+    if options.get("tokenizer") is not None:
+        options["tokenizer"] = _tokenizer(options["tokenizer"])
+    if data is None or isinstance(data, (str, os.PathLike)):
+        return data, options
+    if not are_texts(data):
+        raise Error(f"tokenizer is for texts, but data is {type(data).__name__}: expected a list of texts, or of chats, "
+                    "lists of {'role': ..., 'content': ...}, or records such as {'messages': [...]}")
+    file, path = _temporary("data.jsonl")
+    with open(path, "w", encoding="utf-8") as out:
+        for place, item in enumerate(data):
+            try:
+                out.write(json.dumps(_record(item), ensure_ascii=False) + "\n")
+            except (TypeError, ValueError) as error:
+                raise Error(f"sample {place} of data cannot be written as JSON: {error}") from error
+    return file, options
+
+
+def _record(item: typing.Any) -> dict:
+    if isinstance(item, str):
+        return {"text": item}
+    if _is_chat(item):
+        return {"messages": item}
+    if not isinstance(item, collections.abc.Mapping):
+        raise TypeError(f"it is {type(item).__name__}: expected a text, a chat or a record")
+    return {name: value for name, value in item.items() if value is not None}
+
+
+def _temporary(name: str) -> tuple[_File, pathlib.Path]:
+    folder = tempfile.TemporaryDirectory(prefix="accrue-")
+    path = pathlib.Path(folder.name) / name
+    file = _File(path)
+    file.folder = folder
+    return file, path
+
+
+def _tokenizer(given: typing.Any) -> typing.Any:
+    """A path, or the path of a copy of a tokenizer of `tokenizers` or `transformers`."""
+    if isinstance(given, (str, os.PathLike)):
+        return given
+    if hasattr(given, "save_pretrained") and getattr(given, "is_fast", False):
+        file, path = _temporary("tokenizer")
+        given.save_pretrained(path)
+        return file
+    if hasattr(given, "save_pretrained"):
+        raise Error(f"tokenizer is a {type(given).__name__}, which has no tokenizer.json: expected its fast form")
+    if hasattr(given, "save") and hasattr(given, "get_vocab"):
+        file, path = _temporary("tokenizer.json")
+        given.save(str(path))
+        return file
+    raise Error(f"tokenizer is {given!r}: expected a path, a tokenizers.Tokenizer or a fast tokenizer of transformers")
+
+
+def tokens(data: typing.Any, options: dict) -> tuple[typing.Any, dict]:
+    """(tokens, learned) of records with input_ids, attention_mask and labels: documents without what fills them up."""
+    import numpy
+
+    others = [name for name in _names(data) if name not in _TOKENS]
+    if others:
+        raise Error(f"data has input_ids and {', '.join(map(str, others))}: expected {', '.join(_TOKENS)} alone")
+    has = [name for name in _TOKENS if name in _names(data)]
+    if isinstance(data, collections.abc.Mapping):
+        columns = [data[name] for name in has]
+        lengths = {len(column) for column in columns}
+        if len(lengths) > 1:
+            raise Error(f"{', '.join(has)} have {', '.join(map(str, sorted(lengths)))} rows: expected as many")
+        records = [dict(zip(has, row)) for row in zip(*columns)]
+    else:
+        records = [dict(record) for record in data]
+    documents, learned, widths = [], [], set()
+    for place, record in enumerate(records):
+        row = {name: numpy.asarray(value) for name, value in record.items() if value is not None}
+        if set(row) != set(has) or any(array.shape != row["input_ids"].shape or array.ndim != 1
+                                       for array in row.values()):
+            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in row.items())
+            raise Error(f"sample {place} has {shapes}: expected {', '.join(has)}, each [L]")
+        ids, labels = row["input_ids"], row.get("labels", row["input_ids"])
+        widths.add(len(ids))
+        mask = row.get("attention_mask", numpy.ones_like(ids)).astype(bool)
+        kept = numpy.flatnonzero(mask)
+        if not kept.size or kept[-1] - kept[0] + 1 != kept.size:
+            raise Error(f"sample {place} has an attention_mask with {kept.size} ones, not all side by side: expected one "
+                        "run of them, the document")
+        is_learned = (labels != -100) & mask
+        wrong = numpy.flatnonzero(is_learned & (labels != ids))
+        if wrong.size:
+            at = wrong[0]
+            raise Error(f"sample {place} has the label {labels[at]} at {at}, but the token {ids[at]}: expected labels "
+                        "that are input_ids, or -100, not yet shifted by one")
+        documents.append(ids[kept].astype(numpy.int32))
+        learned.append(is_learned[kept])
+    if not documents:
+        raise Error("data has no samples: expected some")
+    options = dict(options)
+    if len(widths) == 1 and "attention_mask" in has and options.get("context") is None and widths != {1}:
+        options["context"] = widths.pop() - 1  # as rows of one array
+        if options.get("documents") is None:
+            options["documents"] = "padded"
+    if len({len(document) for document in documents}) == 1:
+        documents, learned = numpy.stack(documents), numpy.stack(learned)
+    if all(numpy.all(row) for row in learned):
+        return documents, options
+    return (documents, learned), options

@@ -1,0 +1,426 @@
+"""Tests the installed package: data that are fetched sample by sample train with the same bits as arrays in memory."""
+
+import os
+import pathlib
+import tempfile
+import threading
+import unittest
+
+import numpy as np
+
+import accrue
+
+try:
+    import torch
+    from torch.utils.data import (DataLoader, IterableDataset, RandomSampler, Subset, TensorDataset,
+                                  WeightedRandomSampler)
+except ImportError:
+    torch = None
+try:
+    import pandas
+except ImportError:
+    pandas = None
+try:
+    import datasets
+except ImportError:
+    datasets = None
+try:
+    from PIL import Image
+except ImportError:
+    Image = None
+
+FEW = {"threads": 2, "micro_batch": 4, "effective_batch": 16, "epochs": 2, "seed": 3}
+random = np.random.default_rng(0)
+X = random.standard_normal((50, 16)).astype(np.float32)
+Y = np.arange(50) % 3
+NUMBERS = random.standard_normal((50, 2)).astype(np.float32)
+PIXELS = random.integers(0, 256, (50, 3, 8, 10), np.uint8)
+
+
+def layers(outputs=3):
+    return accrue.Sequential([accrue.Linear(16, 8, activation="relu"), accrue.Linear(8, outputs)])
+
+
+def convolutions():
+    return accrue.Sequential([accrue.Conv2d(3, 4, 3, padding=1), accrue.ReLU(), accrue.GlobalAvgPool2d(),
+                              accrue.Flatten(), accrue.Linear(4, 3)])
+
+
+class Samples:
+    """Samples by their index; `bad` is what sample 37 gives or raises."""
+
+    def __init__(self, x=X, y=Y, bad=None):
+        self.x, self.y, self.bad = x, y, bad
+        self.within = self.most = 0
+        self.lock = threading.Lock()
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        with self.lock:
+            self.within += 1
+            self.most = max(self.most, self.within)
+        try:
+            if i == 37 and self.bad is not None:
+                if isinstance(self.bad, BaseException):
+                    raise self.bad
+                return self.bad
+            return self.x[i], self.y[i]
+        finally:
+            with self.lock:
+                self.within -= 1
+
+
+class Elsewhere:
+    """An array whose elements are elsewhere, as those of zarr and h5py are."""
+
+    def __init__(self, array):
+        self._array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __len__(self):
+        return len(self._array)
+
+    def __getitem__(self, i):
+        return self._array[i]
+
+
+class Case(unittest.TestCase):
+    def same(self, result, expected):
+        np.testing.assert_array_equal(result.losses, expected.losses)
+        self.assertEqual(result.score, expected.score)
+        self.assertEqual(list(result.weights), list(expected.weights))
+        for name in expected.weights:
+            np.testing.assert_array_equal(result.weights[name], expected.weights[name])
+
+    def refuses(self, run, *words):
+        with self.assertRaises(accrue.Error) as raised:
+            run()
+        for word in words:
+            self.assertIn(word, str(raised.exception))
+        return raised.exception
+
+
+class ByIndex(Case):
+    def test_trains_with_the_bits_of_arrays(self):
+        masks = random.integers(0, 2, (50, 8, 10)).astype(bool)
+        pixelwise = accrue.Sequential([accrue.Conv2d(3, 1, 3, padding=1)])
+        cases = ((layers(), X, Y, {}), (layers(2), X, NUMBERS, {}), (convolutions(), PIXELS, Y, {"augment": "flip"}),
+                 (layers(2), X.astype(np.float64), NUMBERS.astype(np.float64), {}),
+                 (layers(2), X.astype(np.float64), NUMBERS.astype(np.float64), {"precision": "fp64"}),
+                 (layers(2), X.astype(np.float16), NUMBERS, {}), ("mlp-small", PIXELS, Y, {"crop": 6}),
+                 (pixelwise, PIXELS, masks, {}))
+        for network, x, y, options in cases:
+            options = {**FEW, **options}
+            expected = accrue.train(network, (x, y), test=(x[:20], y[:20]), **options)
+            fetched = accrue.train(network, Samples(x, y), test=Samples(x[:20], y[:20]), **options)
+            with self.subTest(x=x.dtype, y=y.dtype, options=options):
+                self.same(fetched, expected)
+
+    def test_of_other_kinds_train_with_the_bits_of_arrays(self):
+        expected = accrue.train(layers(), (X, Y), **FEW)
+        for data in (list(zip(X, Y)), [(x.tolist(), int(y)) for x, y in zip(X.astype(float), Y)],
+                     (Elsewhere(X), Elsewhere(Y)), (Elsewhere(X), Y)):
+            self.same(accrue.train(layers(), data, **FEW), expected)
+
+    def test_by_names_train_a_network_of_values(self):
+        x = accrue.input(16)
+        network = accrue.Network({"image": x}, {"kind": accrue.Linear(16, 3)(x, name="kind"),
+                                                "size": accrue.Linear(16, 2)(x, name="size")})
+        labels = np.where(np.arange(50) % 7 == 0, -100, Y)
+        expected = accrue.train(network, {"image": X, "kind": labels, "size": NUMBERS}, **FEW)
+        samples = [{"image": X[i], "kind": labels[i], "size": NUMBERS[i]} for i in range(50)]
+        self.same(accrue.train(network, samples, **FEW), expected)
+        renamed = [{"a": X[i], "b": labels[i], "c": NUMBERS[i], "d": "text"} for i in range(50)]
+        self.same(accrue.train(network, renamed, columns={"image": "a", "kind": "b", "size": "c"}, **FEW), expected)
+        pairs = accrue.train(layers(2), renamed, columns=("a", "c"), **{**FEW, "steps": 1})
+        self.assertEqual(pairs.steps, 1)
+        self.refuses(lambda: accrue.train(layers(), renamed, **FEW), "a, b, c, d", "columns=(x, y)")
+        self.refuses(lambda: accrue.train(layers(), renamed, columns=("a", "z"), **FEW), "no 'z'", "a, b, c, d")
+
+    def test_resume_with_the_bits_of_a_run_that_never_stopped(self):
+        expected = accrue.train(layers(), (X, Y), **FEW)
+        with tempfile.TemporaryDirectory() as folder:
+            options = {**FEW, "checkpoint_dir": folder, "checkpoint_every": 1}
+
+            def stop(step):
+                if step.step == 3:
+                    raise InterruptedError
+
+            with self.assertRaises(InterruptedError):
+                accrue.train(layers(), Samples(), on_step=stop, **options)
+            resumed = accrue.train(layers(), Samples(), resume=True, **options)
+            self.same(resumed, type(expected)(**{**vars(expected), "losses": expected.losses[-len(resumed.losses):]}))
+            self.assertLess(len(resumed.losses), len(expected.losses))
+            self.refuses(lambda: accrue.train(layers(), Samples(X + 1), resume=True, **options), "data")
+
+    def test_weigh_and_balance_as_arrays_do(self):
+        weights = random.random(50)
+        for options in ({"sample_weight": weights}, {"class_weights": "balanced"}):
+            expected = accrue.train(layers(), (X, Y), **options, **FEW)
+            self.same(accrue.train(layers(), Samples(), **options, **FEW), expected)
+
+    def test_are_asked_for_by_as_many_threads_as_workers(self):
+        for workers in (None, 1, 2):
+            samples = Samples()
+            accrue.train(layers(), samples, workers=workers, **FEW)
+            self.assertLessEqual(samples.most, workers or 1)
+        self.refuses(lambda: accrue.train(layers(), Samples(), workers=0, **FEW), "workers is 0")
+        self.refuses(lambda: accrue.train(layers(), (X, Y), workers=2, **FEW), "workers is for")
+
+    def test_cost_the_memory_that_a_plan_predicts(self):
+        result = accrue.train(layers(), Samples(), **FEW)
+        self.assertEqual(result.memory["this run"], result.memory["predicted"])
+        options = {"effective_batch": 16, "threads": 2, "memory": "1GiB"}
+        self.assertEqual(accrue.plan(layers(), Samples(), **options)["recommended"]["micro_batch"], 16)
+
+    def test_score_and_evaluate(self):
+        trainer = accrue.Trainer(layers(), Samples(), test=Samples(X[:30], Y[:30]), **FEW)
+        result = trainer.run()
+        self.assertEqual(trainer.evaluate(Samples()), trainer.evaluate((X, Y)))
+        self.assertEqual(accrue.evaluate(result.weights, layers(), Samples()),
+                         accrue.evaluate(result.weights, layers(), (X, Y)))
+
+
+class Bad(Case):
+    def test_samples_are_named_with_their_cause(self):
+        for bad, *words in ((KeyError("gone"), "KeyError", "gone"), ((X[0, :5], 0), "float32 [5]", "float32 [16]"),
+                            ((X[0].astype(float), 0), "float64 [16]", "float32 [16]"), ((X[0], 9), "has 9", "0 to 2"),
+                            ((X[0], -1), "has -1"), (X[0], "ndarray", "(x, y)"), ((X[0], "cat"), "str 'cat'"),
+                            ((X[0], 0, 1), "3 parts")):
+            with self.subTest(bad=bad):
+                error = self.refuses(lambda: accrue.train(layers(), Samples(bad=bad), **FEW), "sample 37", *words)
+                if isinstance(bad, BaseException):
+                    self.assertIs(error.__cause__, bad)
+
+    def test_lengths_are_refused(self):
+        class Growing(Samples):
+            length = 50
+
+            def __len__(self):
+                return self.length
+
+            def __getitem__(self, i):
+                self.length += i == 20
+                return super().__getitem__(i)
+
+        self.refuses(lambda: accrue.train(layers(), Growing(), **FEW), "51 samples", "50 before")
+        self.refuses(lambda: accrue.train(layers(), Samples(X[:0], Y[:0]), **FEW), "no samples")
+
+    def test_data_of_no_kind_are_refused(self):
+        self.refuses(lambda: accrue.train(layers(), 5, **FEW), "int", "samples by their index")
+        self.refuses(lambda: accrue.train(layers(), object(), **FEW), "object")
+        self.refuses(lambda: accrue.train(layers(), "digits", columns=("a", "b"), **FEW), "columns is for")
+        self.refuses(lambda: accrue.train(layers(), "digits", epoch_samples=4, **FEW), "epoch_samples is for")
+
+
+class Files(Case):
+    def test_that_are_mapped_train_with_the_bits_of_arrays(self):
+        # More than 64 MiB, almost all of it holes.
+        N, wide = 4200, 4096
+        network = accrue.Sequential([accrue.Linear(wide, 4, activation="relu"), accrue.Linear(4, 3)])
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "x.npy"
+            whole = np.lib.format.open_memmap(path, "w+", np.float32, (N + 3, wide))
+            x = np.zeros((N, wide), np.float32)
+            x[::500] = whole[3::500] = random.standard_normal((9, wide))
+            whole.flush()
+            y = np.arange(N) % 3
+            options = {"threads": 2, "micro_batch": 64, "effective_batch": 512, "epochs": 1, "seed": 3}
+            expected = accrue.train(network, (x, y), test=(x[:8], y[:8]), **options)
+            mapped = np.load(path, mmap_mode="r")
+            for rows in (mapped[3:], np.load(path, mmap_mode="c")[3:]):
+                result = accrue.train(network, (rows, y), test=(x[:8], y[:8]), memory_limit="400MiB", **options)
+                self.same(result, expected)
+                # Windows in the ring, not the file.
+                self.assertLess(result.memory["this run"]["data"], x.nbytes)
+            reversed_rows = accrue.train(network, (mapped[:2:-1], y), test=(x[:8], y[:8]), **options)
+            self.same(reversed_rows, accrue.train(network, (x[::-1], y), test=(x[:8], y[:8]), **options))
+
+
+class Streams(Case):
+    def test_train_with_the_bits_of_arrays_in_their_order(self):
+        expected = accrue.train(layers(), (X, Y), no_shuffle=True, **FEW)
+
+        def stream():
+            yield from zip(X, Y)
+
+        def endless():
+            while True:
+                yield from zip(X, Y)
+
+        class Again:
+            def __iter__(self):
+                return iter(zip(X, Y))
+
+        for data in (stream, endless, Again()):
+            self.same(accrue.train(layers(), data, epoch_samples=50, **FEW), expected)
+
+    def test_of_unknown_or_wrong_length_are_refused(self):
+        def stream():
+            yield from zip(X, Y)
+
+        self.refuses(lambda: accrue.train(layers(), stream, **FEW), "epoch_samples=N")
+        self.refuses(lambda: accrue.train(layers(), stream, epoch_samples=60, **FEW), "ended after 50 samples")
+        self.refuses(lambda: accrue.train(layers(), stream(), epoch_samples=50, **FEW), "gives its samples once")
+        self.refuses(lambda: accrue.train(layers(), stream, epoch_samples=50, no_shuffle=False, **FEW), "order of its own")
+        self.refuses(lambda: accrue.train(layers(), lambda a: stream(), epoch_samples=50, **FEW), "without arguments")
+
+
+class Transforms(Case):
+    def test_change_samples_alike(self):
+        expected = accrue.train(layers(), (2 * X, Y), **FEW)
+        for data in (Samples(), (X, Y), list(zip(X, Y))):
+            self.same(accrue.train(layers(), data, transform=lambda x: 2 * x, **FEW), expected)
+        self.same(accrue.train(layers(), Samples(), transform=lambda x, y: (2 * x, y), **FEW), expected)
+
+    def test_at_random_depend_on_seed_epoch_and_index_alone(self):
+        def noise(x, rng):
+            return x if rng is None else x + rng.standard_normal(x.shape).astype(np.float32)
+
+        results = [accrue.train(layers(), Samples(), transform=noise, **{**FEW, "threads": threads, "micro_batch": m},
+                                workers=threads) for threads, m in ((1, 4), (2, 4))]
+        self.same(results[1], results[0])
+        drawn = set()
+
+        def draws(x, rng):
+            drawn.add(None if rng is None else rng.random())
+            return x
+
+        accrue.train(layers(), Samples(), transform=draws, **FEW)
+        self.assertEqual(drawn, {None} | {np.random.default_rng([3, epoch, i]).random()
+                                          for epoch in (0, 1) for i in range(50)})
+        seen = [X[i] + np.random.default_rng([3, 0, i]).standard_normal(16).astype(np.float32) for i in range(50)]
+        epoch = {**FEW, "epochs": 1}
+        self.same(accrue.train(layers(), Samples(), transform=noise, **epoch),
+                  accrue.train(layers(), (np.array(seen), Y), test=(X, Y), **epoch))
+
+    def test_are_functions(self):
+        self.refuses(lambda: accrue.train(layers(), Samples(), transform=3, **FEW), "transform is 3")
+        self.refuses(lambda: accrue.train("mlp-small", "digits", transform=lambda x: x, **FEW), "folder of images")
+
+    @unittest.skipUnless(Image, "needs Pillow")
+    def test_take_the_images_of_a_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for i, pixels in enumerate(PIXELS):
+                place = pathlib.Path(folder) / ("train" if i < 40 else "test") / "abc"[i % 3]
+                place.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(pixels.transpose(1, 2, 0)).save(place / f"{i:02}.png")
+            order = sorted(range(40), key=lambda i: i % 3), sorted(range(40, 50), key=lambda i: i % 3)
+            parts = [((255 - PIXELS[part]).astype(np.uint8), Y[part]) for part in order]
+            expected = accrue.train(convolutions(), parts[0], test=parts[1], classes="a,b,c", **FEW)
+            found = accrue.train(convolutions(), folder, transform=lambda image: image.point(lambda v: 255 - v), **FEW)
+            self.same(found, expected)
+
+
+@unittest.skipUnless(torch, "needs PyTorch")
+class OfTorch(Case):
+    def test_train_with_the_bits_of_arrays(self):
+        expected = accrue.train(layers(), (X, Y), **FEW)
+        tensors = TensorDataset(torch.tensor(X), torch.tensor(Y))
+        options = {name: value for name, value in FEW.items() if name != "effective_batch"}
+        self.same(accrue.train(layers(), tensors, **FEW), expected)
+        self.same(accrue.train(layers(), DataLoader(tensors, 16, shuffle=True), **options), expected)
+        self.same(accrue.train(layers(), DataLoader(tensors, 16, shuffle=True, num_workers=2), workers=1, **options), expected)
+        in_order = accrue.train(layers(), (X, Y), no_shuffle=True, **FEW)
+        self.same(accrue.train(layers(), DataLoader(tensors, 16), **options), in_order)
+        half = accrue.train(layers(), (X[:25], Y[:25]), **FEW)
+        self.same(accrue.train(layers(), Subset(tensors, range(25)), **FEW), half)
+
+        class Stream(IterableDataset):
+            def __iter__(self):
+                return iter(tensors)
+
+        self.same(accrue.train(layers(), DataLoader(Stream(), 16), epoch_samples=50, **options), in_order)
+
+    def test_modules_learn_from_them(self):
+        torch.manual_seed(1)
+        module = torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        self.same(accrue.train(module, Samples(), **FEW), accrue.train(module, (X, Y), **FEW))
+
+    def test_loaders_are_heeded_or_refused_by_name(self):
+        tensors = TensorDataset(torch.tensor(X), torch.tensor(Y))
+        cases = ((DataLoader(tensors, 8), "batch_size=8", "effective_batch is 16"),
+                 (DataLoader(tensors, 16, collate_fn=lambda batch: batch), "collate_fn"),
+                 (DataLoader(tensors, 16, num_workers=2), "num_workers=2", "workers=2"),
+                 (DataLoader(tensors, 16, drop_last=True), "drop_last"),
+                 (DataLoader(tensors, 16, generator=torch.Generator()), "generator", "seed="),
+                 (DataLoader(tensors, 16, sampler=WeightedRandomSampler([1.0] * 50, 50)), "WeightedRandomSampler"),
+                 (DataLoader(tensors, 16, sampler=RandomSampler(tensors, True)), "replacement"),
+                 (DataLoader(tensors, batch_size=None), "batch_size=None"))
+        for loader, *words in cases:
+            self.refuses(lambda: accrue.train(layers(), loader, **FEW), "DataLoader", *words)
+
+
+@unittest.skipUnless(pandas, "needs pandas")
+class OfPandas(Case):
+    def test_columns_train_with_the_bits_of_arrays(self):
+        frame = pandas.DataFrame(X, columns=[f"c{i}" for i in range(16)])
+        frame["kind"], frame["name"] = Y, "cat"
+        names = list(frame.columns[:16])
+        expected = accrue.train(layers(), (X, Y), **FEW)
+        self.same(accrue.train(layers(), (frame[names], frame["kind"]), **FEW), expected)
+        self.same(accrue.train(layers(), frame, columns=(names, "kind"), **FEW), expected)
+        # Rows in another order have their labels with them.
+        order = random.permutation(50)
+        self.same(accrue.train(layers(), (frame[names].iloc[order], frame["kind"].iloc[order]), **FEW),
+                  accrue.train(layers(), (X[order], Y[order]), **FEW))
+        self.refuses(lambda: accrue.train(layers(), frame, **FEW), "columns=(x, y)")
+        self.refuses(lambda: accrue.train(layers(), frame, columns=([*names, "name"], "kind"), **FEW), "name (")
+
+
+@unittest.skipUnless(datasets, "needs datasets")
+class OfTheHub(Case):
+    def test_columns_train_with_the_bits_of_arrays(self):
+        features = datasets.Features({"x": datasets.Sequence(datasets.Value("float32")),
+                                      "y": datasets.ClassLabel(names=["a", "b", "c"]), "z": datasets.Value("string")})
+        data = datasets.Dataset.from_dict({"x": list(X), "y": Y, "z": ["no"] * 50}, features=features)
+        self.same(accrue.train(layers(), data, columns=("x", "y"), **FEW), accrue.train(layers(), (X, Y), **FEW))
+        self.refuses(lambda: accrue.train(layers(), data, columns=("x", "w"), **FEW), "no column 'w'", "x, y, z")
+        self.same(accrue.train("mlp-small", data, columns=("x", "y"), **FEW), accrue.train("mlp-small", (X, Y), **FEW))
+
+
+class Texts(Case):
+    options = {"threads": 1, "micro_batch": 2, "effective_batch": 4, "steps": 2, "seed": 1}
+
+    def test_train_with_the_bits_of_their_file(self):
+        texts = [f"The number {i} is followed by some more words." for i in range(30)]
+        chats = [[{"role": "user", "content": f"Hi {i}"}, {"role": "assistant", "content": "Yes, my friend."}]
+                 for i in range(30)]
+        import json
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "x.jsonl")
+            for name, items, more in (("text", texts, {"context": 32}), ("messages", chats, {"context": 96, "chat": "chatml"})):
+                options = {**self.options, **more, "tokenizer": "bytes"}
+                pathlib.Path(path).write_text("".join(json.dumps({name: item}) + "\n" for item in items))
+                expected = accrue.train("gpt-tiny", path, **options)
+                for data in (items, [{name: item} for item in items]):
+                    self.same(accrue.train("gpt-tiny", data, **options), expected)
+        self.refuses(lambda: accrue.train("gpt-tiny", texts, tokenizer=3, **self.options), "tokenizer is 3")
+        self.refuses(lambda: accrue.train("gpt-tiny", texts, tokenizer="bytes", test=texts, **self.options), "test is for")
+
+    def test_masks_and_labels_are_understood(self):
+        lengths = random.integers(6, 17, 20)
+        documents = [random.integers(0, 50, n).astype(np.int32) for n in lengths]
+        ids = [np.concatenate([d, np.zeros(16 - len(d), np.int32)]) for d in documents]
+        mask = [(np.arange(16) < n).astype(int) for n in lengths]
+        labels = [np.where((np.arange(16) >= 3) & (m == 1), row, -100) for row, m in zip(ids, mask)]
+        options = {**self.options, "vocabulary": 50}
+        padded = {**options, "context": 15, "documents": "padded"}
+        expected = accrue.train("gpt-tiny", documents, **padded)
+        self.same(accrue.train("gpt-tiny", {"input_ids": ids, "attention_mask": mask}, **options), expected)
+        learned = accrue.train("gpt-tiny", (documents, [np.arange(n) >= 3 for n in lengths]), **padded)
+        whole = {"input_ids": ids, "attention_mask": mask, "labels": labels}
+        self.same(accrue.train("gpt-tiny", whole, **options), learned)
+        records = [dict(zip(whole, row)) for row in zip(*whole.values())]
+        self.same(accrue.train("gpt-tiny", records, **options), learned)
+        shifted = {"input_ids": ids, "labels": [np.roll(row, -1) for row in ids]}
+        self.refuses(lambda: accrue.train("gpt-tiny", shifted, **options), "sample 0", "not yet shifted")
+        holes = {"input_ids": ids, "attention_mask": [np.arange(16) % 2] * 20}
+        self.refuses(lambda: accrue.train("gpt-tiny", holes, **options), "side by side")
+        self.refuses(lambda: accrue.train("gpt-tiny", {**whole, "token_type_ids": ids}, **options), "token_type_ids")
+
+
+if __name__ == "__main__":
+    unittest.main()
