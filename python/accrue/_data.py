@@ -258,7 +258,7 @@ def _source(length: int, get: typing.Callable, asked: _Asked, what: str, names: 
     from ._fetched import Source as Fetched
 
     return Fetched(length, get, what=what, names=names, transform=asked.heed("transform"),
-                   workers=asked.heed("workers") or 1)
+                   workers=asked.heed("workers") or 1, takes_names=asked.has_names())
 
 
 def _mapped(data: typing.Any, asked: _Asked, what: str) -> Source:
@@ -307,9 +307,6 @@ def _parts(source: Source, asked: _Asked, data: typing.Any) -> typing.Any:
             classes = len(data.classes)  # as torchvision's data sets have them
         parts[1].known_classes = classes
         return parts
-    if not asked.has_names():
-        raise Error(f"samples have the names {', '.join(source.names)}: expected columns=(x, y), two of them, or a "
-                    "Network whose inputs have their names")
     return dict(zip(source.names, parts))
 
 
@@ -341,7 +338,7 @@ def _stream(data: typing.Any, asked: _Asked, what: str) -> Source:
     def opened() -> typing.Iterator:
         return iter(data() if not hasattr(data, "__iter__") else data)
 
-    return Stream(length, opened, what=what, transform=asked.heed("transform"))
+    return Stream(length, opened, what=what, transform=asked.heed("transform"), takes_names=asked.has_names())
 
 
 def _takes_nothing(function: typing.Any) -> bool:

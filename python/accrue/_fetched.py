@@ -65,7 +65,8 @@ class Source:
 
     def __init__(self, length: int, get: typing.Callable[[int], typing.Any], *, what: str = "data",
                  names: typing.Sequence[str] | None = None, transform: Transform | None = None,
-                 workers: int = 1):
+                 workers: int = 1, takes_names: bool = True):
+        self.takes_names = takes_names
         self.length, self.get, self.what, self.names = length, get, what, names
         self.transform = transform
         self._turn = threading.BoundedSemaphore(workers)
@@ -90,6 +91,9 @@ class Source:
     def _split(self, item: typing.Any, index: int) -> Sample:
         where = f"sample {index} of {self.what}"
         if isinstance(item, dict):
+            if not self.takes_names:
+                raise Error(f"{where} has the names {', '.join(map(str, item))}: expected columns=(x, y), two of them, "
+                            "or a Network whose inputs have their names")
             if self.names is None:
                 self.names = list(item)
             lacking = [name for name in self.names if name not in item]

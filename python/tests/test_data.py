@@ -4,11 +4,13 @@ import os
 import pathlib
 import tempfile
 import threading
+import time
 import unittest
 
 import numpy as np
 
 import accrue
+from accrue import _fetched
 
 try:
     import torch
@@ -58,18 +60,11 @@ class Samples:
         return len(self.x)
 
     def __getitem__(self, i):
-        with self.lock:
-            self.within += 1
-            self.most = max(self.most, self.within)
-        try:
-            if i == 37 and self.bad is not None:
-                if isinstance(self.bad, BaseException):
-                    raise self.bad
-                return self.bad
-            return self.x[i], self.y[i]
-        finally:
-            with self.lock:
-                self.within -= 1
+        if i == 37 and self.bad is not None:
+            if isinstance(self.bad, BaseException):
+                raise self.bad
+            return self.bad
+        return self.x[i], self.y[i]
 
 
 class Elsewhere:
@@ -161,10 +156,20 @@ class ByIndex(Case):
             self.same(accrue.train(layers(), Samples(), **options, **FEW), expected)
 
     def test_are_asked_for_by_as_many_threads_as_workers(self):
+        class Slow(Samples):
+            def __getitem__(self, i):
+                with self.lock:
+                    self.within += 1
+                    self.most = max(self.most, self.within)
+                time.sleep(0.001)
+                with self.lock:
+                    self.within -= 1
+                return self.x[i], self.y[i]
+
         for workers in (None, 1, 2):
-            samples = Samples()
+            samples = Slow()
             accrue.train(layers(), samples, workers=workers, **FEW)
-            self.assertLessEqual(samples.most, workers or 1)
+            self.assertEqual(samples.most, workers or 1)
         self.refuses(lambda: accrue.train(layers(), Samples(), workers=0, **FEW), "workers is 0")
         self.refuses(lambda: accrue.train(layers(), (X, Y), workers=2, **FEW), "workers is for")
 
@@ -229,6 +234,7 @@ class Files(Case):
             options = {"threads": 2, "micro_batch": 64, "effective_batch": 512, "epochs": 1, "seed": 3}
             expected = accrue.train(network, (x, y), test=(x[:8], y[:8]), **options)
             mapped = np.load(path, mmap_mode="r")
+            self.assertEqual(_fetched._file_of(mapped[3:])[1:], (str(path), path.stat().st_size - x.nbytes))
             for rows in (mapped[3:], np.load(path, mmap_mode="c")[3:]):
                 result = accrue.train(network, (rows, y), test=(x[:8], y[:8]), memory_limit="400MiB", **options)
                 self.same(result, expected)
@@ -245,7 +251,10 @@ class Streams(Case):
         def stream():
             yield from zip(X, Y)
 
+        starts = []
+
         def endless():
+            starts.append(1)
             while True:
                 yield from zip(X, Y)
 
@@ -255,6 +264,8 @@ class Streams(Case):
 
         for data in (stream, endless, Again()):
             self.same(accrue.train(layers(), data, epoch_samples=50, **FEW), expected)
+        # To see the first sample, for all epochs, and for the score.
+        self.assertEqual(len(starts), 3)
 
     def test_of_unknown_or_wrong_length_are_refused(self):
         def stream():
