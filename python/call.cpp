@@ -180,6 +180,15 @@ void Call::add_arrays() {
   add("data", nb::str(given_data));
 }
 
+void Call::add_validation(nb::handle data, nb::handle validation) {
+  check(
+      !data.is_none() && !nb::isinstance<nb::str>(data) && !nb::hasattr(data, "__fspath__"),
+      "validation is for arrays alone: expected data=(x, y), or eval_every=\"epoch\", which scores "
+      "the test samples of a data set");
+  add_data(data, validation);
+  if (!has("eval_every")) add("eval-every", nb::str("epoch"));
+}
+
 void Call::add_sample_weights() {
   if (sample_weights_.is_none()) return;
   const Dataset& train = given_.arrays->train;

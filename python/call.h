@@ -61,6 +61,8 @@ class Call {
   void add_network(nb::handle network);
   // A name or a directory, tokens, or arrays x and y; `test`, likewise arrays.
   void add_data(nb::handle data, nb::handle test);
+  // The same with samples that are scored during the run, by default after each epoch.
+  void add_validation(nb::handle data, nb::handle validation);
   void add(const std::string& setting, nb::handle value);
   Taken taken() const { return given_.taken(); }
   bool has(const std::string& setting) const;

@@ -223,8 +223,10 @@ void add_layers(nb::module_& m) {
                     "Parameters have the names and shapes of PyTorch's layers.\n\n"
                     "x and y have the type that a training's precision= says, and indices are "
                     "int32. Arguments, and "
-                    "sizes of x, that a layer does not take are an accrue.Error that names them.")
-      .def("__repr__", &Layer::describe);
+                    "sizes of x, that a layer does not take are an accrue.Error that names them.",
+                    nb::dynamic_attr())
+      .def("__repr__", &Layer::describe)
+      .def("__deepcopy__", [](nb::handle layer, nb::handle) { return nb::borrow(layer); });
   m.def("Sequential", &sequential, "layers"_a,
         "Layers one after the other, or one list of them, numbered as PyTorch's nn.Sequential "
         "numbers them; or a dict of names and layers. It is a layer itself.\n\n"

@@ -50,11 +50,10 @@ OnnxNetworkOfPython network_of_file(const OnnxFileOfPython& of,
   const nb::gil_scoped_release release;
   auto network = std::make_shared<const OnnxNetwork>(of.file, std::move(reading));
   for (const OnnxNetwork::Input& input : network->inputs())
-    check(
-        std::ranges::all_of(input.sizes, &std::optional<int64_t>::has_value),
-        "[onnx] the file leaves sizes of the input '{}' free: expected a sample's, by data or "
-        "by from_onnx(path, samples={{\"{}\": (...)}})",
-        input.name, input.name);
+    check(std::ranges::all_of(input.sizes, &std::optional<int64_t>::has_value),
+          "[onnx] the file leaves sizes of the input '{}' free: expected a sample's, by data or "
+          "by from_onnx(path, samples={{\"{}\": (...)}})",
+          input.name, input.name);
   const bool is_wide = has_wide_weights(*network);
   return {std::move(network), is_wide};
 }

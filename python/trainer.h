@@ -13,6 +13,8 @@
 #include "images/segmentation.h"
 #include "python/answers.h"
 #include "python/call.h"
+#include "python/history.h"
+#include "python/listener.h"
 #include "python/named_data.h"
 #include "python/working.h"
 #include "text/domain.h"
@@ -23,54 +25,19 @@ namespace accrue::python {
 
 using namespace nb::literals;
 
-// Calls the caller's function on_step with each window's report.
-class StepListener : public RunObserver {
- public:
-  StepListener(nb::object on_step, std::atomic<int64_t>& steps)
-      : on_step_(std::move(on_step)), steps_(steps) {}
-
-  void on_step(const WindowReport& report) override {
-    losses_.push_back(report.loss);
-    if (report.skipped) ++skipped_;
-    steps_ = std::max(steps_.load(), report.step);
-    if (on_step_.is_none() || interrupts_.has_error() || is_interpreter_ending()) return;
-    const nb::gil_scoped_acquire gil;
-    const InCallersCode in_callers_code;
-    try {
-      on_step_(report);
-    } catch (nb::python_error& error) {
-      interrupts_.keep(std::move(error));
-    }
-  }
-
-  // A first interrupt asks to finish the window, a second one to roll it back.
-  Stop asked() {
-    const int count = interrupts_.count();
-    return count > 1 ? Stop::now : count == 1 ? Stop::after_window : Stop::no;
-  }
-
-  // Throws the exception that a signal or the callback has raised.
-  void rethrow() { interrupts_.rethrow(); }
-  const std::vector<double>& losses() const { return losses_; }
-  int64_t skipped() const { return skipped_; }
-
- private:
-  const nb::object on_step_;
-  std::atomic<int64_t>& steps_;
-  std::vector<double> losses_;
-  int64_t skipped_ = 0;
-  Interrupts interrupts_;
-};
-
 // accrue.Trainer
 class PythonTrainer {
  public:
+  // `validation` is scored while it trains, by default after each epoch, and `test` at the end.
   PythonTrainer(const Door& door, nb::handle model, nb::handle data, nb::handle test,
-                nb::handle quiet, const nb::kwargs& options)
-      : quiet_(is_quiet(quiet)) {
+                nb::handle validation, nb::handle quiet, const nb::kwargs& options,
+                bool keeps_best = false)
+      : quiet_(is_quiet(quiet)), has_validation_(!validation.is_none()) {
     Call call(door, options);
     call.add_model(model);
-    call.add_data(data, test);
+    if (has_validation_) call.add_validation(data, validation);
+    else call.add_data(data, test);
+    if (has_validation_) test_ = nb::borrow(test);
     taken_ = call.taken();
     if (call.given().network) network_ = *call.given().network;
     has_names_ = call.given().has_names;
@@ -82,6 +49,11 @@ class PythonTrainer {
     });
     spelling_ = call.spelling();
     steps_ = run_->trainer().training().steps();
+    total_steps_ = run_->trainer().total_steps();
+    keeps_best_ = keeps_best || run_->trainer().options().keep_best;
+    check(!keeps_best_ || run_->trainer().options().eval_every,
+          "keep_best keeps the weights of the best score, but nothing is scored on the way: "
+          "expected validation=(x, y), or eval_every");
   }
   PythonTrainer(const PythonTrainer&) = delete;
   PythonTrainer& operator=(const PythonTrainer&) = delete;
@@ -91,34 +63,47 @@ class PythonTrainer {
     run_.reset();
   }
 
-  // Elements::own is for callers that let go of this trainer afterwards.
-  nb::object run(nb::object on_step, Elements elements) {
+  // Tells `told` (RunListener). Elements::own is for callers that let go of this trainer
+  // afterwards. With `epochs` the run ends with this number of further epochs, the one under way
+  // included.
+  nb::object run(nb::object told, std::optional<int64_t> epochs, Elements elements) {
     const Use use(*this, Use::runs);
-    check(on_step.is_none() || PyCallable_Check(on_step.ptr()),
-          "on_step is {}: expected a function of a Step", shown(on_step));
-    StepListener told(std::move(on_step), steps_);
+    spelling_.in([&] { go_on_for(epochs); });
+    RunListener listener(told, history_, steps_, *run_, epochs);
+    if (keeps_best_) listener.keep_best([this] { best_ = weights(Elements::copied); });
+    if (!told.is_none()) told.attr("begin")(steps(), total_steps_);
     try {
       const Words words(quiet_, spelling_);
       const nb::gil_scoped_release release;
       spelling_.in([&] {
         app::Progress progress(*run_);
         run_->run(
-            {&progress, &told}, [&] { return told.asked(); }, WhenStopped::end);
+            {&progress, &listener}, [&] { return listener.asked(); }, WhenStopped::end);
       });
     } catch (const Stopped&) {
     }
     steps_ = trainer().training().steps();
-    losses_.insert(losses_.end(), told.losses().begin(), told.losses().end());
-    skipped_ += told.skipped();
-    told.rethrow();
-    return result("Result", "losses"_a = losses(), "score"_a = score(), "steps"_a = steps(),
+    listener.rethrow();
+    nb::object scored = score();
+    const bool is_on_test = !test_.is_none() && !scored.is_none();
+    if (is_on_test) scored = evaluate_spelt(test_);
+    return result("Result", "losses"_a = losses(), "score"_a = scored, "steps"_a = steps(),
                   "weights"_a = weights(elements), "memory"_a = memory(),
                   "batches"_a = trainer().training().batches().describe(),
-                  "skipped_windows"_a = skipped_,
-                  "scored"_a = run_->data().test.is_trained_on ? "training" : "test");
+                  "skipped_windows"_a = history_.skipped(),
+                  "scored"_a = is_on_test                        ? "test"
+                               : has_validation_                 ? "validation"
+                               : run_->data().test.is_trained_on ? "training"
+                                                                 : "test",
+                  "history"_a = history(), "ema_weights"_a = average(), "best_weights"_a = best_);
   }
 
-  nb::object losses() const { return nb::module_::import_("numpy").attr("array")(losses_); }
+  nb::object losses() const { return history_.losses(); }
+  nb::object history() const {
+    const RunResults& results = run_->recorder().results();
+    return history_.to_python(results.pieces, results.pieces_of_sample);
+  }
+  int64_t total_steps() const { return total_steps_; }
   // Other threads may call these two during run().
   int64_t steps() const { return steps_; }
   bool is_finished() const {
@@ -143,6 +128,26 @@ class PythonTrainer {
         arrays_of(on_cpu(named_tensors(run_->trainer().training().parameters())), elements),
         metadata);
   }
+  // The weights' moving average; None if there is none.
+  nb::object average() {
+    if (!trainer().options().ema || trainer().training().window().steps() == 0) return nb::none();
+    Window& window = trainer().training().window();
+    window.exchange_averages();
+    nb::object all = weights(Elements::copied);
+    window.exchange_averages();
+    return all;
+  }
+  void save_state(const std::string& directory) {
+    const Use use(*this);
+    const nb::gil_scoped_release release;
+    trainer().save_state(directory);
+  }
+  void restore_state(const std::string& directory) {
+    const Use use(*this);
+    const nb::gil_scoped_release release;
+    trainer().restore_state(directory);
+    steps_ = trainer().training().steps();
+  }
   void set_weights(const nb::dict& arrays) {
     const Use use(*this);
     Training& training = trainer().training();
@@ -162,6 +167,7 @@ class PythonTrainer {
   }
   nb::object evaluate(nb::handle data) {
     const Use use(*this);
+    if (data.is_none() && !test_.is_none()) return evaluate(test_);
     if (data.is_none()) return score_on(run_->data().test);
     if (has_names_) return score_on(named_rows_in(data));
     if (const auto tokens = tokens_of(data)) return score_on(rows_in(*tokens));
@@ -245,6 +251,15 @@ class PythonTrainer {
   };
 
   Trainer& trainer() const { return run_->trainer(); }
+  void go_on_for(std::optional<int64_t> epochs) {
+    TrainingOptions options = trainer().options();
+    if (epochs) {
+      check(*epochs > 0, "epochs is {}: expected 1 or more", *epochs);
+      options.epochs = trainer().epochs() + *epochs;
+      if (options.epochs > trainer().options().epochs) trainer().set_epochs(options.epochs);
+    }
+    total_steps_ = options.total_steps(run_->data().train.size());
+  }
   // Images of as many channels as those that it has learned.
   Taken taken_as_trained() const {
     const Shape& learned = run_->data().train.fields[0].values.shape();
@@ -304,7 +319,8 @@ class PythonTrainer {
     return rows_of({tokens.corpus, tokens.corpus}, text.rows).test;
   }
 
-  const bool quiet_;
+  const bool quiet_, has_validation_;
+  nb::object test_ = nb::none();  // with validation: what is scored at the end
   Taken taken_;
   std::optional<Given::Network> network_;
   bool has_names_ = false;
@@ -312,8 +328,10 @@ class PythonTrainer {
   std::unique_ptr<Job> job_;
   std::unique_ptr<TrainingRun> run_;
   Spelling spelling_;
-  std::vector<double> losses_;
-  int64_t skipped_ = 0;
+  History history_;
+  bool keeps_best_ = false;
+  nb::object best_ = nb::none();
+  int64_t total_steps_ = 0;  // of the latest run
   std::atomic<int64_t> steps_ = 0;
   mutable std::optional<std::thread::id> user_;
 };

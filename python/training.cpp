@@ -1,5 +1,6 @@
 #include "python/training.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -54,11 +55,9 @@ const Door export_door{.function = "export",
                        .has_vocabulary = false,
                        .weights = "weights"};
 
-nb::object train(nb::handle model, nb::handle data, nb::handle test, nb::object on_step,
-                 nb::handle quiet, const nb::kwargs& options) {
-  const AtWork at_work;
-  return PythonTrainer(train_door, model, data, test, quiet, options)
-      .run(std::move(on_step), Elements::own);
+// A Trainer's run, in Python.
+nb::object train(const nb::args& args, const nb::kwargs& options) {
+  return nb::module_::import_("accrue._modules").attr("train")(*args, **options);
 }
 
 nb::object plan(nb::handle model, nb::handle data, const nb::kwargs& options) {
@@ -166,6 +165,17 @@ void export_onnx(nb::handle weights, nb::handle path, nb::handle model, const nb
   });
 }
 
+void set_step(WindowReport& r, const nb::tuple& state) {
+  new (&r) WindowReport;
+  size_t at = 0;
+  const auto take = [&](auto& field) {
+    field = nb::cast<std::decay_t<decltype(field)>>(state[at++]);
+  };
+  take(r.step), take(r.epoch), take(r.window), take(r.micro_batches), take(r.samples);
+  take(r.loss), take(r.grad_norm), take(r.lr), take(r.loss_scale), take(r.noise_scale);
+  take(r.skipped), take(r.player), take(r.term_names), take(r.terms);
+}
+
 nb::tuple read_weights(nb::handle path) {
   Metadata said;
   const NamedTensors tensors =
@@ -210,6 +220,13 @@ void add_training(nb::module_& m) {
               "while unknown.")
       .def_ro("skipped", &WindowReport::skipped, "True if nothing was changed.")
       .def_ro("player", &WindowReport::player, "The network's name if there are several.")
+      .def("__getstate__",
+           [](const WindowReport& r) {
+             return nb::make_tuple(r.step, r.epoch, r.window, r.micro_batches, r.samples, r.loss,
+                                   r.grad_norm, r.lr, r.loss_scale, r.noise_scale, r.skipped,
+                                   r.player, r.term_names, r.terms);
+           })
+      .def("__setstate__", &set_step)
       .def("__repr__", [](const WindowReport& r) {
         return fmt::format("Step(step={}, loss={:.6g}, grad_norm={:.4g}, lr={:.4g}, samples={})",
                            r.step, r.loss, r.grad_norm, r.lr, r.samples);
@@ -257,37 +274,51 @@ void add_training(nb::module_& m) {
                  text);
   };
   const std::string trained =
-      "test: like data, for the score; without it the score is on the training data.\n"
+      "test: like data, for the score; without it the score is on the validation or training "
+      "data.\n"
+      "validation: like data, scored after every epoch, or as eval_every says.\n"
+      "metrics: of scores of (x, y): functions of y and the network's answers, a list or by names "
+      "in "
+      "a dict.\n"
       "quiet: False prints what the program prints.\n" +
       vocabulary;
 
   const FunctionDoc of_trainer =
       of(trainer_door,
          "def __init__(self, model: str | Layer | None = None, data: typing.Any = None, *, test: "
-         "typing.Any = None, quiet: bool = True, vocabulary: int | None = None, sample_weight: "
-         "typing.Any = None" +
+         "typing.Any = None, validation: typing.Any = None, metrics: typing.Any = None, quiet: "
+         "bool = True, vocabulary: int | "
+         "None = None, sample_weight: typing.Any = None" +
              samples,
          "None", "A training that can be run, looked at and run again.\n\n" + data + trained);
   nb::class_<PythonTrainer>(m, "Trainer", "A training that can be run, looked at and run again.")
       .def(
           "__init__",
           [](PythonTrainer* self, nb::handle model, nb::handle data, nb::handle test,
-             nb::handle quiet, const nb::kwargs& rest) {
+             nb::handle validation, nb::handle quiet, bool is_of_train, bool keeps_best,
+             const nb::kwargs& rest) {
             const AtWork at_work;
-            new (self) PythonTrainer(trainer_door, model, data, test, quiet, rest);
+            new (self) PythonTrainer(is_of_train ? train_door : trainer_door, model, data, test,
+                                     validation, quiet, rest, keeps_best);
           },
           "model"_a = nb::none(), "data"_a = nb::none(), nb::kw_only(), "test"_a = nb::none(),
-          "quiet"_a.none() = true, "options"_a, nb::sig(of_trainer.signature), of_trainer.doc)
+          "validation"_a = nb::none(), "quiet"_a.none() = true, "_is_of_train"_a = false,
+          "_keeps_best"_a = false, "options"_a, nb::sig(of_trainer.signature), of_trainer.doc)
       .def(
           "run",
-          [](PythonTrainer& self, nb::object on_step) {
-            return self.run(std::move(on_step), Elements::copied);
+          [](PythonTrainer& self, nb::object told, std::optional<int64_t> epochs, bool lets_go) {
+            return self.run(std::move(told), epochs, lets_go ? Elements::own : Elements::copied);
           },
-          "on_step"_a = nb::none(),
-          "Trains to the end. Ctrl-C ends it after the window under way, with a checkpoint if\n"
-          "there is a checkpoint_dir, and raises KeyboardInterrupt; run() then continues.",
-          nb::sig("def run(self, on_step: typing.Callable[[Step], typing.Any] | None = None) -> "
+          "told"_a.none(), "epochs"_a.none(), "lets_go"_a,
+          "Trains to the end, or for a number of epochs, the one under way included.\n"
+          "Another run() goes on from there. train() describes on_step, on_epoch and progress.\n"
+          "Ctrl-C ends it after the window under way, with a checkpoint if there is a\n"
+          "checkpoint_dir, and raises KeyboardInterrupt; run() then continues.",
+          nb::sig("def run(self, on_step: typing.Any = None, on_epoch: typing.Any = None, *, "
+                  "epochs: int | None = None, progress: bool | None = None) -> "
                   "accrue._results.Result"))
+      .def("_save_state", &PythonTrainer::save_state)
+      .def("_restore_state", &PythonTrainer::restore_state)
       .def("evaluate", &PythonTrainer::evaluate_spelt, "data"_a = nb::none(),
            "The score on arrays (x, y) or tokens, by default on the test data.",
            nb::sig("def evaluate(self, data: typing.Any = None) -> accrue._results.Score"))
@@ -312,26 +343,37 @@ void add_training(nb::module_& m) {
                    "The loss of each window that this trainer has run, float64; none from before "
                    "it resumed.",
                    nb::sig("def losses(self) -> numpy.ndarray"))
+      .def_prop_ro("history", &PythonTrainer::history,
+                   "Arrays by window: losses, learning rates, scores of validation and more.",
+                   nb::sig("def history(self) -> accrue._history.History"))
       .def_prop_ro("memory", &PythonTrainer::memory, "Peaks in bytes, by category.",
                    nb::sig("def memory(self) -> accrue._results.Memory"))
       .def_prop_ro("steps", &PythonTrainer::steps, "Optimizer steps taken.")
+      .def_prop_ro("total_steps", &PythonTrainer::total_steps,
+                   "The number of steps at which the latest run() ends, or the next one will.")
       .def_prop_ro("is_finished", &PythonTrainer::is_finished);
 
   const FunctionDoc of_train = of(
       train_door,
       "def train(model: str | Layer | None = None, data: typing.Any = None, *, test: typing.Any = "
-      "None, on_step: typing.Callable[[Step], typing.Any] | None = None, quiet: bool = True, "
-      "vocabulary: int | None = None, sample_weight: typing.Any = None" +
+      "None, validation: typing.Any = None, metrics: typing.Any = None, on_step: typing.Any = "
+      "None, on_epoch: typing.Any = "
+      "None, "
+      "progress: bool | None = None, quiet: bool = True, vocabulary: int | None = None, "
+      "sample_weight: typing.Any = None" +
           samples,
       "accrue._results.Result",
       "Trains a network.\n\n" + data + trained +
-          "on_step: called with each window's Step, up to a few windows later. Its exception "
-          "ends\n"
-          "the training after a whole window. So does Ctrl-C, with a checkpoint in "
-          "checkpoint_dir.\n");
-  m.def("train", &train, "model"_a = nb::none(), "data"_a = nb::none(), nb::kw_only(),
-        "test"_a = nb::none(), "on_step"_a = nb::none(), "quiet"_a.none() = true, "options"_a,
-        nb::sig(of_train.signature), of_train.doc);
+          "on_step: a function, or a list of them, called with each window's Step, up to a few\n"
+          "windows later. False as its result ends the training after a whole window, and so does "
+          "its\n"
+          "exception, which is raised again. So does Ctrl-C, with a checkpoint in checkpoint_dir.\n"
+          "on_epoch: the same with the Epoch that has ended.\n"
+          "progress: tqdm's bar, True or False; by default on a terminal and in a notebook, if "
+          "tqdm "
+          "is\n"
+          "installed and quiet is not given.\n");
+  m.def("train", &train, "args"_a, "options"_a, nb::sig(of_train.signature), of_train.doc);
 
   const FunctionDoc of_plan =
       of(plan_door,

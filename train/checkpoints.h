@@ -42,6 +42,8 @@ class Checkpoints {
   // Throws Error if it cannot be written, and Divergence if it holds a value that is not finite;
   // earlier checkpoints then remain unchanged.
   void save();
+  // Writes a checkpoint, whatever has been written.
+  void save_now() { write(directory_, options_.keep_last); }
   // Writes a checkpoint to DIR/best, beside the others, replacing the best one so far.
   void save_best();
 

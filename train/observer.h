@@ -55,6 +55,8 @@ class Observer {
   virtual void on_step(const WindowReport&) {}
   // Other data was scored after this many windows of an epoch.
   virtual void on_score(int64_t /*epoch*/, int64_t /*windows*/, const Score&, bool /*is_best*/) {}
+  // An epoch has ended: all its outcomes, and the score after it, have been reported.
+  virtual void on_epoch(int64_t /*epoch*/) {}
   // All outcomes so far have been reported. The run writes a checkpoint next, if it uses
   // checkpoints; called for each checkpoint and at the end.
   virtual void on_checkpoint() {}
@@ -93,6 +95,9 @@ class Observers : public Observer {
   }
   void on_score(int64_t epoch, int64_t windows, const Score& score, bool is_best) override {
     for (Observer* o : observers_) o->on_score(epoch, windows, score, is_best);
+  }
+  void on_epoch(int64_t epoch) override {
+    for (Observer* o : observers_) o->on_epoch(epoch);
   }
   void on_checkpoint() override {
     for (Observer* o : observers_) o->on_checkpoint();

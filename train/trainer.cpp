@@ -61,6 +61,22 @@ bool Trainer::is_finished() const {
   return has_stopped_early() || epoch_ >= options_.epochs || training_.steps() >= total_steps_;
 }
 
+void Trainer::set_epochs(int64_t epochs) {
+  using enum ScheduleOptions::Kind;
+  check(epochs >= windows() / windows_per_epoch(),
+        "the run is to end after epoch {}, but {} have ended: expected that or more", epochs,
+        counted(epoch_, "epoch"));
+  std::vector<ScheduleOptions::Kind> kinds{options_.schedule.kind};
+  for (const PlayerOptions& player : options_.players) kinds.push_back(player.step.schedule.kind);
+  for (const ScheduleOptions::Kind kind : kinds)
+    check(epochs <= options_.epochs || (kind != cosine && kind != one_cycle),
+          "the run is to go on to the end of epoch {}, but the schedule {} ends with epoch {}: "
+          "expected so many epochs from the beginning",
+          epochs, name_in(schedule_names(), kind), options_.epochs);
+  options_.epochs = epochs;
+  total_steps_ = options_.total_steps(data_.size());
+}
+
 int64_t Trainer::windows() const { return epoch_ * windows_per_epoch() + window_in_epoch_; }
 
 bool Trainer::resume(Observer& observer) {
@@ -83,6 +99,24 @@ bool Trainer::resume(Observer& observer) {
         options_.epochs, epoch_ + 1, ceil_div(windows(), windows_per_epoch()));
   has_resumed_ = true;
   return true;
+}
+
+Checkpoints Trainer::checkpoints_in(const std::string& directory) {
+  check(!options_.ranks || options_.ranks->count() == 1,
+        "the state of a run is shared by {}: expected a directory for checkpoints in its options",
+        counted(options_.ranks ? options_.ranks->count() : 1, "rank"));
+  TrainingOptions options = options_;
+  options.checkpoints.directory = directory;
+  options.checkpoints.resume = true;
+  return {options, data_, training_, state(), scored_ ? &*scored_ : nullptr};
+}
+
+void Trainer::save_state(const std::string& directory) { checkpoints_in(directory).save_now(); }
+
+void Trainer::restore_state(const std::string& directory) {
+  Observer observer;
+  check(checkpoints_in(directory).resume(observer), "there is no checkpoint in '{}'", directory);
+  has_resumed_ = true;
 }
 
 std::optional<OtherHead> Trainer::load_weights(const std::string& path, NewHead new_head) {
@@ -146,6 +180,10 @@ void Trainer::run(Observer& observer, const StopRequest& stop) {
       window_in_epoch_ = 0;
     }
     if (evaluates) score_on_the_way(observer, stop);
+    if (epoch_ends) {
+      const Stopwatch::Paused paused(watch_);
+      observer.on_epoch(epoch_ - 1);
+    }
     if (checkpoints_.due()) save_checkpoint(observer);
     if (options_.max_minutes && on_any(out_of_time())) break;
   }

@@ -37,6 +37,10 @@ class Trainer {
   // run() does this first if you have not. Throws Error for a checkpoint of another run, and for a
   // checkpoint that is further along than this run is to go.
   bool resume(Observer& observer);
+  // Write the whole state of the run as a checkpoint to a directory, whatever the options say, and
+  // go on from the one that is there. Call them on one rank alone. Throw Error as resume() does.
+  void save_state(const std::string& directory);
+  void restore_state(const std::string& directory);
   // Replaces the initial weights; with several networks, the last network's. A network that trains
   // alone keeps its own head if the file's head has another number of classes, or always with
   // NewHead::always. Returns that head (load_pretrained()).
@@ -49,6 +53,12 @@ class Trainer {
   // written. After an exception, alternating players may be one window apart; resume() brings them
   // together.
   void run(Observer& observer, const StopRequest& stop = detail::never_stop);
+  // Makes `epochs` the number of epochs at whose end run() has nothing left to do. Throws Error if
+  // more epochs have ended, and for more epochs than before if a learning rate depends on how long
+  // the run is.
+  void set_epochs(int64_t epochs);
+  // The number of epochs that have ended.
+  int64_t epochs() const { return epoch_; }
 
   // Returns the score of the weights on other data, in micro-batches as small as memory requires.
   // With several networks, this and the functions below use the last one. Throws Stopped like
@@ -100,11 +110,12 @@ class Trainer {
   void score_on_the_way(Observer& observer, const StopRequest& stop);
   void take_reports(Observer& observer, Window::Wait wait);
   void save_checkpoint(Observer& observer);
+  detail::Checkpoints checkpoints_in(const std::string& directory);
 
-  const TrainingOptions options_;
+  TrainingOptions options_;  // with the epochs of set_epochs()
   const Dataset data_;
   detail::Training training_;
-  const int64_t total_steps_;
+  int64_t total_steps_;
   const double terms_of_sample_;  // of the loss (Objective::terms_in())
   detail::Stopwatch watch_;
   int64_t epoch_ = 0, window_in_epoch_ = 0;

@@ -1,8 +1,10 @@
 """Trains any effective batch in the memory you have (docs/python.md)."""
 
-from . import _accrue, _modules, _signatures
+from . import _accrue, _layers, _modules, _signatures
 from ._accrue import *  # noqa: F403
 from ._accrue import Error, OutOfMemory, __version__  # noqa: F401
+from ._history import History  # noqa: F401
+from ._listening import Epoch  # noqa: F401
 from ._losses import loss  # noqa: F401
 from ._modules import Trainer, from_torch  # noqa: F401
 from ._parts import (  # noqa: F401
@@ -15,6 +17,9 @@ from ._parts import (  # noqa: F401
 )
 from .onnx import from_onnx  # noqa: F401
 from ._results import Info, Memory, Plan, Result, Score, Scores, Weights  # noqa: F401
+
+# Functions that make layers remember their arguments, by which a layer is pickled.
+globals().update(_layers.remembering())
 
 for _error in (Error, OutOfMemory):
     _error.__module__ = "accrue"

@@ -13,6 +13,8 @@ from ._accrue import Error
 if typing.TYPE_CHECKING:
     from ._fetched import Source, Transform
 
+# More data, in arguments by these names.
+_OTHERS = ("test", "validation")
 # The arguments that this file takes away; the rest are the program's.
 _OWN = ("columns", "transform", "workers", "epoch_samples", "tokenizer")
 # A larger memmap is read from its file row by row; a smaller one is an array like others.
@@ -45,9 +47,9 @@ class _Asked:
 
     def has_names(self) -> bool:
         """True if the network takes arrays by their names."""
-        from ._modules import _is_module
+        from ._modules import _is_origin
 
-        return isinstance(self.model, _accrue.Network) or _is_module(self.model)
+        return isinstance(self.model, _accrue.Network) or _is_origin(self.model)
 
     def check_heeded(self, kind: str) -> None:
         for name, expected in (("columns", "samples by names"), ("transform", "samples"),
@@ -66,30 +68,31 @@ def _count(value: typing.Any, name: str) -> int | None:
 
 def prepared(model: typing.Any, data: typing.Any, options: dict) -> tuple[typing.Any, dict]:
     """Data and options as the module takes them."""
-    if all(options.get(name) is None for name in (*_OWN, "test")) and _is_plain(data):
+    if all(options.get(name) is None for name in (*_OWN, *_OTHERS)) and _is_plain(data):
         return data, {name: value for name, value in options.items() if name not in _OWN}
     options = dict(options)
-    test = options.pop("test", None)
+    others = {name: options.pop(name) for name in _OTHERS if options.get(name) is not None}
     from . import _texts
 
     asked = _Asked(model, options)
     if not asked.has_names() and _texts.are_tokens(data):
         data, more = _texts.tokens(data, options)
-        if test is not None:
-            options["test"] = _texts.tokens(test, options)[0] if _texts.are_tokens(test) else test
+        for name, each in others.items():
+            options[name] = _texts.tokens(each, options)[0] if _texts.are_tokens(each) else each
         asked.check_heeded("tokens")
         return data, {**options, **more}
     if options.get("tokenizer") is not None or not asked.has_names() and _texts.are_texts(data):
-        if test is not None:
-            raise Error("test is for samples and tokens, but data is texts: expected tokens, or no test")
+        for name in others:
+            raise Error(f"{name} is for samples and tokens, but data is texts: expected tokens, or no {name}")
         asked.check_heeded("texts")
         return _texts.texts(data, options)
     options.pop("tokenizer", None)
     if asked.transform is not None and isinstance(data, (str, os.PathLike)):
-        data, test = _folder(data, test, options)
+        data, others["test"] = _folder(data, others.get("test"), options)
     data = _set(data, asked, "data")
-    if test is not None:
-        options["test"] = _set(test, asked, "test")
+    for name, each in others.items():
+        if each is not None:
+            options[name] = _set(each, asked, name)
     asked.check_heeded("arrays" if isinstance(data, (tuple, list, dict)) else "no samples of this kind")
     return data, options
 

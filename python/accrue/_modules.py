@@ -6,7 +6,7 @@ import os
 import sys
 import typing
 
-from . import _accrue, _origins, onnx
+from . import _accrue, _listening, _metrics, _origins, onnx
 
 
 def _is_origin(model: typing.Any) -> bool:
@@ -39,8 +39,9 @@ def _first(data: typing.Any) -> typing.Any:
 def _learned(origin: typing.Any, data: typing.Any, options: dict) -> tuple:
     """Data and options of a training as the network takes them."""
     options = origin.loss(origin.options(options))
-    if options.get("test") is not None:
-        options["test"] = origin.data(options["test"])
+    for name in ("test", "validation"):
+        if options.get(name) is not None:
+            options[name] = origin.data(options[name])
     return origin.network, origin.data(data), options
 
 
@@ -59,15 +60,10 @@ def _example(data: typing.Any) -> typing.Any:
     return x.first.repeat(2, axis=0) if hasattr(x, "_accrue_part") else x
 
 
-def train(model: typing.Any = None, data: typing.Any = None, **options: typing.Any) -> typing.Any:
-    data, options = _prepared(model, data, options)
-    if not _is_origin(model):
-        return _accrue.train(model, data, **options)
-    origin = _traced(model, _example(data), options)
-    network, data, options = _learned(origin, data, options)
-    result = _accrue.train(network, data, **options)
-    result._origin = origin
-    return result
+def train(model: typing.Any = None, data: typing.Any = None, *, on_step: typing.Any = None,
+          on_epoch: typing.Any = None, progress: typing.Any = None, **options: typing.Any) -> typing.Any:
+    trainer = Trainer(model, data, _is_of_train=True, **options)
+    return trainer._run(on_step, on_epoch, None, progress, lets_go=True)
 
 
 def plan(model: typing.Any = None, data: typing.Any = None, **options: typing.Any) -> typing.Any:
@@ -124,32 +120,91 @@ def _known(weights: typing.Any, model: typing.Any, x: typing.Any, options: dict)
 
 
 class Trainer(_accrue.Trainer):
-    def __init__(self, model: typing.Any = None, data: typing.Any = None, **options: typing.Any):
+    def __init__(self, model: typing.Any = None, data: typing.Any = None, *, metrics: typing.Any = None,
+                 **options: typing.Any):
+        self._given = model, data, {**options, "metrics": metrics}
         self._origin, self._model = None, model
+        self._may_show_progress = options.get("quiet") is None
         data, options = _prepared(model, data, options)
         if _is_origin(model):
             self._origin = _traced(model, _example(data), options)
             model, data, options = _learned(self._origin, data, options)
-        super().__init__(model, data, **options)
+        # Without checkpoints the best weights are kept in memory alone.
+        has_checkpoints = options.get("checkpoint_dir") is not None or options.get("config") is not None
+        keeps_best = options.get("keep_best") is True and not has_checkpoints
+        if keeps_best:
+            options = {**options, "keep_best": None}
+        scored = _metrics.Metrics(metrics, data, options.get("validation"), options.get("test"))
+        super().__init__(model, data, _keeps_best=keeps_best, **options)
+        self._metrics = scored
 
-    def run(self, on_step: typing.Any = None) -> typing.Any:
-        result = super().run(on_step)
+    def run(self, on_step: typing.Any = None, on_epoch: typing.Any = None, *,
+            epochs: int | None = None, progress: bool | None = None) -> typing.Any:
+        return self._run(on_step, on_epoch, epochs, progress, lets_go=False)
+
+    def _run(self, on_step: typing.Any, on_epoch: typing.Any, epochs: int | None,
+             progress: bool | None, lets_go: bool) -> typing.Any:
+        told = _listening.listener(on_step, on_epoch, progress, self._may_show_progress,
+                                   self._metrics.of_validation(super().predict))
+        try:
+            result = super().run(told, epochs, lets_go)
+        finally:
+            told.close()
+        if result.score is not None:
+            self._metrics.add_to(result.score, super().predict)
         result._origin = self._origin
         return result
+
+    def __repr__(self) -> str:
+        if not hasattr(self, "_metrics"):  # its __init__ has failed
+            return "<accrue.Trainer>"
+        state = "finished" if self.is_finished else "to run"
+        losses = self.losses
+        loss = f", loss={losses[-1]:.4g}" if len(losses) else ""
+        return f"<accrue.Trainer: steps={self.steps} of {self.total_steps}{loss}, {state}>"
 
     def evaluate(self, data: typing.Any = None) -> typing.Any:
         network = self._origin.network if self._origin else self._model
         data, _ = _prepared(network, data, {})
-        return super().evaluate(data if self._origin is None else self._origin.data(data))
+        if self._origin is not None:
+            data = self._origin.data(data)
+        score = super().evaluate(data)
+        self._metrics.add_to(score, super().predict, data)
+        return score
 
     def predict(self, x: typing.Any) -> typing.Any:
         if self._origin is None:
             return super().predict(x)
         return self._origin.answers(super().predict(self._origin.samples(x)))
 
+    def __reduce__(self) -> typing.Any:
+        """Pickles the arguments, data included, and a checkpoint; losses and history begin anew."""
+        import pathlib
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            self._save_state(folder)
+            files = {str(path.relative_to(folder)): path.read_bytes()
+                     for path in pathlib.Path(folder).rglob("*") if path.is_file()}
+        return _restored, (type(self), *self._given, files)
+
     def state_dict(self) -> dict:
         """The weights as they are now, as Result.state_dict() has them."""
         return state_dict(self._origin, self.weights, self.steps)
+
+
+def _restored(kind: type, model: typing.Any, data: typing.Any, options: dict, files: dict) -> Trainer:
+    import pathlib
+    import tempfile
+
+    trainer = kind(model, data, **options)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            path = pathlib.Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        trainer._restore_state(folder)
+    return trainer
 
 
 def state_dict(origin: typing.Any, weights: typing.Any, steps: int) -> dict:

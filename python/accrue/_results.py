@@ -8,6 +8,7 @@ import os
 import typing
 
 from . import _accrue, _modules
+from ._history import History
 
 if typing.TYPE_CHECKING:
     import numpy
@@ -170,7 +171,12 @@ class Result(_Table):
     batches: str  #: "64 = 4 x 16"
     #: Windows in `losses` that took no step: something was not finite, or nothing was judged.
     skipped_windows: int = 0
-    scored: str = "test"  #: the test data, or "training", the training data, without test data
+    #: The data of `score`: "test", or without it "validation", or without that "training".
+    scored: str = "test"
+    history: History | None = None  #: losses, learning rates and scores by window
+    ema_weights: Weights | None = None  #: the moving average of the weights, with ema=
+    #: With keep_best=True, the weights at the lowest loss that this process scored on the way.
+    best_weights: Weights | None = None
     _origin: typing.Any = None  # the torch.nn.Module that was trained, if it was one
 
     def state_dict(self) -> dict[str, typing.Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import typing
 
 from . import _accrue
@@ -11,17 +12,18 @@ from . import _accrue
 _Any = typing.TypeVar("_Any")
 
 
-def _signature(definition: str) -> inspect.Signature:
-    """The signature of a line such as "def train(model: str | None = None, ...) -> Result"."""
-    names: dict[str, typing.Any] = {}
+def _signature(definition: str, defaults: typing.Sequence) -> inspect.Signature:
+    r"""The signature of a line such as "def train(model: str | None = \0, ...) -> Result", \0 being a default."""
+    names: dict[str, typing.Any] = {"_defaults": defaults}
+    definition = re.sub(r"\\(\d+)", r"_defaults[\1]", definition)
     # Annotations stay text: nothing evaluates them.
     exec(f"from __future__ import annotations\n{definition}: ...", names)
     return inspect.signature(names[definition[4:definition.index("(")]])
 
 
 def _described(function: typing.Any) -> tuple[inspect.Signature, str]:
-    definition, doc = function.__nb_signature__[0][:2]
-    return _signature(definition), doc
+    definition, doc, *defaults = function.__nb_signature__[0]
+    return _signature(definition, defaults[0] if defaults else ()), doc
 
 
 def function(of: _Any, by: typing.Any = None) -> _Any:

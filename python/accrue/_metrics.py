@@ -1,0 +1,52 @@
+"""Metrics that are functions of Python, for scores alone."""
+
+from __future__ import annotations
+
+import typing
+
+from . import _accrue
+
+
+def _named(metrics: typing.Any) -> dict[str, typing.Callable]:
+    if metrics is None:
+        return {}
+    if callable(metrics):
+        metrics = [metrics]
+    if not isinstance(metrics, dict):
+        metrics = {getattr(metric, "__name__", type(metric).__name__): metric for metric in metrics}
+    for name, metric in metrics.items():
+        if not callable(metric):
+            raise _accrue.Error(f"metrics has '{name}': {metric!r}, expected a function of y and the answers")
+    return dict(metrics)
+
+
+class Metrics:
+    """The metrics of a trainer, and the samples of its scores."""
+
+    def __init__(self, metrics: typing.Any, data: typing.Any, validation: typing.Any, test: typing.Any):
+        self._metrics = _named(metrics)
+        if not self._metrics:
+            return
+        if not (isinstance(data, (tuple, list)) and len(data) == 2):
+            raise _accrue.Error("metrics are of y and the answers to x: expected data=(x, y), or no metrics")
+        self._validation = validation if validation is not None else test if test is not None else data
+        self._scored = test if test is not None else self._validation
+
+    def of_validation(self, predict: typing.Any) -> typing.Any:
+        """A function that adds the metrics to a score of validation, or None if there are none."""
+        if not self._metrics:
+            return None
+        return lambda score: self._add(score, predict, self._validation)
+
+    def add_to(self, score: dict, predict: typing.Any, data: typing.Any = None) -> None:
+        """Adds the metrics on `data`, by default on what a training scores at its end."""
+        if self._metrics:
+            self._add(score, predict, self._scored if data is None else data)
+
+    def _add(self, score: dict, predict: typing.Any, data: typing.Any) -> None:
+        import numpy
+
+        x, y = data
+        y, answers = numpy.asarray(y), predict(x)
+        for name, metric in self._metrics.items():
+            score[name] = float(metric(y, answers))
