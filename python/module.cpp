@@ -7,6 +7,7 @@
 #include "python/layers.h"
 #include "python/network.h"
 #include "python/onnx.h"
+#include "python/texts.h"
 #include "python/training.h"
 
 namespace nb = nanobind;
@@ -24,5 +25,6 @@ NB_MODULE(_accrue, m) {
   accrue::python::add_networks(m);
   accrue::python::add_onnx(m);
   accrue::python::add_training(m);
+  accrue::python::add_texts(m);
   accrue::python::wait_for_work_at_the_end();
 }

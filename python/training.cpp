@@ -6,6 +6,8 @@
 
 #include "apps/commands/eval.h"
 #include "apps/commands/export.h"
+#include "core/cuda.h"
+#include "core/host_blocks.h"
 #include "job/load_data.h"
 #include "job/load_network.h"
 #include "job/machine.h"
@@ -174,6 +176,14 @@ void set_step(WindowReport& r, const nb::tuple& state) {
   take(r.step), take(r.epoch), take(r.window), take(r.micro_batches), take(r.samples);
   take(r.loss), take(r.grad_norm), take(r.lr), take(r.loss_scale), take(r.noise_scale);
   take(r.skipped), take(r.player), take(r.term_names), take(r.terms);
+}
+
+// Returns the bytes.
+size_t release() {
+  const nb::gil_scoped_release released;
+  size_t bytes = host_blocks().release_cached();
+  if (cuda::unavailable_reason().empty()) bytes += cuda::blocks().release_cached();
+  return bytes;
 }
 
 nb::tuple read_weights(nb::handle path) {
@@ -428,6 +438,9 @@ void add_training(nb::module_& m) {
   m.def("export", &export_onnx, "weights"_a.none(), "path"_a, "model"_a = nb::none(), "options"_a,
         nb::sig(of_export.signature), of_export.doc);
 
+  m.def("release", &release,
+        "Gives memory that is kept for later use back to the system, or to the GPU's driver, and "
+        "returns how\nmany bytes. Arrays, weights and trainers stay as they are.");
   m.def("_read_weights", &read_weights, "path"_a);
   m.def("_write_weights", &write_weights, "path"_a, "arrays"_a, "metadata"_a);
 }

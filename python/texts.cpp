@@ -1,0 +1,258 @@
+#include "python/texts.h"
+
+#include <nanobind/stl/string.h>
+
+#include "job/machine.h"
+#include "python/answers.h"
+#include "python/call.h"
+#include "python/signatures.h"
+#include "python/tokens.h"
+#include "python/working.h"
+#include "text/domain.h"
+#include "text/sampling.h"
+#include "text/tokenizers.h"
+#include "text/writing_model.h"
+
+namespace accrue::python {
+
+using namespace nb::literals;
+
+namespace {
+
+using Asked = app::AskedOfNetworks;
+
+const Door generate_door{.function = "generate",
+                         .command = "eval",
+                         .own = {"model", "init"},
+                         .gives = Gives::answers,
+                         .has_vocabulary = false,
+                         .weights = "weights"};
+const Door embed_door{.function = "embed",
+                      .command = "eval",
+                      .own = {"model", "init"},
+                      .gives = Gives::answers,
+                      .has_vocabulary = false,
+                      .weights = "weights"};
+
+Notices warnings_alone() {
+  return Notices([](Notices::Kind kind, std::string_view text) {
+    if (kind == Notices::Kind::warning) app::say_error("warning: {}\n", text);
+  });
+}
+
+// Passes what a model writes to the caller's function, unless that is None, which ends the text by
+// returning False. Ctrl-C and an exception end it, too.
+class Taker {
+ public:
+  explicit Taker(nb::object on_text) : on_text_(std::move(on_text)) {
+    check(on_text_.is_none() || PyCallable_Check(on_text_.ptr()),
+          "on_text is {}: expected a function of a text", shown(on_text_));
+  }
+  template <class Piece>
+  bool take(const Piece& piece) {
+    if (interrupts_.count() > 0) return false;
+    if (on_text_.is_none()) return true;
+    const nb::gil_scoped_acquire gil;
+    const InCallersCode in_callers_code;
+    try {
+      return !on_text_(python(piece)).is(nb::handle(Py_False));
+    } catch (nb::python_error& error) {
+      interrupts_.keep(std::move(error));
+      return false;
+    }
+  }
+  void rethrow() { interrupts_.rethrow(); }
+
+ private:
+  static nb::object python(int32_t token) { return nb::int_(token); }
+  // A token may end within a character.
+  static nb::object python(const std::string& text) {
+    return nb::bytes(text.data(), text.size()).attr("decode")("utf-8", "replace");
+  }
+
+  const nb::object on_text_;
+  Interrupts interrupts_;
+};
+
+nb::object written_text(const Request& o, const std::string& prompt, const std::string& tokenizer,
+                        int64_t tokens, const Sampling& sampling, Taker& taker) {
+  WritingModel model(o, tokenizer, warnings_alone());
+  const Tokenizer& own = *model.tokenizer().tokenizer;
+  std::vector<int32_t> begin = encode_with_beginning(own, prompt);
+  if (begin.empty()) begin = {own.end_of_text()};
+  model.check_room(
+      std::ssize(begin) + tokens,
+      fmt::format("{} and max_new_tokens={}", counted(std::ssize(begin), "token"), tokens));
+  std::string all = prompt;
+  model.go_on(begin, tokens, sampling, {}, [&](const std::string& text) {
+    all += text;
+    return taker.take(text);
+  });
+  const nb::gil_scoped_acquire gil;
+  return nb::bytes(all.data(), all.size()).attr("decode")("utf-8", "replace");
+}
+
+nb::object written_tokens(const Request& o, const Tokens& prompt, Device device, int64_t tokens,
+                          const Sampling& sampling, Taker& taker) {
+  const Corpus& corpus = *prompt.corpus;
+  check(corpus.documents().ends.size() == 1, "prompt has {}: expected integers [L], or a text",
+        counted(std::ssize(corpus.documents().ends), "document"));
+  const LoadedNetwork network = load_network(o, o.sample, device);
+  const LanguageModel& model = LanguageModel::of(*network.model);
+  check_tokens(corpus, model.head().size(0));
+  std::vector<int32_t> all(static_cast<size_t>(corpus.size()));
+  corpus.read(all, 0);
+  const std::vector<int32_t> begin = all;
+  continue_text(model, begin, tokens, sampling, device, [&](int32_t token) {
+    all.push_back(token);
+    return taker.take(token);
+  });
+  const nb::gil_scoped_acquire gil;
+  return array_of(Tensor::from(all, {std::ssize(all)}, Device::cpu));
+}
+
+// The tokens of texts by the model's own tokenizer.
+Tokens tokens_of_texts(const Request& o, nb::handle texts, const std::string& tokenizer) {
+  const Text& text = *o.domains.of_model_as<Text>(o.model_name);
+  const TokenizerPtr own = tokenizer_at(text.chosen_tokenizer(tokenizer));
+  nb::list rows;
+  const nb::object numpy = nb::module_::import_("numpy");
+  for (const nb::handle each : texts) {
+    check(nb::isinstance<nb::str>(each), "texts has {}: expected texts alone", shown(each));
+    const std::vector<int32_t> tokens = encode_with_beginning(*own, nb::cast<std::string>(each));
+    rows.append(numpy.attr("frombuffer")(
+        nb::bytes(reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(int32_t)),
+        "int32"));
+  }
+  auto found = tokens_of(rows, own->size());
+  check(found.has_value(), "texts is empty: expected a text or more");
+  return std::move(*found);
+}
+
+bool are_texts(nb::handle x) {
+  return (nb::isinstance<nb::list>(x) || nb::isinstance<nb::tuple>(x)) && nb::len(x) > 0 &&
+         nb::isinstance<nb::str>(x[0]);
+}
+
+nb::object generate(nb::handle weights, nb::handle prompt, nb::handle model, int64_t max_new_tokens,
+                    double temperature, int64_t top_k, double top_p, double repetition_penalty,
+                    uint64_t seed, const std::string& tokenizer, nb::object on_text,
+                    const nb::kwargs& options) {
+  const AtWork at_work;
+  Call call(generate_door, options);
+  if (!weights.is_none()) call.add_weights(weights);
+  call.add_model(model);
+  check(max_new_tokens > 0, "max_new_tokens is {}: expected 1 or more", max_new_tokens);
+  const Sampling sampling{.temperature = temperature,
+                          .top_k = top_k,
+                          .top_p = top_p,
+                          .repetition_penalty = repetition_penalty,
+                          .seed = seed};
+  check_sampling(sampling);
+  const bool is_text = nb::isinstance<nb::str>(prompt);
+  const auto tokens = is_text ? std::nullopt : tokens_of(prompt);
+  check(is_text || tokens, "prompt is {}: expected a text, or tokens [L]", shown(prompt));
+  Taker taker(std::move(on_text));
+  const Words words(true, call.spelling());
+  nb::object result;
+  call.run([&](Asked& asked) {
+    const Request& o = asked.options;
+    const Device device = apply_machine_settings(o, app::spoken());
+    if (is_text)
+      result = written_text(o, nb::cast<std::string>(prompt), tokenizer, max_new_tokens, sampling,
+                            taker);
+    else result = written_tokens(o, *tokens, device, max_new_tokens, sampling, taker);
+  });
+  taker.rethrow();
+  return result;
+}
+
+nb::object embed(nb::handle weights, nb::handle texts, nb::handle model,
+                 const std::string& tokenizer, const nb::kwargs& options) {
+  const AtWork at_work;
+  Call call(embed_door, options);
+  call.add_weights(weights);
+  call.add_model(model);
+  const Words words(true, call.spelling());
+  nb::object z;
+  call.run([&](Asked& asked) {
+    const Request& o = asked.options;
+    const Device device = apply_machine_settings(o, app::spoken());
+    const nb::gil_scoped_acquire gil;
+    const Text* const text = o.domains.of_model_as<Text>(o.model_name);
+    check(text && text->embeds(),
+          "{} has not learned from pairs of texts: expected weights that have, or "
+          "accrue.predict()",
+          o.weights);
+    const LoadedNetwork network = load_network(o, o.sample, device);
+    const auto embeddings = [&](nb::handle tokens) {
+      return answers_of(tokens, LanguageModel::of(*network.model), TextAnswers::embeddings,
+                        o.micro_batch, device);
+    };
+    if (!are_texts(texts)) {
+      z = embeddings(texts);
+      return;
+    }
+    const Tokens tokens = tokens_of_texts(o, texts, tokenizer);
+    Tensor all;
+    until_interrupted([&](const StopRequest& stop) {
+      const nb::gil_scoped_release release;
+      all = embeddings_of(tokens, LanguageModel::of(*network.model), o.micro_batch, device, stop);
+    });
+    z = array_of(all);
+  });
+  return z;
+}
+
+}  // namespace
+
+void add_texts(nb::module_& m) {
+  Asked asked;
+  const auto of = [&](const Door& door, const std::string& definition, const std::string& returned,
+                      const std::string& text) {
+    return about(door, app::command_of_networks(door.command, asked).settings, definition, returned,
+                 text);
+  };
+  const FunctionDoc of_generate = of(
+      generate_door,
+      "def generate(weights: typing.Any, prompt: typing.Any, model: str | Layer | None = None, "
+      "*, max_new_tokens: int = 200, temperature: float = 1.0, top_k: int = 0, top_p: float = "
+      "1.0, repetition_penalty: float = 1.0, seed: int = 1, tokenizer: str = '', on_text: "
+      "typing.Callable[[typing.Any], typing.Any] | None = None",
+      "typing.Any",
+      "Continues a prompt, a text or tokens [L], by a language model, and returns both together: "
+      "a str,\nor int32 [L + n]. It keeps the keys and values of all tokens, as `accrue text "
+      "write` does.\n\n"
+      "weights: a safetensors file, or Weights; None with base= a GGUF file.\n"
+      "max_new_tokens: at most so many after the prompt. A text ends at the tokenizer's end of "
+      "text.\n"
+      "temperature: logits are divided by it; 0 takes the likeliest token each time.\n"
+      "top_k: draws from so many likeliest tokens; 0: from all.\n"
+      "top_p: draws from the fewest likeliest tokens whose probabilities add up to this.\n"
+      "repetition_penalty: above 1 it repeats earlier tokens less often.\n"
+      "seed: another one gives another text.\n"
+      "tokenizer: bytes, a tokenizer.json or a directory; by default the model's own, else "
+      "bytes.\n"
+      "on_text: called with each part of the text, or each token, as it is written. False ends "
+      "it.\n");
+  m.def("generate", &generate, "weights"_a.none(), "prompt"_a, "model"_a = nb::none(),
+        nb::kw_only(), "max_new_tokens"_a = 200, "temperature"_a = 1.0, "top_k"_a = 0,
+        "top_p"_a = 1.0, "repetition_penalty"_a = 1.0, "seed"_a = 1, "tokenizer"_a = "",
+        "on_text"_a = nb::none(), "options"_a, nb::sig(of_generate.signature), of_generate.doc);
+
+  const FunctionDoc of_embed =
+      of(embed_door,
+         "def embed(weights: typing.Any, texts: typing.Any, model: str | Layer | None = None, *, "
+         "tokenizer: str = ''",
+         "numpy.ndarray",
+         "The embeddings of texts, float32 [N, E] of norm 1, by a network that was trained on "
+         "pairs of texts.\n\n"
+         "weights: a safetensors file, or Weights.\n"
+         "texts: a list of texts, or tokens as train() takes them: a document each.\n"
+         "tokenizer: bytes, a tokenizer.json or a directory; by default the model's own, else "
+         "bytes.\n");
+  m.def("embed", &embed, "weights"_a.none(), "texts"_a, "model"_a = nb::none(), nb::kw_only(),
+        "tokenizer"_a = "", "options"_a, nb::sig(of_embed.signature), of_embed.doc);
+}
+
+}  // namespace accrue::python
