@@ -1,5 +1,7 @@
 """Trains any effective batch in the memory you have (docs/python.md)."""
 
+import typing as _typing
+
 from . import _accrue, _layers, _modules, _signatures
 from ._accrue import *  # noqa: F403
 from ._accrue import Error, OutOfMemory, __version__  # noqa: F401
@@ -32,3 +34,19 @@ evaluate = _signatures.function(_accrue.evaluate, _modules.evaluate)
 predict = _signatures.function(_accrue.predict, _modules.predict)
 generate = _signatures.function(_accrue.generate)
 embed = _signatures.function(_accrue.embed)
+
+if _typing.TYPE_CHECKING:
+    from ._estimators import Classifier, Regressor  # noqa: F401
+
+
+def __getattr__(name: str) -> _typing.Any:
+    # scikit-learn takes longer to import than all of this.
+    if name in ("Classifier", "Regressor"):
+        from . import _estimators
+
+        return getattr(_estimators, name)
+    raise AttributeError(f"module 'accrue' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "Classifier", "Regressor"})

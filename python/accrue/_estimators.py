@@ -1,0 +1,204 @@
+"""Estimators for scikit-learn's pipelines and searches. Nothing imports this before it is asked for."""
+
+from __future__ import annotations
+
+import typing
+
+import numpy
+
+import accrue
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils import check_random_state, column_or_1d
+    from sklearn.utils.class_weight import compute_sample_weight
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+except ImportError as error:
+    raise ImportError("accrue.Classifier and accrue.Regressor are estimators of scikit-learn 1.6 or newer: "
+                      "expected pip install scikit-learn") from error
+
+
+class _Network(BaseEstimator):
+    """The network of an estimator, its training and its answers."""
+
+    def __init__(self, model: typing.Any = None, *, hidden_layer_sizes: typing.Sequence[int] = (100,),
+                 activation: str = "relu", epochs: int = 200, lr: float = 1e-3, effective_batch: int = 64,
+                 micro_batch: int | str | None = None, optimizer: str = "adam",
+                 weight_decay: float | None = None, validation_fraction: float | None = None,
+                 patience: int | None = None, random_state: typing.Any = None,
+                 options: dict[str, typing.Any] | None = None):
+        self.model = model
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.epochs = epochs
+        self.lr = lr
+        self.effective_batch = effective_batch
+        self.micro_batch = micro_batch
+        self.optimizer = optimizer
+        self.weight_decay = weight_decay
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.random_state = random_state
+        self.options = options
+
+    def _learned(self, X: typing.Any, y: typing.Any, **checks: typing.Any) -> tuple:
+        """X and y of a fit, checked."""
+        x, y = validate_data(self, X, y, allow_nd=True, dtype=None, **checks)
+        return self._numbers(x), y
+
+    def _numbers(self, x: numpy.ndarray) -> numpy.ndarray:
+        """Bytes of images stay as they are, other numbers become floats."""
+        if not (x.dtype == numpy.uint8 and x.ndim > 2):
+            x = x.astype(numpy.float64 if self._is_double() else numpy.float32, copy=False)
+            if not numpy.isfinite(x).all():
+                raise ValueError("Input X has numbers beyond float32: expected precision='fp64' in options")
+        return numpy.ascontiguousarray(x)
+
+    def _is_double(self) -> bool:
+        return (self.options or {}).get("precision") == "fp64"
+
+    def _network_for(self, x: numpy.ndarray, outputs: int) -> typing.Any:
+        """The network: `model`, or what this function makes, or a perceptron."""
+        if self.model is not None:
+            is_maker = callable(self.model) and not isinstance(self.model, accrue.Layer) and not hasattr(
+                self.model, "state_dict")
+            return self.model(x.shape[1:], outputs) if is_maker else self.model
+        sizes = [int(numpy.prod(x.shape[1:])), *numpy.atleast_1d(self.hidden_layer_sizes).tolist()]
+        layers = [accrue.Flatten()] if x.ndim > 2 else []
+        layers += [accrue.Linear(a, b, activation=self.activation) for a, b in zip(sizes, sizes[1:])]
+        return accrue.Sequential(*layers, accrue.Linear(sizes[-1], outputs))
+
+    def _train(self, x: numpy.ndarray, y: numpy.ndarray, outputs: int, sample_weight: typing.Any,
+               options: dict[str, typing.Any]) -> None:
+        random = check_random_state(self.random_state)
+        seed = int(random.randint(2**31))
+        self.network_ = self._network_for(x, outputs)
+        validation = None
+        if self.validation_fraction is not None:
+            order = random.permutation(len(x))
+            held = max(1, round(self.validation_fraction * len(x)))
+            if held >= len(x):
+                raise ValueError(f"validation_fraction={self.validation_fraction} of {len(x)} samples leaves none "
+                                 "to train on: expected a smaller one")
+            validation, rest = (x[order[:held]], y[order[:held]]), numpy.sort(order[held:])
+            x, y = x[rest], y[rest]
+            sample_weight = None if sample_weight is None else sample_weight[rest]
+        window = min(self.effective_batch, len(x))
+        micro = min(self.effective_batch, len(x)) if self.micro_batch is None else self.micro_batch
+        if isinstance(micro, int):
+            micro = min(micro, window)
+        options = {"progress": False, **options, **(self.options or {})}
+        result = accrue.train(
+            self.network_, (x, y), validation=validation, sample_weight=sample_weight, epochs=self.epochs,
+            lr=self.lr, effective_batch=window, micro_batch=micro, optimizer=self.optimizer,
+            weight_decay=self.weight_decay, patience=self.patience, seed=seed, **options)
+        self.weights_ = result.weights
+        self.history_ = result.history
+        self.n_iter_ = int(result.history["epoch"][-1]) + 1
+
+    def _answers(self, X: typing.Any) -> numpy.ndarray:
+        check_is_fitted(self)
+        x = self._numbers(validate_data(self, X, reset=False, allow_nd=True, dtype=None))
+        known = {"device", "threads", "memory_limit", "precision"}
+        options = {name: value for name, value in (self.options or {}).items() if name in known}
+        if x.ndim == 2 and not options.keys() & {"device", "precision"}:
+            # In float32 the answer to a row depends, in its last bits, on how many rows are asked for.
+            options.update(device="cpu", precision="fp64")
+        return accrue.predict(self.weights_, x, self.network_, **options)
+
+
+class Classifier(ClassifierMixin, _Network):
+    """A network that tells classes apart, as a scikit-learn estimator.
+
+    Parameters
+    ----------
+    model : network of layers, torch.nn.Module, name, function or None
+        A function is called with the shape of a sample and the number of classes, and returns a
+        network. None is a perceptron with layers of `hidden_layer_sizes` and `activation`.
+    epochs, lr, effective_batch, micro_batch, optimizer, weight_decay, patience
+        As train() has them. Without micro_batch a window is one micro-batch.
+    validation_fraction : float or None
+        The share of the samples that are held out and scored after each epoch.
+    class_weight : dict, "balanced" or None
+        How much the samples of each class count.
+    random_state : int, RandomState or None
+        Decides weights, order and dropout.
+    options : dict or None
+        More arguments of train().
+
+    Attributes
+    ----------
+    classes_, n_features_in_, n_iter_ (epochs), weights_, network_, history_
+    """
+
+    def __init__(self, model: typing.Any = None, *, hidden_layer_sizes: typing.Sequence[int] = (100,),
+                 activation: str = "relu", epochs: int = 200, lr: float = 1e-3, effective_batch: int = 64,
+                 micro_batch: int | str | None = None, optimizer: str = "adam",
+                 weight_decay: float | None = None, validation_fraction: float | None = None,
+                 patience: int | None = None, random_state: typing.Any = None,
+                 options: dict[str, typing.Any] | None = None, class_weight: typing.Any = None):
+        super().__init__(model, hidden_layer_sizes=hidden_layer_sizes, activation=activation, epochs=epochs, lr=lr,
+                         effective_batch=effective_batch, micro_batch=micro_batch, optimizer=optimizer,
+                         weight_decay=weight_decay, validation_fraction=validation_fraction, patience=patience,
+                         random_state=random_state, options=options)
+        self.class_weight = class_weight
+
+    def fit(self, X: typing.Any, y: typing.Any, sample_weight: typing.Any = None) -> Classifier:
+        """Trains on X [N, ...] and labels y [N]."""
+        x, labels = self._learned(X, y)
+        labels = column_or_1d(labels, warn=True)
+        check_classification_targets(labels)
+        self.classes_, numbers = numpy.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has one class, {self.classes_[0]!r}: expected two classes or more")
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, x)
+        if self.class_weight is not None:
+            of_classes = compute_sample_weight(self.class_weight, labels)
+            weights = of_classes if weights is None else weights * of_classes
+        self._train(x, numbers.astype(numpy.int32), len(self.classes_), weights, {})
+        return self
+
+    def predict_proba(self, X: typing.Any) -> numpy.ndarray:
+        """The probability of each of `classes_`: [N, K]."""
+        logits = self._answers(X).astype(numpy.float64)
+        powers = numpy.exp(logits - logits.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+
+    def predict(self, X: typing.Any) -> numpy.ndarray:
+        """The likeliest class of each sample: [N]."""
+        answers = self._answers(X)
+        return self.classes_[answers.argmax(axis=1)]
+
+
+class Regressor(RegressorMixin, _Network):
+    """A network that answers with numbers, as a scikit-learn estimator.
+
+    It has the parameters of Classifier, except class_weight. Its loss is the mean squared error, or
+    what options={"loss": ...} says.
+    """
+
+    def __sklearn_tags__(self) -> typing.Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: typing.Any, y: typing.Any, sample_weight: typing.Any = None) -> Regressor:
+        """Trains on X [N, ...] and numbers y [N] or [N, K]."""
+        x, numbers = self._learned(X, y, multi_output=True, y_numeric=True)
+        if numbers.ndim == 2 and numbers.shape[1] == 1:
+            numbers = column_or_1d(numbers, warn=True)
+        numbers = numbers.astype(x.dtype if x.dtype.kind == "f" else numpy.float32)
+        self._is_of_one = numbers.ndim == 1
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, x)
+        self._train(x, numpy.ascontiguousarray(numbers), 1 if numbers.ndim == 1 else numbers.shape[1], weights,
+                    {"loss": "mse"})
+        return self
+
+    def predict(self, X: typing.Any) -> numpy.ndarray:
+        """The answers: [N] or [N, K], as y was."""
+        answers = self._answers(X).astype(numpy.float64, copy=False)
+        return answers.reshape(len(answers)) if self._is_of_one else answers
+
+
+Classifier.__module__ = Regressor.__module__ = "accrue"
