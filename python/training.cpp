@@ -182,7 +182,8 @@ void set_step(WindowReport& r, const nb::tuple& state) {
 size_t release() {
   const nb::gil_scoped_release released;
   size_t bytes = host_blocks().release_cached();
-  if (cuda::unavailable_reason().empty()) bytes += cuda::blocks().release_cached();
+  if (cuda::unavailable_reason().empty())
+    bytes += cuda::blocks().release_cached() + cuda::blocks_on_host().release_cached();
   return bytes;
 }
 
