@@ -431,6 +431,7 @@ Values resize_of(OnnxConversion& c) {
   } else {
     if (c.has(2)) scales = c.numbers(2);
     if (scales.empty() && c.has(3)) sizes = c.extents(3);
+    if (!c.has("axes")) sizes = c.with_samples(sizes);
   }
   c.check(!scales.empty() || !sizes.empty(),
           "it has neither scales nor sizes: expected one of them");
