@@ -117,7 +117,8 @@ OnnxValue OnnxRecipe::tensor(const OnnxValue& value) {
     return found->second;
   const OnnxType type = value.constant->type();
   check(type != OnnxType::string, "a constant is text: expected numbers");
-  const OnnxConstant& constant = *constant_for_one(value).constant;
+  const OnnxValue one = constant_for_one(value);
+  const OnnxConstant& constant = *one.constant;
   const DType dtype = stored_dtype(type);
   const std::string name =
       value.name.empty() ? fmt::format("constant {}", tensors_.size() + 1) : value.name;

@@ -22,6 +22,16 @@ bool only_moves(const OnnxNode& node) {
   return node.domain.empty() && moves.contains(node.op);
 }
 
+// Norms of groups are written as norms of instances in other sizes, with factors of 1 and terms of
+// 0 that nobody learns.
+bool is_filler(const OnnxFile& file, const OnnxNode& node, size_t slot, const OnnxNode* of_input) {
+  if (node.op != "InstanceNormalization" || !of_input || of_input->op != "Reshape") return false;
+  const auto tensor = file.initializers.find(node.inputs[slot]);
+  if (tensor == file.initializers.end() || !is_floating(tensor->second.type)) return false;
+  return std::ranges::all_of(tensor->second.numbers(),
+                             [&](double each) { return each == (slot == 1 ? 1 : 0); });
+}
+
 // Why a node of this op is no part of a network, and what to do.
 std::string refusal_of(const OnnxNode& node) {
   static const std::set<std::string> branches{"If", "Loop", "Scan", "SequenceMap"};
@@ -83,8 +93,11 @@ std::set<std::string> detail::weights_of(const OnnxFile& file, const std::vector
   for (const OnnxNode& node : nodes) {
     const auto converter = onnx_converters().find(full_name(node));
     if (converter == onnx_converters().end()) continue;
+    const auto of_input = node.inputs.empty() ? makers.end() : makers.find(node.inputs.front());
+    const OnnxNode* const maker = of_input == makers.end() ? nullptr : of_input->second;
     for (const size_t slot : converter->second.weights)
-      if (slot < node.inputs.size()) open.push_back(node.inputs[slot]);
+      if (slot < node.inputs.size() && !is_filler(file, node, slot, maker))
+        open.push_back(node.inputs[slot]);
   }
   while (!open.empty()) {
     const std::string name = open.back();
