@@ -215,7 +215,9 @@ std::vector<std::pair<std::string, std::string>> NetworkFiles::facts(
   for (const OnnxValueInfo& input : there.inputs) all.emplace_back("input", described(input));
   for (const OnnxValueInfo& each : there.outputs) all.emplace_back("output", described(each));
   try {
-    const auto network = file().network(choice(sample));
+    const bool is_one = there.inputs.size() == 1 && is_floating(there.inputs[0].type) &&
+                        (there.outputs.size() == 1 || !output.empty());
+    const auto network = is_one ? file().network(choice(sample)) : file().whole(trained);
     const auto is_buffer = [](const OnnxNetwork::Weight& weight) { return weight.is_buffer; };
     const auto& weights = network->weights();
     const auto buffers = std::ranges::count_if(weights, is_buffer);

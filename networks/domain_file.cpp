@@ -41,6 +41,11 @@ std::vector<std::string> names_of(const std::vector<OnnxValueInfo>& values) {
   return names;
 }
 
+const OnnxValueInfo& first_input(const OnnxFile& file) {
+  static const OnnxValueInfo nothing;
+  return file.inputs.empty() ? nothing : file.inputs.front();
+}
+
 bool is_image(const OnnxValueInfo& input) { return input.sizes.size() == 4; }
 
 // True if the op acts on the classes alone, which are the sizes behind the samples.
@@ -68,6 +73,10 @@ const OnnxValueInfo& NetworkFile::input() const {
         "one input",
         name(), file_->inputs.size(), fmt::join(names_of(file_->inputs), ", "));
   const OnnxValueInfo& only = file_->inputs.front();
+  check(is_floating(only.type),
+        "{}: the input '{}' is {}: data sets of images and tables have numbers; expected float32, "
+        "float16 or float64",
+        name(), only.name, to_string(only.type));
   check(only.has_shape && only.sizes.size() > 1,
         "{}: the input '{}' is {}: expected the number of samples and sizes of a sample", name(),
         only.name, only.has_shape ? text_of(only) : "of an unknown number of sizes");
@@ -86,8 +95,7 @@ const OnnxValueInfo& NetworkFile::output(const std::string& wanted) const {
 }
 
 SampleSpec NetworkFile::sample(const std::string& wanted) const {
-  const OnnxValueInfo nothing;
-  const OnnxValueInfo& in = file_->inputs.empty() ? nothing : file_->inputs.front();
+  const OnnxValueInfo& in = first_input(*file_);
   const OnnxValueInfo& out = output(wanted);
   const bool are_images = is_image(in);
   std::vector<int64_t> shape;
@@ -121,7 +129,7 @@ void NetworkFile::check_takes(const Shape& sample, const std::string& whose) con
 }
 
 std::optional<std::string> NetworkFile::image_size() const {
-  const OnnxValueInfo& in = input();
+  const OnnxValueInfo& in = first_input(*file_);
   const auto height = known(in, 2), width = known(in, 3);
   if (!is_image(in) || !height || !width) return {};
   return fmt::format("{}x{}", *height, *width);
@@ -165,6 +173,12 @@ std::shared_ptr<const OnnxNetwork> NetworkFile::network(const Choice& choice) co
                          .outputs = {answer_of(choice)}});
   choice_ = choice;
   return network_;
+}
+
+std::shared_ptr<const OnnxNetwork> NetworkFile::whole(
+    const std::vector<std::string>& trained) const {
+  return std::make_shared<const OnnxNetwork>(
+      file_, OnnxReading{.train = {trained.begin(), trained.end()}, .samples = {}, .outputs = {}});
 }
 
 Shape NetworkFile::answer(const Choice& choice) const {

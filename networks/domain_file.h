@@ -56,6 +56,8 @@ class NetworkFile {
   std::string last_op(const std::string& output) const;
   // The network. The last one is kept. Throws Error as OnnxNetwork does.
   std::shared_ptr<const OnnxNetwork> network(const Choice& choice) const;
+  // A network of all inputs and outputs, as the file has them.
+  std::shared_ptr<const OnnxNetwork> whole(const std::vector<std::string>& trained) const;
   // The shape of the answer to one sample.
   Shape answer(const Choice& choice) const;
 

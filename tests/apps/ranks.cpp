@@ -136,6 +136,23 @@ TEST_CASE("ranks of the program train without whole gradients as one process doe
   same(adam + "--micro-batch 96", adam + "--strategy step-in-backward --micro-batch 32");
 }
 
+TEST_CASE("ranks train a network in an ONNX file as one process does", "[.][mpi]") {
+  if (!can_run_ranks()) return;
+  const Folder folder;
+  const std::string weights = folder / "w.safetensors", network = folder / "net.onnx",
+                    one = folder / "one.onnx", two = folder / "two.onnx";
+  alone("train --device cpu --model cnn --width 0.25 --steps 1 --save " + weights + few());
+  alone("export --weights " + weights + " --out " + network);
+  const std::string training = "train --device cpu --model " + network + few() +
+                               "--steps 3 --effective-batch 20 --micro-batch 6 --save ";
+  alone(training + one);
+  const Output output = mpirun(2, training + two);
+  INFO(output.text);
+  REQUIRE(output.status == 0);
+  const std::string eval = "eval --device cpu --split test" + few() + "--model ";
+  REQUIRE(alone(eval + one) == alone(eval + two));
+}
+
 TEST_CASE("ranks of the program resume from the first one's checkpoints", "[.][mpi]") {
   if (!can_run_ranks()) return;
   const Folder folder;
