@@ -156,6 +156,16 @@ def with_origins(nodes: typing.Iterable[_Node]) -> set[_Node]:
     return found
 
 
+def _tables_of(node: _Node) -> typing.Iterator[int]:
+    """The rows of the tables into which all numbers of this node are indices."""
+    for user in node.users:
+        name = str(user.target)
+        if name == "aten.embedding.default" and user.args[1] is node:
+            yield int(user.args[0].meta["val"].shape[0])
+        elif name.split(".")[1:2] and name.split(".")[1] in {"view", "reshape", "clone", "alias", "unsqueeze"}:
+            yield from _tables_of(user)
+
+
 def _moves(node: _Node) -> bool:
     """True if a call's whole numbers are among its operands', and not places that it finds."""
     tensor = node.meta.get("val")
@@ -264,8 +274,7 @@ class Caller:
         if not all(_moves(each) for each in origins):
             return None
         given = [each for each in origins if each.op == "placeholder" and isinstance(self.values.get(each.name), Value)]
-        tables = [[int(user.args[0].meta["val"].shape[0]) for user in each.users
-                   if str(user.target) == "aten.embedding.default" and user.args[1] is each] for each in given]
+        tables = [list(_tables_of(each)) for each in given]
         return max(map(min, tables)) if tables and all(tables) else None
 
     def origins_of(self, x: Value) -> set[_Node]:

@@ -173,7 +173,7 @@ def _both(call):
 
 
 def _compared(call, by):
-    """Whole numbers of the data, such as tokens, are looked up in a table of answers, which is exact in 16 bits, too."""
+    """Whole numbers of the data, such as tokens, are looked up in a table of answers, exact in 16 bits, too."""
     def compare(t, x, y):
         rows = t.rows_of(x) if scalar(y) is not None else None
         if rows is None:

@@ -23,6 +23,7 @@ except ImportError as error:
     raise Error("torch is not installed: expected PyTorch 2.6 or newer beside accrue") from error
 
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils import _pytree
 
 from . import _pytorch_calls, _pytorch_graph
@@ -136,12 +137,12 @@ def from_torch(module: torch.nn.Module, x: typing.Any, *, training: bool = True,
 
 def _check_batch_norms(module: torch.nn.Module) -> None:
     for name, each in module.named_modules():
-        if isinstance(each, torch.nn.modules.batchnorm._BatchNorm) and each.track_running_stats and each.momentum is None:
-            raise Error(f"the batch norm {name or type(each).__name__} has momentum=None, by which its statistics depend "
-                        "on how often they were updated: expected a number, such as 0.1")
+        if isinstance(each, _BatchNorm) and each.track_running_stats and each.momentum is None:
+            raise Error(f"the batch norm {name or type(each).__name__} has momentum=None, by which its statistics "
+                        "depend on how often they were updated: expected a number, such as 0.1")
     first: dict[int, str] = {}
     for name, each in module.named_modules(remove_duplicate=False):
-        if isinstance(each, torch.nn.modules.batchnorm._BatchNorm) and first.setdefault(id(each), name) != name:
+        if isinstance(each, _BatchNorm) and first.setdefault(id(each), name) != name:
             raise Error(f"the batch norm {name} is {first[id(each)]} as well, and torch.export cannot list changes of "
                         "one statistic under two names: expected one name for each batch norm")
 
