@@ -66,8 +66,8 @@ def _count(value: typing.Any, name: str) -> int | None:
     return int(value)
 
 
-def prepared(model: typing.Any, data: typing.Any, options: dict) -> tuple[typing.Any, dict]:
-    """Data and options as the module takes them."""
+def prepared(model: typing.Any, data: typing.Any, options: dict, must_act: bool = True) -> tuple[typing.Any, dict]:
+    """Data and options as the module takes them. Each argument of this file must act, if `must_act`."""
     if all(options.get(name) is None for name in (*_OWN, *_OTHERS)) and _is_plain(data):
         return data, {name: value for name, value in options.items() if name not in _OWN}
     options = dict(options)
@@ -93,7 +93,10 @@ def prepared(model: typing.Any, data: typing.Any, options: dict) -> tuple[typing
     for name, each in others.items():
         if each is not None:
             options[name] = _set(each, asked, name)
-    asked.check_heeded("arrays" if isinstance(data, (tuple, list, dict)) else "no samples of this kind")
+    if not must_act:
+        return data, options
+    is_name = data is None or isinstance(data, (str, os.PathLike))
+    asked.check_heeded("a name" if is_name else "arrays in memory")
     return data, options
 
 
@@ -272,7 +275,8 @@ def _mapped(data: typing.Any, asked: _Asked, what: str) -> Source:
             raise Error(f"{what} has {len(data)} samples, but had {length} before: expected a number that stays")
         return data[index]
 
-    return _source(length, _chosen(get, asked), asked, what, _names(asked))
+    choose = _choice(asked)
+    return _source(length, lambda index: choose(get(index), index), asked, what, _names(asked))
 
 
 def _names(asked: _Asked) -> list | None:
@@ -280,17 +284,17 @@ def _names(asked: _Asked) -> list | None:
     return list(columns) if isinstance(columns, dict) else None
 
 
-def _chosen(get: typing.Callable, asked: _Asked) -> typing.Callable:
-    """With `columns`: a pair of names, or names of the network by names of the samples."""
+def _choice(asked: _Asked) -> typing.Callable:
+    """Chooses the `columns` of a sample: a pair of names, or names of the network by names of the samples."""
     columns = asked.heed("columns")
     if columns is None:
-        return get
+        return lambda item, index: item
     if isinstance(columns, dict):
-        return lambda index: _by_name(get(index), columns, index)
+        return lambda item, index: _by_name(item, columns, index)
     if isinstance(columns, str) or len(columns) != 2:
         raise Error(f"columns is {columns!r}: expected (x, y), two names, or {{'INPUT': 'COLUMN', ...}}")
     names = dict(zip(("x", "y"), columns))
-    return lambda index: tuple(_by_name(get(index), names, index).values())
+    return lambda item, index: tuple(_by_name(item, names, index).values())
 
 
 def _by_name(item: typing.Any, columns: dict, index: int) -> dict:
@@ -338,10 +342,14 @@ def _stream(data: typing.Any, asked: _Asked, what: str) -> Source:
         raise Error(f"{what} is a stream, which has an order of its own: expected no no_shuffle=False")
     asked.options["no_shuffle"] = True
 
-    def opened() -> typing.Iterator:
-        return iter(data() if not hasattr(data, "__iter__") else data)
+    choose = _choice(asked)
 
-    return Stream(length, opened, what=what, transform=asked.heed("transform"), takes_names=asked.has_names())
+    def opened() -> typing.Iterator:
+        items = data() if not hasattr(data, "__iter__") else data
+        return (choose(item, index) for index, item in enumerate(items))
+
+    return Stream(length, opened, what=what, names=_names(asked), transform=asked.heed("transform"),
+                  takes_names=asked.has_names())
 
 
 def _takes_nothing(function: typing.Any) -> bool:

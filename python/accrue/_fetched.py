@@ -244,7 +244,7 @@ class Part:
 
 
 class Rows:
-    """The rows of an array that is not in memory, in place of it. A file that NumPy has mapped is read itself, if it can be."""
+    """The rows of an array that is not in memory, in place of it. If NumPy has mapped a file, it is read itself."""
 
     _accrue_part = True
 

@@ -45,15 +45,15 @@ def _learned(origin: typing.Any, data: typing.Any, options: dict) -> tuple:
     return origin.network, origin.data(data), options
 
 
-def _prepared(model: typing.Any, data: typing.Any, options: dict) -> tuple:
+def _prepared(model: typing.Any, data: typing.Any, options: dict, must_act: bool = True) -> tuple:
     """Data of any kind as arrays, or as parts in place of arrays (_data.py)."""
     from . import _data
 
-    return _data.prepared(model, data, options)
+    return _data.prepared(model, data, options, must_act)
 
 
 def _example(data: typing.Any) -> typing.Any:
-    """Samples like those of (x, y), for tracing."""
+    """Two samples like x of (x, y), for tracing."""
     x = _first(data)
     if isinstance(x, dict):
         return {name: _example(array) for name, array in x.items()}
@@ -125,6 +125,7 @@ class Trainer(_accrue.Trainer):
         self._given = model, data, {**options, "metrics": metrics}
         self._origin, self._model = None, model
         self._may_show_progress = options.get("quiet") is None
+        self._of_samples = {name: options.get(name) for name in ("columns", "transform", "workers", "epoch_samples")}
         data, options = _prepared(model, data, options)
         if _is_origin(model):
             self._origin = _traced(model, _example(data), options)
@@ -164,8 +165,9 @@ class Trainer(_accrue.Trainer):
         return f"<accrue.Trainer: steps={self.steps} of {self.total_steps}{loss}, {state}>"
 
     def evaluate(self, data: typing.Any = None) -> typing.Any:
-        network = self._origin.network if self._origin else self._model
-        data, _ = _prepared(network, data, {})
+        if data is not None:
+            network = self._origin.network if self._origin else self._model
+            data, _ = _prepared(network, data, self._of_samples, must_act=False)
         if self._origin is not None:
             data = self._origin.data(data)
         score = super().evaluate(data)

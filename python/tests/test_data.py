@@ -49,7 +49,7 @@ def convolutions():
 
 
 class Samples:
-    """Samples by their index; `bad` is what sample 37 gives or raises."""
+    """Samples by their index. Sample 37 gives `bad`, or raises it."""
 
     def __init__(self, x=X, y=Y, bad=None):
         self.x, self.y, self.bad = x, y, bad
@@ -68,7 +68,7 @@ class Samples:
 
 
 class Elsewhere:
-    """An array whose elements are elsewhere, as those of zarr and h5py are."""
+    """An array whose elements are elsewhere, as in zarr and h5py."""
 
     def __init__(self, array):
         self._array, self.shape, self.dtype = array, array.shape, array.dtype
@@ -132,6 +132,12 @@ class ByIndex(Case):
         self.assertEqual(pairs.steps, 1)
         self.refuses(lambda: accrue.train(layers(), renamed, **FEW), "a, b, c, d", "columns=(x, y)")
         self.refuses(lambda: accrue.train(layers(), renamed, columns=("a", "z"), **FEW), "no 'z'", "a, b, c, d")
+        streamed = accrue.train(layers(2), lambda: iter(renamed), columns=("a", "c"), epoch_samples=50, **FEW)
+        self.same(streamed, accrue.train(layers(2), (X, NUMBERS), no_shuffle=True, **FEW))
+        trainer = accrue.Trainer(layers(2), renamed, columns=("a", "c"), transform=lambda x: 2 * x, **FEW)
+        trainer.run()
+        # The arguments about samples hold for these, too.
+        self.assertEqual(trainer.evaluate(renamed[:30]), trainer.evaluate((X[:30], NUMBERS[:30])))
 
     def test_resume_with_the_bits_of_a_run_that_never_stopped(self):
         expected = accrue.train(layers(), (X, Y), **FEW)
@@ -182,6 +188,7 @@ class ByIndex(Case):
     def test_score_and_evaluate(self):
         trainer = accrue.Trainer(layers(), Samples(), test=Samples(X[:30], Y[:30]), **FEW)
         result = trainer.run()
+        self.assertEqual(trainer.evaluate(), result.score)
         self.assertEqual(trainer.evaluate(Samples()), trainer.evaluate((X, Y)))
         self.assertEqual(accrue.evaluate(result.weights, layers(), Samples()),
                          accrue.evaluate(result.weights, layers(), (X, Y)))
