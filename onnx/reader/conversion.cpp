@@ -255,7 +255,10 @@ namespace {
 
 int64_t product(const Extents& sizes, size_t begin, size_t end) {
   int64_t product = 1;
-  for (size_t i = begin; i < end; ++i) product *= sizes[i].number;
+  for (size_t i = begin; i < end; ++i)
+    check(!__builtin_mul_overflow(product, sizes[i].number, &product) &&
+              std::abs(product) < int64_t{1} << 48,
+          "{} has more elements than memory: expected a smaller shape", to_string(OpValue(sizes)));
   return product;
 }
 

@@ -8,6 +8,13 @@
 
 namespace accrue {
 
+size_t detail::check_folded(const Shape& shape) {
+  double elements = 1;
+  for (const int64_t size : shape.sizes()) elements *= double(size);
+  check(elements <= 0x1p26, "it gives {}: expected a constant of at most 2^26 elements", shape);
+  return size_t(elements);
+}
+
 const Folded& FoldedNode::operator[](size_t i) const {
   check(has(i), "its input {} is left out: expected it", i);
   return *inputs[i];
@@ -45,13 +52,6 @@ int FoldedNode::dimension(int64_t axis, int rank) const {
   check(axis >= -rank && axis < rank, "axis is {} of a tensor of {}: expected one that is there",
         axis, counted(rank, "dimension"));
   return int(axis < 0 ? axis + rank : axis);
-}
-
-size_t FoldedNode::checked(const Shape& shape) const {
-  double elements = 1;
-  for (const int64_t size : shape.sizes()) elements *= double(size);
-  check(elements <= 0x1p30, "it gives {}: expected a constant of at most 2^30 elements", shape);
-  return size_t(elements);
 }
 
 namespace {

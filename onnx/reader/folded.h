@@ -16,6 +16,9 @@ struct Folded {
   std::vector<double> numbers{};
 };
 
+// The number of elements. Throws Error for more than a calculated constant should have.
+size_t check_folded(const Shape& shape);
+
 // A node whose inputs are constants. Throws Error for what it does not have.
 struct FoldedNode {
   const OnnxNode& node;
@@ -30,8 +33,7 @@ struct FoldedNode {
   // An attribute of older opsets that newer ones have as an input; empty if it is left out.
   std::vector<int64_t> axes_in(const char* attribute, size_t input) const;
   int dimension(int64_t axis, int rank) const;
-  // The number of elements. Throws Error for more than a folded constant should have.
-  size_t checked(const Shape& shape) const;
+  size_t checked(const Shape& shape) const { return check_folded(shape); }
 };
 
 // Ops that move elements, by name.

@@ -30,6 +30,7 @@ Shape broadcast_of(const std::vector<const Folded*>& all) {
             all.front()->shape, each->shape);
       if (size == 1) size = own;
     }
+  check_folded(Shape(sizes));
   return Shape(sizes);
 }
 

@@ -112,6 +112,11 @@ void OnnxNetwork::Content::find_inputs(const std::set<std::string>& needed) {
             info.name, given->second, shown(info));
       input.sizes.assign(sizes.begin(), sizes.end());
     }
+    double elements = 1;
+    for (const auto& size : input.sizes) elements *= double(size.value_or(1));
+    check(elements >= 1 && elements < 0x1p40,
+          "[onnx] the input '{}' is {}: expected sizes from 1 on of a sample that fits into memory",
+          info.name, shown(info));
     inputs.push_back(std::move(input));
   }
   check(!inputs.empty(), "[onnx] the outputs of {} depend on no input: expected one",
