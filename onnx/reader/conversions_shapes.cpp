@@ -121,6 +121,11 @@ Values transpose_of(OnnxConversion& c) {
   Integers order = as_integers(all_dimensions(c.rank(0)));
   std::ranges::reverse(order);
   order = c.integers("perm", order);
+  Integers all = order;
+  std::ranges::sort(all);
+  c.check(all == as_integers(all_dimensions(c.rank(0))),
+          "its perm is {} for {}: expected each dimension once", to_string(OpValue(order)),
+          to_string(c[0].sizes));
   if (std::ranges::is_sorted(order)) return {c[0]};
   return {like_first(c, c.call("permute", {c[0]}, {{"dims", order}}))};
 }

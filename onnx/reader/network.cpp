@@ -210,6 +210,7 @@ OnnxNetwork::Content::Content(std::shared_ptr<const OnnxFile> given, OnnxReading
   const std::set<std::string> wanted = names_of(outputs);
   const std::vector<OnnxNode> nodes =
       nodes_needed(put_together(nodes_needed(file->nodes, wanted), *file, wanted), wanted);
+  refuse_branches(nodes);
   std::set<std::string> needed = wanted;
   for (const OnnxNode& node : nodes) needed.insert(node.inputs.begin(), node.inputs.end());
   find_inputs(needed);

@@ -32,8 +32,8 @@ struct OnnxReading {
 // number: then constant shapes that begin with this number begin with N.
 //
 // What Conv, ConvTranspose, Gemm, MatMul, Gather of a constant (an embedding), the normalizations,
-// PRelu and the recurrent layers hold in their weight slots is trained. Other constants are listed
-// in `constants`.
+// PRelu and the recurrent layers hold in their weight slots is trained, and so is a bias that an
+// Add gives to a convolution or product. Other constants are listed in `constants`.
 class OnnxNetwork {
  public:
   struct Input {

@@ -32,9 +32,13 @@ bool is_filler(const OnnxFile& file, const OnnxNode& node, size_t slot, const On
                              [&](double each) { return each == (slot == 1 ? 1 : 0); });
 }
 
+const std::set<std::string>& branches() {
+  static const std::set<std::string> ops{"If", "Loop", "Scan", "SequenceMap"};
+  return ops;
+}
+
 // Why a node of this op is no part of a network, and what to do.
 std::string refusal_of(const OnnxNode& node) {
-  static const std::set<std::string> branches{"If", "Loop", "Scan", "SequenceMap"};
   static const std::set<std::string> draws{"RandomNormal", "RandomUniform",
                                            "Multinomial",  "RandomNormalLike",
                                            "Bernoulli",    "RandomUniformLike"};
@@ -50,7 +54,7 @@ std::string refusal_of(const OnnxNode& node) {
         "its domain is '{}': expected ONNX's own operators; export the network again without those "
         "of a program",
         node.domain);
-  if (branches.contains(node.op))
+  if (branches().contains(node.op))
     return "it is control flow: expected a network whose calls are the same for all data; export "
            "it with the branch taken, or the loop unrolled";
   if (draws.contains(node.op))
@@ -84,8 +88,47 @@ std::vector<OnnxNode> detail::nodes_needed(const std::vector<OnnxNode>& nodes,
   return found;
 }
 
+void detail::refuse_branches(const std::vector<OnnxNode>& nodes) {
+  for (const OnnxNode& node : nodes)
+    if (node.domain.empty() && branches().contains(node.op))
+      fail("[onnx] {}: {}", node.words(), refusal_of(node));
+}
+
+namespace {
+
+using Makers = std::map<std::string, const OnnxNode*>;
+
+// The bias that an Add gives to a convolution or a product: a number for each channel. Empty for
+// other nodes.
+std::string bias_of(const OnnxFile& file, const OnnxNode& node, const Makers& makers,
+                    const std::set<std::string>& weights) {
+  static const std::set<std::string> products{"Conv", "ConvTranspose", "Gemm", "MatMul"};
+  if (node.op != "Add" || !node.domain.empty() || node.inputs.size() != 2) return {};
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    const auto bias = file.initializers.find(node.inputs[i]);
+    const auto maker = makers.find(node.inputs[1 - i]);
+    if (bias == file.initializers.end() || maker == makers.end()) continue;
+    const auto sizes = bias->second.shape.sizes();
+    const bool fits = is_floating(bias->second.type) && !sizes.empty() &&
+                      std::ranges::count_if(sizes, [](int64_t size) { return size != 1; }) <= 1;
+    const OnnxNode& product = *maker->second;
+    const auto is_weight = [&](std::string name) {
+      for (auto by = makers.find(name);
+           by != makers.end() && only_moves(*by->second) && !by->second->inputs.empty();
+           by = makers.find(name))
+        name = by->second->inputs[0];
+      return weights.contains(name);
+    };
+    if (fits && products.contains(product.op) && std::ranges::any_of(product.inputs, is_weight))
+      return bias->first;
+  }
+  return {};
+}
+
+}  // namespace
+
 std::set<std::string> detail::weights_of(const OnnxFile& file, const std::vector<OnnxNode>& nodes) {
-  std::map<std::string, const OnnxNode*> makers;
+  Makers makers;
   for (const OnnxNode& node : nodes)
     for (const std::string& output : node.outputs) makers[output] = &node;
   std::set<std::string> weights, seen;
@@ -113,6 +156,9 @@ std::set<std::string> detail::weights_of(const OnnxFile& file, const std::vector
     open.insert(open.end(), inputs.begin(),
                 maker->second->op == "Concat" ? inputs.end() : inputs.begin() + !inputs.empty());
   }
+  for (const OnnxNode& node : nodes)
+    if (const std::string bias = bias_of(file, node, makers, weights); !bias.empty())
+      weights.insert(bias);
   return weights;
 }
 

@@ -13,8 +13,12 @@ namespace accrue::detail {
 std::vector<OnnxNode> nodes_needed(const std::vector<OnnxNode>& nodes,
                                    const std::set<std::string>& outputs);
 
+// Throws Error that names a node of control flow, whose graphs take values that its inputs do not
+// name.
+void refuse_branches(const std::vector<OnnxNode>& nodes);
+
 // The floating initializers that weight slots of these nodes hold, directly or through nodes that
-// only move them.
+// only move them, and those that an Add gives to a convolution or product as its bias.
 std::set<std::string> weights_of(const OnnxFile& file, const std::vector<OnnxNode>& nodes);
 
 // Turns nodes into a recipe. `inputs` are its values, `weights` names initializers that become

@@ -47,6 +47,13 @@ class FromOnnx(Origin):
         self._binary = frozenset(name for name in self.inputs if kinds.get(name) == "bool")
         self.by_name = len(self.inputs) > 1 or len(self.outputs) > 1 or any(whole for _, whole in taken)
 
+    def options(self, options: dict[str, typing.Any]) -> dict[str, typing.Any]:
+        if not any(not is_buffer for _, _, is_buffer in self._network.weights):
+            named = f", or from_onnx(path, train=[...]) of {', '.join(self.constants)}" if self.constants else ""
+            raise Error(f"{self.path} has no weights to train: expected initializers in the weight slots of nodes, such "
+                        f"as a Conv's{named}")
+        return super().options(options)
+
     @functools.cached_property
     def weights(self) -> Weights:
         """The file's values, by its names."""
