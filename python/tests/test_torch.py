@@ -340,7 +340,7 @@ class Modules(unittest.TestCase):
             def forward(self, tokens):
                 there = (tokens != 257).int()
                 last = (torch.arange(5) * there).argmax(-1)
-                rows = (self.rows(tokens) * (tokens < 400).unsqueeze(-1)).cumsum(1)
+                rows = (self.rows(tokens.view(-1, 5)) * (tokens < 400).unsqueeze(-1)).cumsum(1)
                 return self.head(rows)[torch.arange(tokens.shape[0]), last]
 
         torch.manual_seed(7)
