@@ -1,8 +1,14 @@
 """Networks of torchvision, transformers and a small GPT, given as modules, beside PyTorch's own training in float64.
 
 Five steps of Adam, whole and in every split. The bound is ten times the distance of PyTorch from itself with the
-samples of a window in another order. Nothing is dropped, because PyTorch draws other masks.
+samples of a window in another order. Nothing is dropped, because PyTorch draws other masks; a dropout of 0 is no call.
+
+    python -m pytest -m thorough -s -k test_steps python/tests/judges/test_torch_modules.py
+
+prints the table of docs/pytorch.md.
 """
+
+import unittest.mock
 
 import accrue
 import numpy as np
@@ -14,7 +20,7 @@ from torch import nn
 from torch.nn import functional
 
 pytestmark = pytest.mark.thorough
-STEPS, WINDOW, CLASSES = 5, 8, 5
+STEPS, WINDOW, CLASSES, LR = 5, 8, 5, 1e-3
 
 
 class Hardsigmoid(nn.Module):
@@ -99,8 +105,7 @@ class Gpt(nn.Module):
         x = self.wte(tokens) + self.wpe(torch.arange(tokens.size(1), device=tokens.device))
         for block in self.h:
             x = block(x)
-        # [N, vocabulary, T, 1]: a class for each "pixel"
-        return self.lm_head(self.ln_f(x)).transpose(1, 2).unsqueeze(-1)
+        return self.lm_head(self.ln_f(x))
 
 
 # The module, its pixels, and factors of its outputs' losses, if there are several.
@@ -126,7 +131,8 @@ def data_of(name, size, n):
     random = np.random.default_rng(2)
     if name == "gpt":
         tokens = random.integers(0, 17, (n, 13))
-        return {"tokens": tokens[:, :-1]}, tokens[:, 1:, None]
+        counts = np.arange(12) < random.integers(4, 13, (n, 1))  # the others are padding
+        return {"tokens": tokens[:, :-1]}, np.where(counts, tokens[:, 1:], -100)
     if name == "bert":
         mask = (np.arange(12) < random.integers(4, 13, (n, 1))).astype(np.int64)
         return {"input_ids": random.integers(0, 17, (n, 12)), "attention_mask": mask}, random.integers(0, CLASSES, n)
@@ -137,7 +143,8 @@ def data_of(name, size, n):
 def loss_of(answers, y, factors):
     if factors is None:
         answers = getattr(answers, "logits", answers)
-        return functional.cross_entropy(answers, y)
+        answers = answers.flatten(0, 1) if answers.dim() == 3 else answers  # [N, T, V], labels [N, T]
+        return functional.cross_entropy(answers, y.flatten() if answers.dim() == 2 else y)
     outputs = answers if isinstance(answers, dict) else answers._asdict()
     return sum(factor * functional.cross_entropy(outputs[name], y) for name, factor in factors.items())
 
@@ -162,50 +169,115 @@ def farthest(a, b, names):
     return max(np.abs(np.asarray(a[name]) - np.asarray(b[name])).max() for name in names)
 
 
+class Judged:
+    """A module, its data, and PyTorch's results, by which others are judged."""
+
+    def __init__(self, name):
+        make, size, *factors = MODULES[name]
+        self.factors = factors[0] if factors else None
+        torch.manual_seed(1)
+        self.module = judged(make())
+        self.state = {n: t.clone() for n, t in self.module.state_dict().items()}
+        self.x, self.y = data_of(name, size, STEPS * WINDOW)
+        self.ask_pytorch()
+        self.traced = accrue.from_torch(self.module, self.x if len(self.x) > 1 else next(iter(self.x.values())))
+
+    def ask_pytorch(self):
+        random = np.random.default_rng(3)
+        self.gradient, self.weights = steps_of(self.module, self.state, self.x, self.y, LR, self.factors)
+        order = np.concatenate([i + random.permutation(WINDOW) for i in range(0, len(self.y), WINDOW)])
+        _, moved = steps_of(self.module, self.state, {n: array[order] for n, array in self.x.items()}, self.y[order],
+                            LR, self.factors)
+        self.module.load_state_dict(self.state)
+        self.largest = max(np.abs(g).max() for g in self.gradient.values())
+        self.floats = [n for n, w in self.weights.items() if w.dtype.kind == "f"]
+        self.bound = 10 * max(farthest(moved, self.weights, self.floats), 1e-15)
+
+    def train(self, by, micro_batch):
+        """A step of SGD on the first window, which moves weights by the gradient, or all steps of Adam."""
+        options = dict(micro_batch=micro_batch, effective_batch=WINDOW, no_shuffle=True, threads=1,
+                       schedule="constant", weight_decay=0)
+        if any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in self.module.modules()):
+            options |= dict(batch_norm="window", batch_norm_by="keep")
+        if self.factors:
+            options["loss"] = {output: accrue.loss("cross_entropy", weight=f) for output, f in self.factors.items()}
+        if by == "sgd":
+            return accrue.train(self.traced, self.data(WINDOW), optimizer="sgd", momentum=0, lr=1, **options)
+        return accrue.train(self.traced, self.data(len(self.y)), optimizer="adam", lr=LR, eps=1e-3, **options)
+
+    def data(self, n):
+        seen = {key: array[:n] for key, array in self.x.items()}
+        if self.factors:
+            return {**seen, **{output: self.y[:n] for output in self.factors}}
+        return seen if len(seen) > 1 else next(iter(seen.values())), self.y[:n]
+
+    def differences(self, after_step, after_all):
+        """The gradient's as a part of its largest, and the weights' in the end."""
+        of_gradient = max(np.abs(np.asarray(self.state[n] - after_step[n]) - g).max() for n, g in self.gradient.items())
+        return of_gradient / self.largest, farthest(after_all, self.weights, self.floats)
+
+    def decide(self, of_gradient, of_weights):
+        assert of_gradient <= 1e-10
+        assert of_weights <= self.bound
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_steps(name):
-    make, size, *factors = MODULES[name]
-    factors = factors[0] if factors else None
-    torch.manual_seed(1)
-    module = judged(make())
-    state = {n: t.clone() for n, t in module.state_dict().items()}
-    x, y = data_of(name, size, STEPS * WINDOW)
-    traced = accrue.from_torch(module, x if len(x) > 1 else next(iter(x.values())))
-    lr = 1e-3
-    random = np.random.default_rng(3)
-    gradient, weights = steps_of(module, state, x, y, lr, factors)
-    order = np.concatenate([i + random.permutation(WINDOW) for i in range(0, len(y), WINDOW)])
-    _, moved = steps_of(module, state, {n: array[order] for n, array in x.items()}, y[order], lr, factors)
-    module.load_state_dict(state)
-    largest = max(np.abs(g).max() for g in gradient.values())
-    floats = [n for n, w in weights.items() if w.dtype.kind == "f"]
-    bound = 10 * max(farthest(moved, weights, floats), 1e-15)
-
-    options = dict(effective_batch=WINDOW, no_shuffle=True, threads=1, schedule="constant", weight_decay=0)
-    if any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in module.modules()):
-        options |= dict(batch_norm="window", batch_norm_by="keep")
-    if factors:
-        options["loss"] = {output: accrue.loss("cross_entropy", weight=f) for output, f in factors.items()}
-
-    def data(n):
-        seen = {key: array[:n] for key, array in x.items()}
-        return {**seen, **{output: y[:n] for output in factors}} if factors else (
-            seen if len(x) > 1 else next(iter(seen.values())), y[:n])
-
-    found = []
-    for options["micro_batch"] in (8, 3, 1):
-        step = accrue.train(traced, data(WINDOW), optimizer="sgd", momentum=0, lr=1, **options)
-        after = step.state_dict()
-        difference = max(np.abs((state[n] - after[n]).numpy() - g).max() for n, g in gradient.items())
-        result = accrue.train(traced, data(len(y)), optimizer="adam", lr=lr, eps=1e-3, **options)
+    judge, found = Judged(name), []
+    for micro_batch in (8, 3, 1):
+        step, result = (judge.train(by, micro_batch) for by in ("sgd", "adam"))
         memory = [result.memory[which]["total"] for which in ("this run", "predicted")]
-        found.append((difference / largest, farthest(result.state_dict(), weights, floats), memory))
-    print(f"\n| {name} | {traced.calls} | {max(f[0] for f in found):.1e} | {max(f[1] for f in found):.1e} | "
-          f"{bound / 10:.1e} | " + " | ".join(f"{m[0]}" + ("" if m[0] == m[1] else f" ({m[1]} predicted)")
-                                              for _, _, m in found) + " |")
+        found.append((*judge.differences(step.state_dict(), result.state_dict()), memory))
+    print(f"\n| {name} | {judge.traced.calls} | {max(f[0] for f in found):.1e} | {max(f[1] for f in found):.1e} | "
+          f"{judge.bound / 10:.1e} | " + " | ".join(f"{m[0]}" + ("" if m[0] == m[1] else f" ({m[1]} predicted)")
+                                                    for _, _, m in found) + " |")
     for of_gradient, of_weights, memory in found:
-        assert of_gradient <= 1e-10
-        assert of_weights <= bound
+        judge.decide(of_gradient, of_weights)
         assert memory[0] == memory[1]
+    module = judge.module
     module.load_state_dict(result.state_dict(), strict=True)
     assert {int(t) for n, t in module.state_dict().items() if n.endswith("num_batches_tracked")} <= {STEPS}
+
+
+SMALL = dict(vocab_size=17, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
+NO_DROPOUT = dict(hidden_dropout_prob=0, attention_probs_dropout_prob=0, max_position_embeddings=16)
+SMALL_GPT2 = dict(vocab_size=17, n_embd=32, n_layer=2, n_head=2, n_positions=16, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+# Modules of transformers that make their loss of `labels`: class, configuration, and the type of the numbers.
+WITH_LABELS = {
+    "GPT2LMHeadModel": ("GPT2Config", SMALL_GPT2, torch.float64),
+    "GPT2ForSequenceClassification": ("GPT2Config", SMALL_GPT2 | dict(num_labels=3, pad_token_id=0), torch.float64),
+    "BertForMaskedLM": ("BertConfig", SMALL | NO_DROPOUT, torch.float64),
+    "RobertaForTokenClassification": ("RobertaConfig", SMALL | NO_DROPOUT | dict(num_labels=5), torch.float64),
+    # Its norms compute in float32 also in float64.
+    "LlamaForCausalLM": ("LlamaConfig", SMALL | dict(num_key_value_heads=2, max_position_embeddings=16), torch.float32),
+}
+
+
+@pytest.mark.parametrize("name", WITH_LABELS)
+def test_labels_of_transformers(name):
+    transformers = pytest.importorskip("transformers")
+    config, options, dtype = WITH_LABELS[name]
+    torch.manual_seed(1)
+    module = getattr(transformers, name)(getattr(transformers, config)(**options)).to(dtype).train()
+    random = np.random.default_rng(2)
+    there = np.arange(12) < random.integers(4, 13, (WINDOW, 1))
+    ids = np.where(there, random.integers(1, 17, (WINDOW, 12)), 0)
+    x = {"input_ids": ids, "attention_mask": there.astype(np.int64)}
+    if name.startswith("Roberta"):  # it would calculate places and types of the tokens
+        places = np.broadcast_to(np.arange(2, 14), ids.shape).copy()
+        x |= {"position_ids": places, "token_type_ids": np.zeros_like(ids)}
+    if name.endswith("SequenceClassification"):
+        labels = random.integers(0, 3, WINDOW)
+    else:
+        labels = np.where(there, ids if "LM" in name else ids % 5, -100)
+    with unittest.mock.patch.object(torch.Tensor, "float", lambda each: each):  # losses would become float32
+        module(**{n: torch.tensor(array) for n, array in x.items()}, labels=torch.tensor(labels)).loss.backward()
+    largest = max(float(p.grad.abs().max()) for p in module.parameters() if p.grad is not None)
+    for micro_batch in (8, 3):
+        state = accrue.train(module, {**x, "labels": labels}, micro_batch=micro_batch, effective_batch=WINDOW, threads=1,
+                             optimizer="sgd", momentum=0, lr=1, weight_decay=0, schedule="constant",
+                             epochs=1).state_dict()
+        worst = max(float((p.detach() - state[n] - p.grad).abs().max()) for n, p in module.named_parameters()
+                    if p.grad is not None)
+        print(f"{name}, {micro_batch}: {worst / largest:.1e}")
+        assert worst <= largest * (1e-10 if dtype == torch.float64 else 1e-5)
