@@ -55,6 +55,28 @@ double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 }  // namespace
 
+// Over all pieces of erfc, which floats on the CPU have vectors for. Its argument is rounded first.
+TEST_CASE("gelu of small and large floats", "[ops]") {
+  Values at{0, -0.0, 1e-30, -1e-30, INFINITY, 40, -40};
+  for (double x = 1e-8; x < 12; x *= 1.03)
+    at.insert(at.end(), {double(float(x)), -double(float(x))});
+  for (float x = -12; x < 12; x += 0.0173f) at.push_back(x);
+  const auto [y, slope] = values_and_slopes(gelu, at, DType::f32);
+  REQUIRE(at.size() > 2 * 256 + 1);
+  for (size_t i = 0; i < at.size(); ++i) {
+    CAPTURE(at[i]);
+    const float x = float(at[i]), argument = -x * float(std::numbers::sqrt2 / 2);
+    const double phi = std::erfc(double(argument)) / 2;
+    const double bell = std::exp(double(-x * x / 2)) * 0.3989422804014327;
+    REQUIRE_THAT(y[i], Catch::Matchers::WithinRel(at[i] * phi, 4e-7) ||
+                           Catch::Matchers::WithinAbs(at[i] * phi, 1e-37));
+    if (std::isfinite(x))
+      REQUIRE(std::abs(slope[i] - (phi + x * bell)) <= 4e-7 * (phi + std::abs(x) * bell) + 1e-37);
+  }
+  const auto [of_none, slope_of_none] = values_and_slopes(gelu, {NAN, -INFINITY}, DType::f32);
+  for (const double value : {of_none[0], of_none[1], slope_of_none[0]}) REQUIRE(std::isnan(value));
+}
+
 TEST_CASE("activations", "[ops]") {
   check_op(activation(
       "relu", [](const Tensor& x) { return relu(x); }, [](double x) { return std::max(x, 0.0); }));
