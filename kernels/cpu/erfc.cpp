@@ -1,6 +1,8 @@
 #include "kernels/cpu/erfc.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "core/inside.h"
 
@@ -112,14 +114,30 @@ template <int n>
 
 }  // namespace
 
+// Few values of a network are far from 0, and they take the longest: they are computed together.
 void cpu::erfc_over(float* x, int64_t n) {
+  constexpr int64_t most = 256;
   const uint64_t* const powers = powers_of_two;
-  for (int64_t i = 0; i < n; ++i) {
-    const float at = x[i], size = at < 0 ? -at : at;
-    const float near = erfc_near_0(at), middle = erfc_near_1(at, size),
-                far = erfc_far(at, size, powers);
-    const float y = size < 0.84375f ? near : size < 1.25f ? middle : far;
-    x[i] = at != at ? at : y;
+  float values[most];
+  int32_t places[most];
+  for (int64_t begin = 0; begin < n; begin += most) {
+    float* const piece = x + begin;
+    const int64_t size_of_piece = std::min(most, n - begin);
+    int64_t count = 0;
+    for (int64_t i = 0; i < size_of_piece; ++i) {
+      places[count] = static_cast<int32_t>(i);
+      count += std::abs(piece[i]) >= 1.25f;
+    }
+    for (int64_t i = 0; i < count; ++i) values[i] = piece[places[i]];
+    for (int64_t i = 0; i < size_of_piece; ++i) {
+      const float at = piece[i], size = at < 0 ? -at : at;
+      const float near = erfc_near_0(at), middle = erfc_near_1(at, size);
+      const float y = size < 0.84375f ? near : middle;
+      piece[i] = at != at ? at : y;
+    }
+    for (int64_t i = 0; i < count; ++i)
+      values[i] = erfc_far(values[i], std::abs(values[i]), powers);
+    for (int64_t i = 0; i < count; ++i) piece[places[i]] = values[i];
   }
 }
 
