@@ -4,21 +4,28 @@ import typing as _typing
 
 from . import _accrue, _layers, _modules, _signatures
 from ._accrue import *  # noqa: F403
-from ._accrue import Error, OutOfMemory, __version__  # noqa: F401
-from ._history import History  # noqa: F401
-from ._listening import Epoch  # noqa: F401
-from ._losses import loss  # noqa: F401
-from ._modules import Trainer, from_torch  # noqa: F401
-from ._parts import (  # noqa: F401
-    GRU,
-    LSTM,
-    RNN,
-    MultiheadAttention,
-    TransformerEncoder,
-    TransformerEncoderLayer,
-)
-from .onnx import from_onnx  # noqa: F401
-from ._results import Info, Memory, Plan, Result, Score, Scores, Weights  # noqa: F401
+from ._accrue import Error as Error
+from ._accrue import OutOfMemory as OutOfMemory
+from ._accrue import __version__ as __version__
+from ._history import History as History
+from ._listening import Epoch as Epoch
+from ._losses import loss as loss
+from ._modules import Trainer as Trainer
+from ._modules import from_torch as from_torch
+from ._parts import GRU as GRU
+from ._parts import LSTM as LSTM
+from ._parts import RNN as RNN
+from ._parts import MultiheadAttention as MultiheadAttention
+from ._parts import TransformerEncoder as TransformerEncoder
+from ._parts import TransformerEncoderLayer as TransformerEncoderLayer
+from ._results import Info as Info
+from ._results import Memory as Memory
+from ._results import Plan as Plan
+from ._results import Result as Result
+from ._results import Score as Score
+from ._results import Scores as Scores
+from ._results import Weights as Weights
+from .onnx import from_onnx as from_onnx
 
 # Functions that make layers remember their arguments, by which a layer is pickled.
 globals().update(_layers.remembering())
@@ -30,13 +37,15 @@ train = _signatures.function(_accrue.train, _modules.train)
 plan = _signatures.function(_accrue.plan, _modules.plan)
 info = _signatures.function(_accrue.info, _modules.info)
 export = _signatures.function(_accrue.export, _modules.export)
+export_onnx = export
 evaluate = _signatures.function(_accrue.evaluate, _modules.evaluate)
 predict = _signatures.function(_accrue.predict, _modules.predict)
 generate = _signatures.function(_accrue.generate)
 embed = _signatures.function(_accrue.embed)
 
 if _typing.TYPE_CHECKING:
-    from ._estimators import Classifier, Regressor  # noqa: F401
+    from ._estimators import Classifier as Classifier
+    from ._estimators import Regressor as Regressor
 
 
 def __getattr__(name: str) -> _typing.Any:

@@ -113,7 +113,7 @@ class Callbacks(unittest.TestCase):
         whole = accrue.train(network(), (x, y), **OPTIONS)
         trainer = accrue.Trainer(network(), (x, y), **OPTIONS)
         seen = []
-        first = trainer.run(on_step=[seen.append, lambda step: step.step < 3])
+        first = trainer.run(on_step=[lambda step: step.step < 3, seen.append])
         self.assertEqual((first.steps, len(seen), trainer.is_finished), (3, 3, False))
         self.assertIsNotNone(first.score)
         self.assertEqual(trainer.run(on_epoch=lambda epoch: False).steps, 4)
