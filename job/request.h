@@ -175,7 +175,7 @@ inline Settings settings_of(Request& o) {
       .add(o.model_name, names_of_models(o),
            {.name = "model",
             .decides = result,
-            .help = "Network to train",
+            .help = "Network to train, or the ONNX file of one, FILE.onnx",
             .saved = Saved::with_weights,
             .asked_by = AskedBy::most_runs})
       .add(o.network.width, {.name = "width",
