@@ -200,7 +200,7 @@ def middle(times):
 
 
 def answer(request):
-    """What one process measures."""
+    """The measurement of one process."""
     contestant = {"accrue": Accrue, "PyTorch": PyTorch}[request["side"]](request)
     if request["measure"] == "profile":
         return contestant.profile()

@@ -323,7 +323,7 @@ OnnxValue OnnxConversion::as_numbers(const OnnxValue& value) {
   check(value.type == OnnxType::boolean,
         "it calculates with integers of the data: expected them as indices alone, or as truth "
         "values");
-  // A table of two rows is what turns indices into numbers.
+  // A table of two rows turns indices into numbers.
   const Extents shape = value.sizes.shape;
   OnnxValue y = call("embedding", {value, constant({0, 1}, {2, 1})});
   y.outer = value.outer;

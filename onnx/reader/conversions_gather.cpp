@@ -138,7 +138,7 @@ std::optional<OnnxValue> elements_of_samples(OnnxConversion& c, const OnnxValue&
   sizes.insert(sizes.end(), rest.begin(), rest.end());
   OnnxValue y = picked;
   if (by.before() != 1) {
-    // What is in front of the samples in the index is in front of them here.
+    // Dimensions in front of the samples in the index are in front of them here.
     Integers order = as_integers(all_dimensions(int(sizes.size())));
     std::swap(order[0], order[1]);
     y = c.call("permute", {c.reshape(picked, sizes)}, {{"dims", order}});

@@ -82,7 +82,7 @@ struct NodeProduct {
   std::vector<int64_t> divides;    // ...and whether each divides
   std::vector<std::string> factors;
 };
-// What the node of the match that gives `value` multiplies. It goes through Mul and Div whose
+// The factors of the node of the match that gives `value`. It goes through Mul and Div whose
 // results are taken once; `is_root` for the match's last node.
 NodeProduct product_of(NodeMatch& match, const std::string& value, bool is_root = false);
 

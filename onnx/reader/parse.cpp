@@ -1,5 +1,7 @@
 // Files of ONNX, parsed by protobuf.
 
+#include <onnx.pb.h>
+
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -7,7 +9,6 @@
 #include "core/dtype.h"
 #include "core/inside.h"
 #include "data/mapped_file.h"
-#include "onnx.pb.h"
 #include "onnx/reader/file.h"
 
 namespace accrue {

@@ -72,7 +72,7 @@ std::optional<std::string> centred(NodeMatch& match, const std::string& value, c
   return mean->of;
 }
 
-// What is divided, and the root that divides it: a / root, a * (1 / root).
+// A dividend and the root that divides it: a / root, a * (1 / root).
 std::optional<std::array<std::string, 2>> quotient(NodeMatch& match, const std::string& value) {
   if (const OnnxNode* const node = match.take(value, "Div"))
     return std::array{node->inputs[0], node->inputs[1]};

@@ -71,7 +71,7 @@ NodeKeys keys_of(NodeMatch& match, NodeList& list, const std::string& value) {
   return {value, first->inputs[0], turn->inputs[0]};
 }
 
-// What a dropout that drops nothing is of.
+// The operand of a dropout that drops nothing.
 std::optional<std::string> undropped(NodeMatch& match, const std::string& value) {
   NodeMatch tried = match;
   const OnnxNode* const node = tried.take(value, "Dropout");

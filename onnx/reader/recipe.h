@@ -64,7 +64,7 @@ class OnnxRecipe {
   size_t values_ = 0;
   std::map<std::string, OnnxValue> held_;
   std::map<const OnnxConstant*, OnnxValue> tensors_;
-  std::vector<std::shared_ptr<const OnnxConstant>> kept_;  // those of tensors_
+  std::vector<std::shared_ptr<const OnnxConstant>> kept_;  // the keys of tensors_
   std::vector<std::pair<size_t, std::string>> outputs_;
   std::vector<std::string> notes_;
 };

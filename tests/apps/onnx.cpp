@@ -11,8 +11,8 @@
 #include "kernels/resize.h"
 #include "layers/graph.h"
 #include "layers/layers.h"
-#include "tests/support/cli.h"
 #include "onnx/writer/network_file.h"
+#include "tests/support/cli.h"
 
 namespace accrue::test {
 namespace {

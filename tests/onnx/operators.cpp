@@ -1,5 +1,5 @@
-// ONNX's operators, each in a network of one node, by two sums over its result. The sums are those
-// of onnx's reference evaluator in float64, and where that differs from onnxruntime, onnxruntime's;
+// ONNX's operators, each in a network of one node, by two sums over its result. The sums come
+// from onnx's reference evaluator in float64, or from onnxruntime where the two differ;
 // LRN of an even size is neither's, but its formula's.
 
 #include "tests/onnx/described_file.h"

@@ -1,4 +1,4 @@
-// What exporters take apart is put together again only where nothing else takes a part of it, and
+// Parts of exporters are put together again only where nothing else takes a part of it, and
 // then gives the same.
 
 #include "onnx/reader/passes.h"

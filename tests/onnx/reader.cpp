@@ -96,7 +96,8 @@ TEST_CASE("a file that accrue writes is read as the same network", "[onnx-reader
   const std::string bytes =
       onnx_of(*net, std::vector<InputSamples>{{"x", Shape{3, 8, 8}}}, {"y"}, parameters);
   const Reading reading;
-  const OnnxNetwork network = reading.network(bytes, {.train = {"gamma", "norm.weight", "norm.bias"}});
+  const OnnxNetwork network =
+      reading.network(bytes, {.train = {"gamma", "norm.weight", "norm.bias"}});
   CHECK(network.inputs().front().sizes == std::vector<std::optional<int64_t>>{3, 8, 8});
   CHECK(network.output_shape("y") == Shape{5});
   CHECK(network.weights().size() == parameters.entries().size());
