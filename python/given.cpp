@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "data/samples.h"
 #include "images/domain.h"
 #include "onnx/writer/network_file.h"
 #include "python/fetched.h"
@@ -231,6 +232,14 @@ bool are_one_hot(const Tensor& targets) {
   });
 }
 
+// The field's elements. Of a field that is read on demand these are the first samples' alone.
+Tensor some_of(const Field& field) {
+  constexpr int64_t most = 64;
+  if (!field.read) return field.values;
+  return gather(Dataset{.name = "arrays", .source = "the caller", .fields = {field}}, 0,
+                std::min(field.values.size(0), most))[field.name];
+}
+
 }  // namespace
 
 void Given::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {
@@ -246,8 +255,7 @@ void Given::fit(Datasets& data, const DomainModel& model, const DataRequest& req
         "another data set, or arrays",
         train.name, train.fields.empty() ? "no fields" : train.fields.front().name);
   for (const Dataset* each : {&data.train, &data.test})
-    if (loss.empty() && each->has("targets") && !each->field("targets").read &&
-        are_one_hot((*each)["targets"]))
+    if (loss.empty() && each->has("targets") && are_one_hot(some_of(each->field("targets"))))
       fail(
           "y is float32 {} with one 1 in each row and otherwise 0, as some write classes: expected "
           "integers [N], such as y.argmax(axis=1), to learn classes, or --loss mse to learn the "

@@ -219,6 +219,9 @@ class Bad(Case):
         self.refuses(lambda: accrue.train(layers(), Growing(), **FEW), "51 samples", "50 before")
         self.refuses(lambda: accrue.train(layers(), Samples(X[:0], Y[:0]), **FEW), "no samples")
 
+    def test_one_hot_classes_are_refused(self):
+        self.refuses(lambda: accrue.train(layers(), Samples(y=np.eye(3, dtype=np.float32)[Y]), **FEW), "one 1 in each row")
+
     def test_data_of_no_kind_are_refused(self):
         self.refuses(lambda: accrue.train(layers(), 5, **FEW), "int", "samples by their index")
         self.refuses(lambda: accrue.train(layers(), object(), **FEW), "object")
