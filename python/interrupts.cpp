@@ -6,8 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "core/inside.h"
-
 namespace accrue::python {
 namespace {
 
@@ -71,7 +69,7 @@ InFetch::InFetch() {
     return;
   }
   if (--here.depth == 0) --within;
-  fail("the interpreter is ending: no sample can be fetched");
+  throw Stopped("the interpreter is ending: no sample can be fetched");
 }
 InFetch::~InFetch() {
   set_works(before_);
