@@ -36,7 +36,7 @@ Pass pass_of(int64_t samples) {
   return {.samples = Tensor::empty({samples}, DType::i32, Device::meta)};
 }
 
-// Sizes of which tensors at both numbers of samples are examples.
+// Sizes of which the tensors at both numbers of samples are examples.
 ValueSizes sizes_between(const Tensor& first, const Tensor& second) {
   ValueSizes sizes{.dtype = first.dtype() == DType::i32 ? DType::i32 : DType::f32};
   check(first.shape().rank() == second.shape().rank(),
