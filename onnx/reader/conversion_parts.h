@@ -8,7 +8,7 @@
 
 namespace accrue::detail {
 
-// Parts that several files of conversions share.
+// Functions that several files of conversions need.
 
 // The number for which a file's float32 stands, such as 1e-5 or 1 / 6: files hold most attributes
 // and scalars in float32, and a network may compute in float64. The shortest decimal number that

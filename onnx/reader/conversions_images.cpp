@@ -365,7 +365,7 @@ OnnxValue resized(OnnxConversion& c, const OnnxValue& image, const std::array<Ax
   return y;
 }
 
-// The scales and sizes of rows and columns, of which one is given.
+// The axes' scales and sizes, of which one is given. The axes are rows and columns.
 std::array<Axis, 2> axes_of(OnnxConversion& c, const OnnxValue& image, std::vector<double> scales,
                             const Extents& sizes, const Integers& given_axes) {
   const int rank = c.rank(0);

@@ -259,8 +259,8 @@ Values parts_of(OnnxConversion& c) {
   return made;
 }
 
-// Borders. ONNX names the numbers before all dimensions, then the numbers after; PyTorch begins with
-// the last dimension.
+// Borders. ONNX names the numbers in front of all dimensions, then the numbers behind them; PyTorch
+// begins with the last dimension.
 Values pad_of(OnnxConversion& c) {
   Integers pads;
   double value = 0;

@@ -82,8 +82,8 @@ struct NodeProduct {
   std::vector<int64_t> divides;    // ...and whether each divides
   std::vector<std::string> factors;
 };
-// The factors of the node of the match that gives `value`. It goes through Mul and Div whose
-// results are taken once; `is_root` for the match's last node.
+// The product that gives `value`. It goes through Mul and Div whose results are taken once;
+// `is_root` for the match's last node.
 NodeProduct product_of(NodeMatch& match, const std::string& value, bool is_root = false);
 
 // Equal but for rounding to float32.

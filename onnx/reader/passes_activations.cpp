@@ -72,7 +72,7 @@ std::optional<std::string> centred(NodeMatch& match, const std::string& value, c
   return mean->of;
 }
 
-// A dividend and the root that divides it: a / root, a * (1 / root).
+// The dividend, and the root that divides it: a / root, a * (1 / root).
 std::optional<std::array<std::string, 2>> quotient(NodeMatch& match, const std::string& value) {
   if (const OnnxNode* const node = match.take(value, "Div"))
     return std::array{node->inputs[0], node->inputs[1]};
@@ -123,11 +123,6 @@ std::optional<std::array<std::string, 2>> weighted(const NodeList& list, const O
 }
 
 // Activations, as products of x and a function of it
-
-struct Factors {
-  double number;
-  std::string x, other;
-};
 
 // The other factor is `f` of x, where x is one of two.
 template <class F>

@@ -1,6 +1,6 @@
-// ONNX's operators, each in a network of one node, by two sums over its result. The sums come
-// from onnx's reference evaluator in float64, or from onnxruntime where the two differ;
-// LRN of an even size is neither's, but its formula's.
+// ONNX's operators, each in a network of one node, by two sums over its result. onnx's reference
+// evaluator gave the sums in float64, and onnxruntime where the evaluator differs from it. LRN of
+// an even size, which neither can do, is by its formula.
 
 #include "tests/onnx/described_file.h"
 #include "tests/support/catch.h"

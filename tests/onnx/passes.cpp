@@ -1,5 +1,5 @@
-// Parts of exporters are put together again only where nothing else takes a part of it, and
-// then gives the same.
+// The passes put together what exporters take apart, where nothing else takes a part of it. The
+// result is the same.
 
 #include "onnx/reader/passes.h"
 
