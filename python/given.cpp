@@ -232,7 +232,7 @@ bool are_one_hot(const Tensor& targets) {
   });
 }
 
-// The field's elements. Of a field that is read on demand these are the first samples' alone.
+// The field's elements. A field that is read on demand gives its first samples alone.
 Tensor some_of(const Field& field) {
   constexpr int64_t most = 64;
   if (!field.read) return field.values;

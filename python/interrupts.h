@@ -38,7 +38,8 @@ class InCallersCode {
 
 // While alive, this thread, which may be one of the library's own, calls the caller's code for a
 // sample. The end of the interpreter waits for it as for InCallersCode. Construct it before the GIL
-// is acquired: throws Stopped once the interpreter is ending, when no other thread can have the GIL.
+// is acquired: throws Stopped once the interpreter is ending, when no other thread can have the
+// GIL.
 class InFetch {
  public:
   InFetch();
