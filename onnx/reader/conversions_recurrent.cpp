@@ -135,7 +135,7 @@ OnnxValue permuted(OnnxConversion& c, const OnnxValue& x, const Integers& order)
   return c.call("permute", {x}, {{"dims", order}});
 }
 
-struct Layer {
+struct RecurrentLayer {
   int64_t gates;
   std::vector<std::string> activations;  // by default
   size_t initial_c = 0;                  // inputs; 0: none
@@ -176,7 +176,7 @@ Run run(const Recurrence& by, const OnnxValue& inputs, Recurrence::State state, 
 // x [T, N, I], W [directions, gates H, I], R [directions, gates H, H], B [directions, 2 gates H],
 // lengths, initial_h [directions, N, H], initial_c, P. Y [T, directions, N, H], and the last
 // states [directions, N, H]. With layout 1 N is first.
-Values recurrent_of(OnnxConversion& c, const Layer& layer) {
+Values recurrent_of(OnnxConversion& c, const RecurrentLayer& layer) {
   refuse(c);
   const std::string direction = c.text("direction", "forward");
   const bool is_both = direction == "bidirectional", is_reverse = direction == "reverse";

@@ -256,14 +256,14 @@ std::optional<std::string> clipped(NodeMatch& match, const std::string& value) {
   return {};
 }
 
-struct Activation {
+struct FoundActivation {
   const char* op;
   std::optional<std::string> x;
   const char* approximate = nullptr;
 };
 
 // The activation that the product is, with what it is of.
-Activation activation_of(NodeMatch& match) {
+FoundActivation activation_of(NodeMatch& match) {
   const std::string& result = match.root().outputs[0];
   const NodeProduct product = product_of(match, result, true);
   const std::set<size_t> own = match.nodes;
@@ -415,7 +415,7 @@ bool detail::fuse_activation(NodeList& list, size_t last) {
   const std::string& op = list[last].op;
   if (op != "Mul" && op != "Div") return false;
   NodeMatch match(list, last);
-  const Activation found = activation_of(match);
+  const FoundActivation found = activation_of(match);
   if (!found.x || !match.is_closed()) return false;
   OnnxNode by{.op = found.op,
               .domain = {},
