@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 import sys
@@ -40,6 +41,12 @@ class _Asked:
         names = names.split(",") if isinstance(names, str) else names
         self.classes = None if names is None else len(names)
         self.heeded: set[str] = set()
+
+    def for_scores(self) -> _Asked:
+        """The same arguments for data that are only scored. Their batches and order are not the training's."""
+        other = copy.copy(self)
+        other.options = {}
+        return other
 
     def heed(self, name: str) -> typing.Any:
         self.heeded.add(name)
@@ -92,7 +99,7 @@ def prepared(model: typing.Any, data: typing.Any, options: dict, must_act: bool 
     data = _set(data, asked, "data")
     for name, each in others.items():
         if each is not None:
-            options[name] = _set(each, asked, name)
+            options[name] = _set(each, asked.for_scores(), name)
     if not must_act:
         return data, options
     is_name = data is None or isinstance(data, (str, os.PathLike))

@@ -48,6 +48,35 @@ class History(unittest.TestCase):
         self.assertEqual(h["val_accuracy"][-1], result.score["accuracy"])
         self.assertEqual(result.scored, "validation")
 
+    def test_a_stream_of_validation_leaves_the_training_its_order(self):
+        data, held_out = samples(), samples(64, seed=1)
+
+        def stream():
+            yield from zip(*held_out)
+
+        plain = accrue.train(network(), data, validation=held_out, **OPTIONS)
+        for name in ("validation", "test"):
+            other = accrue.train(network(), data, **{name: stream}, epoch_samples=64, **OPTIONS)
+            np.testing.assert_array_equal(other.losses, plain.losses)
+            self.assertEqual(other.score["loss"], plain.score["loss"])
+
+    def test_a_loader_of_validation_leaves_the_training_its_batches(self):
+        try:
+            import torch.utils.data
+        except ImportError:
+            self.skipTest("needs PyTorch")
+        data, held_out = samples(), samples(64, seed=1)
+        loader = torch.utils.data.DataLoader(list(zip(*held_out)), batch_size=5)
+        options = {**OPTIONS, "effective_batch": None}
+        plain = accrue.train(network(), data, validation=held_out, **options)
+        other = accrue.train(network(), data, validation=loader, **options)
+        self.assertEqual(other.batches, plain.batches)
+        np.testing.assert_array_equal(other.losses, plain.losses)
+        shuffled = torch.utils.data.DataLoader(list(zip(*data)), batch_size=64, shuffle=True)
+        plain = accrue.train(network(), data, **OPTIONS)
+        other = accrue.train(network(), shuffled, validation=loader, **options)
+        np.testing.assert_array_equal(other.losses, plain.losses)
+
     def test_validation_changes_no_bit(self):
         x, y = samples()
         plain = accrue.train(network(), (x, y), **OPTIONS)
