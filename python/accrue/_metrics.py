@@ -20,6 +20,15 @@ def _named(metrics: typing.Any) -> dict[str, typing.Callable]:
     return dict(metrics)
 
 
+def _all_of(y: typing.Any) -> typing.Any:
+    """y as an array, also where it is fetched."""
+    import numpy
+
+    if hasattr(y, "_accrue_part"):
+        return numpy.stack([y.fetch(index, 0, -1) for index in range(len(y))])  # -1: of a score
+    return numpy.asarray(y)
+
+
 class Metrics:
     """The metrics of a trainer, and the samples of its scores."""
 
@@ -44,9 +53,7 @@ class Metrics:
             self._add(score, predict, self._scored if data is None else data)
 
     def _add(self, score: dict, predict: typing.Any, data: typing.Any) -> None:
-        import numpy
-
         x, y = data
-        y, answers = numpy.asarray(y), predict(x)
+        y, answers = _all_of(y), predict(x)
         for name, metric in self._metrics.items():
             score[name] = float(metric(y, answers))

@@ -77,6 +77,20 @@ class History(unittest.TestCase):
         other = accrue.train(network(), shuffled, validation=loader, **options)
         np.testing.assert_array_equal(other.losses, plain.losses)
 
+    def test_metrics_see_labels_that_are_fetched(self):
+        def right(y, answers):
+            return 100 * (answers.argmax(axis=1) == y).mean()
+
+        held_out = samples(64, seed=1)
+        fetched = list(zip(held_out[0], held_out[1].tolist()))
+        for data in (held_out, fetched, lambda: iter(fetched)):
+            options = {**OPTIONS, **({"epoch_samples": 64} if callable(data) else {})}
+            result = accrue.train(network(), samples(), validation=data, metrics={"right": right}, **options)
+            self.assertEqual(result.score["right"], result.score["accuracy"])
+        trainer = accrue.Trainer(network(), samples(), metrics={"right": right}, **OPTIONS)
+        score = trainer.evaluate(fetched)
+        self.assertEqual(score["right"], score["accuracy"])
+
     def test_validation_changes_no_bit(self):
         x, y = samples()
         plain = accrue.train(network(), (x, y), **OPTIONS)
