@@ -7,14 +7,28 @@ import typing
 from . import _accrue
 
 
+# The names in scores of labels and of numbers.
+_TAKEN = ("samples", "loss", "correct", "accuracy", "rmse")
+
+
 def _named(metrics: typing.Any) -> dict[str, typing.Callable]:
     if metrics is None:
         return {}
     if callable(metrics):
         metrics = [metrics]
+    if not isinstance(metrics, (dict, list, tuple)):
+        raise _accrue.Error(f"metrics is {metrics!r}: expected functions of y and the answers, a list or by names in a "
+                            "dict")
     if not isinstance(metrics, dict):
-        metrics = {getattr(metric, "__name__", type(metric).__name__): metric for metric in metrics}
+        names = [getattr(metric, "__name__", type(metric).__name__) for metric in metrics]
+        for name in names:
+            if names.count(name) > 1:
+                raise _accrue.Error(f"metrics has {names.count(name)} functions with the name '{name}': expected a "
+                                    "dict, which names each")
+        metrics = dict(zip(names, metrics))
     for name, metric in metrics.items():
+        if name in _TAKEN:
+            raise _accrue.Error(f"metrics has '{name}', a name that scores have already: expected another name")
         if not callable(metric):
             raise _accrue.Error(f"metrics has '{name}': {metric!r}, expected a function of y and the answers")
     return dict(metrics)
@@ -56,4 +70,10 @@ class Metrics:
         x, y = data
         y, answers = _all_of(y), predict(x)
         for name, metric in self._metrics.items():
-            score[name] = float(metric(y, answers))
+            if name in score:
+                raise _accrue.Error(f"metrics has '{name}', a name that the score has already: expected another name")
+            value = metric(y, answers)
+            try:
+                score[name] = float(value)
+            except (TypeError, ValueError):
+                raise _accrue.Error(f"the metric '{name}' is {value!r}: expected a number") from None

@@ -91,6 +91,17 @@ class History(unittest.TestCase):
         score = trainer.evaluate(fetched)
         self.assertEqual(score["right"], score["accuracy"])
 
+    def test_metrics_are_refused_by_name(self):
+        def zero(y, answers):
+            return 0
+
+        for metrics, text in (([lambda y, a: 1, lambda y, a: 2], "2 functions with the name"),
+                              ({"loss": zero}, "'loss', a name that scores have already"),
+                              ("accuracy", "metrics is 'accuracy'"), (5, "metrics is 5"),
+                              ([lambda y, a: None], "is None: expected a number")):
+            with self.assertRaisesRegex(accrue.Error, text):
+                accrue.train(network(), samples(), validation=samples(64, seed=1), metrics=metrics, **OPTIONS)
+
     def test_validation_changes_no_bit(self):
         x, y = samples()
         plain = accrue.train(network(), (x, y), **OPTIONS)
