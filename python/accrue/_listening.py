@@ -34,6 +34,13 @@ def _functions(given: typing.Any, name: str) -> list:
     return functions
 
 
+def _is_false(result: typing.Any) -> bool:
+    """True for False, also NumPy's, which a comparison of its numbers gives."""
+    import numpy
+
+    return result is False or isinstance(result, numpy.bool_) and not result
+
+
 def _is_notebook() -> bool:
     """True in Jupyter. Nobody is there who has not imported IPython."""
     ipython = sys.modules.get("IPython")
@@ -87,7 +94,7 @@ class _Listener:
     def step(self, step: typing.Any) -> bool:
         goes_on = True
         for function in self._on_step:
-            goes_on = function(step) is not False and goes_on
+            goes_on = not _is_false(function(step)) and goes_on
         if self._bar is not None:
             self._loss = step.loss
             now = time.monotonic()
@@ -109,7 +116,7 @@ class _Listener:
         ended = Epoch(epoch, step, loss, lr, seconds, scored[1] if scored and scored[0] == epoch else None)
         goes_on = True
         for function in self._on_epoch:
-            goes_on = function(ended) is not False and goes_on
+            goes_on = not _is_false(function(ended)) and goes_on
         return goes_on
 
     def _describe(self) -> None:

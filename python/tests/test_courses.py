@@ -102,6 +102,12 @@ class History(unittest.TestCase):
             with self.assertRaisesRegex(accrue.Error, text):
                 accrue.train(network(), samples(), validation=samples(64, seed=1), metrics=metrics, **OPTIONS)
 
+    def test_a_false_of_numpy_ends_a_training(self):
+        result = accrue.train(network(), samples(), on_step=lambda step: np.float64(step.step) < 2, **OPTIONS)
+        self.assertEqual(result.steps, 2)
+        result = accrue.train(network(), samples(), on_epoch=lambda epoch: np.False_, **OPTIONS)
+        self.assertEqual(result.steps, 4)
+
     def test_validation_changes_no_bit(self):
         x, y = samples()
         plain = accrue.train(network(), (x, y), **OPTIONS)
