@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import typing
 
 from . import _accrue, _signatures
 
 
+def _kept(value: typing.Any) -> typing.Any:
+    return copy.copy(value) if isinstance(value, (list, dict)) else value
+
+
 def _remembering(name: str, make: typing.Any) -> typing.Any:
     def call(*args: typing.Any, **options: typing.Any) -> typing.Any:
         layer = make(*args, **options)
-        layer._made = name, args, options
+        # The caller may change a list of layers afterwards.
+        layer._made = name, tuple(map(_kept, args)), {key: _kept(value) for key, value in options.items()}
         return layer
 
     return _signatures.function(make, call)

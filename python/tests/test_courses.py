@@ -108,6 +108,12 @@ class History(unittest.TestCase):
         result = accrue.train(network(), samples(), on_epoch=lambda epoch: np.False_, **OPTIONS)
         self.assertEqual(result.steps, 4)
 
+    def test_pickles_layers_as_they_were_made(self):
+        for given in ([accrue.Linear(20, 3)], {"a": accrue.Linear(20, 3)}):
+            made = accrue.Sequential(given)
+            given.append(accrue.ReLU()) if isinstance(given, list) else given.update(b=accrue.ReLU())
+            self.assertEqual(repr(pickle.loads(pickle.dumps(made))), repr(made))
+
     def test_validation_changes_no_bit(self):
         x, y = samples()
         plain = accrue.train(network(), (x, y), **OPTIONS)
