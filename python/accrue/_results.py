@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import html
 import os
@@ -178,6 +179,15 @@ class Result(_Table):
     #: With keep_best=True, the weights at the lowest loss that this process scored on the way.
     best_weights: Weights | None = None
     _origin: typing.Any = None  # the torch.nn.Module that was trained, if it was one
+
+    def __getstate__(self) -> dict[str, typing.Any]:
+        """The network of a module or a file is not pickled; state_dict() does not need it."""
+        state = dict(vars(self))
+        if self._origin is not None:
+            origin = copy.copy(self._origin)
+            vars(origin).update({name: None for name in ("network", "_network") if name in vars(origin)})
+            state["_origin"] = origin
+        return state
 
     def state_dict(self) -> dict[str, typing.Any]:
         """PyTorch's tensors under the names of the torch.nn.Module that was trained, for its load_state_dict().

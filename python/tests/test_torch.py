@@ -1,5 +1,6 @@
 """Tests of a torch.nn.Module in place of a model (docs/pytorch.md)."""
 
+import pickle
 import tempfile
 import unittest
 
@@ -75,6 +76,14 @@ class Modules(unittest.TestCase):
         for name, tensor in self.net.state_dict().items():
             torch.testing.assert_close(tensor, before[name])
         self.assertTrue(self.net.training)
+
+    def test_a_result_is_pickled_with_its_state(self):
+        module = nn.Linear(4, 3)  # a class that pickle can import
+        x, y = samples(shape=(4,), classes=3)
+        result = accrue.train(module, (x, y), epochs=1, effective_batch=6)
+        state, again = result.state_dict(), pickle.loads(pickle.dumps(result)).state_dict()
+        self.assertEqual(list(again), list(state))
+        self.assertTrue(all(torch.equal(again[name], state[name]) for name in state))
 
     def test_dropout_does_not_depend_on_the_split(self):
         options = dict(batch_norm="window", batch_norm_by="keep", precision="fp64")
