@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import typing
 
 import numpy
@@ -71,11 +72,16 @@ class _Network(BaseEstimator):
 
     def _train(self, x: numpy.ndarray, y: numpy.ndarray, outputs: int, sample_weight: typing.Any,
                options: dict[str, typing.Any]) -> None:
+        if self.epochs < 1:
+            raise ValueError(f"epochs is {self.epochs}: expected 1 or more")
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31))
         self.network_ = self._network_for(x, outputs)
         validation = None
         if self.validation_fraction is not None:
+            if not 0 < self.validation_fraction < 1:
+                raise ValueError(f"validation_fraction is {self.validation_fraction}: expected more than 0 and less "
+                                 "than 1, or None")
             order = random.permutation(len(x))
             held = max(1, round(self.validation_fraction * len(x)))
             if held >= len(x):
@@ -86,7 +92,7 @@ class _Network(BaseEstimator):
             sample_weight = None if sample_weight is None else sample_weight[rest]
         window = min(self.effective_batch, len(x))
         micro = min(self.effective_batch, len(x)) if self.micro_batch is None else self.micro_batch
-        if isinstance(micro, int):
+        if isinstance(micro, numbers.Integral):
             micro = min(micro, window)
         options = {"progress": False, **options, **(self.options or {})}
         result = accrue.train(
@@ -149,26 +155,32 @@ class Classifier(ClassifierMixin, _Network):
         x, labels = self._learned(X, y)
         labels = column_or_1d(labels, warn=True)
         check_classification_targets(labels)
-        self.classes_, numbers = numpy.unique(labels, return_inverse=True)
+        self.classes_, places = numpy.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class, {self.classes_[0]!r}: expected two classes or more")
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, x)
         if self.class_weight is not None:
             of_classes = compute_sample_weight(self.class_weight, labels)
             weights = of_classes if weights is None else weights * of_classes
-        self._train(x, numbers.astype(numpy.int32), len(self.classes_), weights, {})
+        self._train(x, places.astype(numpy.int32), len(self.classes_), weights, {})
         return self
 
     def predict_proba(self, X: typing.Any) -> numpy.ndarray:
         """The probability of each of `classes_`: [N, K]."""
-        logits = self._answers(X).astype(numpy.float64)
+        logits = self._logits(X).astype(numpy.float64)
         powers = numpy.exp(logits - logits.max(axis=1, keepdims=True))
         return powers / powers.sum(axis=1, keepdims=True)
 
     def predict(self, X: typing.Any) -> numpy.ndarray:
         """The likeliest class of each sample: [N]."""
+        return self.classes_[self._logits(X).argmax(axis=1)]
+
+    def _logits(self, X: typing.Any) -> numpy.ndarray:
         answers = self._answers(X)
-        return self.classes_[answers.argmax(axis=1)]
+        if answers.shape != (len(answers), len(self.classes_)):
+            raise ValueError(f"the network answers with {list(answers.shape)}, but there are {len(self.classes_)} "
+                             f"classes: expected a model of {len(self.classes_)} outputs, or a function that makes it")
+        return answers
 
 
 class Regressor(RegressorMixin, _Network):
@@ -185,13 +197,13 @@ class Regressor(RegressorMixin, _Network):
 
     def fit(self, X: typing.Any, y: typing.Any, sample_weight: typing.Any = None) -> Regressor:
         """Trains on X [N, ...] and numbers y [N] or [N, K]."""
-        x, numbers = self._learned(X, y, multi_output=True, y_numeric=True)
-        if numbers.ndim == 2 and numbers.shape[1] == 1:
-            numbers = column_or_1d(numbers, warn=True)
-        numbers = numbers.astype(x.dtype if x.dtype.kind == "f" else numpy.float32)
-        self._is_of_one = numbers.ndim == 1
+        x, targets = self._learned(X, y, multi_output=True, y_numeric=True)
+        if targets.ndim == 2 and targets.shape[1] == 1:
+            targets = column_or_1d(targets, warn=True)
+        targets = targets.astype(x.dtype if x.dtype.kind == "f" else numpy.float32)
+        self._is_of_one = targets.ndim == 1
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, x)
-        self._train(x, numpy.ascontiguousarray(numbers), 1 if numbers.ndim == 1 else numbers.shape[1], weights,
+        self._train(x, numpy.ascontiguousarray(targets), 1 if targets.ndim == 1 else targets.shape[1], weights,
                     {"loss": "mse"})
         return self
 

@@ -58,3 +58,14 @@ def test_takes_networks_and_weights():
     kinds = (images[:, 0, 0] > 127).astype(int)
     of_images = accrue.Classifier("cnn", epochs=1, micro_batch=8, options={"width": 0.25, "threads": 1})
     assert of_images.fit(images, kinds).predict(images).shape == (40,)
+
+
+@pytest.mark.parametrize(("more", "text"), [
+    ({"epochs": 0}, "epochs is 0"), ({"validation_fraction": 0.0}, "validation_fraction is 0"),
+    ({"validation_fraction": -0.5}, "validation_fraction is -0.5"),
+    ({"model": accrue.Sequential(accrue.Linear(6, 5))}, "there are 3 classes")])
+def test_refuses_what_has_no_effect(more, text):
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(60, 6)), random.integers(0, 3, 60)
+    with pytest.raises(ValueError, match=text):
+        accrue.Classifier(**{"epochs": 1, **more}).fit(X, y).predict_proba(X)
