@@ -256,6 +256,10 @@ class PythonTrainer {
     if (epochs) {
       check(*epochs > 0, "epochs is {}: expected 1 or more", *epochs);
       options.epochs = trainer().epochs() + *epochs;
+      check(!trainer().has_stopped_early(),
+            "epochs is {}, but patience={} has ended this training: expected a Trainer with a larger "
+            "patience, or without it, and init=",
+            *epochs, *trainer().options().patience);
       if (options.epochs > trainer().options().epochs) trainer().set_epochs(options.epochs);
     }
     total_steps_ = options.total_steps(run_->data().train.size());

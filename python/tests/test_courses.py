@@ -114,6 +114,14 @@ class History(unittest.TestCase):
             given.append(accrue.ReLU()) if isinstance(given, list) else given.update(b=accrue.ReLU())
             self.assertEqual(repr(pickle.loads(pickle.dumps(made))), repr(made))
 
+    def test_more_epochs_after_patience_are_refused(self):
+        trainer = accrue.Trainer(network(), samples(), validation=samples(64, seed=1), patience=1,
+                                 **{**OPTIONS, "epochs": 50, "lr": 1.0})
+        trainer.run()
+        self.assertTrue(trainer.is_finished)
+        with self.assertRaisesRegex(accrue.Error, "patience=1 has ended"):
+            trainer.run(epochs=2)
+
     def test_validation_changes_no_bit(self):
         x, y = samples()
         plain = accrue.train(network(), (x, y), **OPTIONS)
