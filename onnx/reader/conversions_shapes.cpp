@@ -23,7 +23,7 @@ Values reshape_of(OnnxConversion& c) {
   Extents shape;
   if (c.opset() < 5)
     for (const int64_t size : c.integers("shape", {})) shape.emplace_back(size);
-  else shape = c.with_samples(c.extents(1));
+  else shape = c.extents(1);
   const bool allows_zero = c.integer("allowzero", 0) == 1;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] != Extent(0) || allows_zero) continue;

@@ -212,6 +212,19 @@ TEST_CASE("batch norm of a training graph learns by batches", "[onnx-reader]") {
   CHECK(trained.weights().at(2).is_buffer != trained.weights().at(0).is_buffer);
 }
 
+TEST_CASE("a weight keeps a shape that begins like the file's samples", "[onnx-reader]") {
+  const Reading reading;
+  OnnxBytes file;
+  file.input("x", {1, 2}).output("y", {1, 2});
+  file.tensor<float>("w", {4}, {1, 2, 3, 4});
+  file.tensor<int64_t>("shape", {3}, {1, 2, 2}).tensor<int64_t>("flat", {2}, {2, 2});
+  file.node("Reshape", {"w", "shape"}, {"a"}).node("Reshape", {"a", "flat"}, {"b"});
+  file.node("MatMul", {"x", "b"}, {"y"});
+  const OnnxNetwork network = reading.network(file.file());
+  CHECK(Loaded(network)(Tensor::from<double>({1, 1, 2, 0}, {2, 2})) ==
+        std::vector<double>{4, 6, 2, 4});
+}
+
 TEST_CASE("masks that repeat for each sample follow from sizes", "[onnx-reader]") {
   // y = x + mask, a mask [N, 3] of -1 in front of the diagonal, calculated from the shape of x.
   OnnxBytes file;
