@@ -56,6 +56,15 @@ std::string shown(const OnnxValueInfo& info) {
   return fmt::format("[{}]", fmt::join(sizes, ", "));
 }
 
+// The first few of these names.
+std::string listed(const std::vector<std::string>& names) {
+  constexpr size_t most = 6;
+  const size_t shown = names.size() > most ? most - 1 : names.size();
+  const std::string first =
+      fmt::format("{}", fmt::join(names.begin(), names.begin() + ptrdiff_t(shown), ", "));
+  return shown == names.size() ? first : fmt::format("{} and {} more", first, names.size() - shown);
+}
+
 }  // namespace
 
 // Inputs and outputs
@@ -188,6 +197,23 @@ void OnnxNetwork::Content::find_weights(const std::vector<OnnxNode>& nodes,
 }
 
 void OnnxNetwork::Content::add_notes(const std::vector<OnnxNode>& nodes) {
+  std::vector<std::string> still;  // constants that may be weights: single numbers rarely are
+  std::set<std::string> scales;
+  for (const OnnxNode& node : nodes)
+    if (node.op == "Resize" || node.op == "Upsample")
+      scales.insert(node.inputs.begin() + 1, node.inputs.end());
+  for (const std::string& name : constants)
+    if (file->initializers.at(name).numel() > 1 && !scales.contains(name)) still.push_back(name);
+  if (!still.empty())
+    recipe->note(
+        fmt::format("No weight slot holds the constants {}, which are not trained. If they are "
+                    "weights, name them in `train`",
+                    listed(still)));
+  if (const auto held = constant_nodes_in_slots(*file, nodes); !held.empty())
+    recipe->note(
+        fmt::format("The weights {} are Constant nodes, which are not trained. To train them, "
+                    "turn them into initializers",
+                    listed(held)));
   size_t convolutions = 0, with_bias = 0;
   bool has_norms = false;
   for (const OnnxNode& node : nodes) {

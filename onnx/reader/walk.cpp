@@ -127,11 +127,19 @@ std::string bias_of(const OnnxFile& file, const OnnxNode& node, const Makers& ma
 
 }  // namespace
 
-std::set<std::string> detail::weights_of(const OnnxFile& file, const std::vector<OnnxNode>& nodes) {
+namespace {
+
+Makers makers_in(const std::vector<OnnxNode>& nodes) {
   Makers makers;
   for (const OnnxNode& node : nodes)
     for (const std::string& output : node.outputs) makers[output] = &node;
-  std::set<std::string> weights, seen;
+  return makers;
+}
+
+// The values that weight slots hold, directly or through nodes that only move them.
+std::set<std::string> values_in_slots(const OnnxFile& file, const std::vector<OnnxNode>& nodes,
+                                      const Makers& makers) {
+  std::set<std::string> seen;
   std::vector<std::string> open;
   for (const OnnxNode& node : nodes) {
     const auto converter = onnx_converters().find(full_name(node));
@@ -146,20 +154,43 @@ std::set<std::string> detail::weights_of(const OnnxFile& file, const std::vector
     const std::string name = open.back();
     open.pop_back();
     if (!seen.insert(name).second) continue;
-    if (const auto found = file.initializers.find(name); found != file.initializers.end()) {
-      if (is_floating(found->second.type)) weights.insert(name);
-      continue;
-    }
     const auto maker = makers.find(name);
     if (maker == makers.end() || !only_moves(*maker->second)) continue;
     const auto& inputs = maker->second->inputs;
     open.insert(open.end(), inputs.begin(),
                 maker->second->op == "Concat" ? inputs.end() : inputs.begin() + !inputs.empty());
   }
+  return seen;
+}
+
+}  // namespace
+
+std::set<std::string> detail::weights_of(const OnnxFile& file, const std::vector<OnnxNode>& nodes) {
+  const Makers makers = makers_in(nodes);
+  std::set<std::string> weights;
+  for (const std::string& name : values_in_slots(file, nodes, makers)) {
+    const auto found = file.initializers.find(name);
+    if (found != file.initializers.end() && is_floating(found->second.type)) weights.insert(name);
+  }
   for (const OnnxNode& node : nodes)
     if (const std::string bias = bias_of(file, node, makers, weights); !bias.empty())
       weights.insert(bias);
   return weights;
+}
+
+std::vector<std::string> detail::constant_nodes_in_slots(const OnnxFile& file,
+                                                         const std::vector<OnnxNode>& nodes) {
+  const Makers makers = makers_in(nodes);
+  std::vector<std::string> found;
+  for (const std::string& name : values_in_slots(file, nodes, makers)) {
+    const auto maker = makers.find(name);
+    if (maker == makers.end() || maker->second->op != "Constant") continue;
+    const auto value = maker->second->attributes.find("value");
+    if (value == maker->second->attributes.end()) continue;
+    const auto* const tensor = std::get_if<OnnxTensor>(&value->second);
+    if (tensor && is_floating(tensor->type) && tensor->numel() > 1) found.push_back(name);
+  }
+  return found;
 }
 
 void OnnxWalk::add(const std::string& name, OnnxValue value) {

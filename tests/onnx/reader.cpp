@@ -136,6 +136,7 @@ TEST_CASE("a file comes back with other values, and all else as it was", "[onnx-
   file.node("Mul", {"h", "c"}, {"y"});
   const OnnxNetwork network = reading.network(file.file());
   CHECK(network.constants() == std::vector<std::string>{"c"});
+  CHECK(network.notes().empty());
   const Loaded loaded(network);
   CHECK(loaded(Tensor::from<double>({1, 1}, {1, 2})) == std::vector<double>{12, 27});
   CHECK(network.with(loaded.parameters).size() == file.file().size());
@@ -223,6 +224,20 @@ TEST_CASE("a weight keeps a shape that begins like the file's samples", "[onnx-r
   const OnnxNetwork network = reading.network(file.file());
   CHECK(Loaded(network)(Tensor::from<double>({1, 1, 2, 0}, {2, 2})) ==
         std::vector<double>{4, 6, 2, 4});
+}
+
+TEST_CASE("constants that may be weights are named", "[onnx-reader]") {
+  const Reading reading;
+  OnnxBytes file;
+  file.input("x", {"N", 2}).output("y", {"N", 2});
+  file.tensor<float>("w", {2, 2}, {1, 2, 3, 4}).tensor<float>("g", {2}, {1, 1});
+  file.tensor<float>("v", {2, 2}, {1, 2, 3, 4});
+  file.node("Mul", {"w", "g"}, {"product"}).node("Gemm", {"x", "product"}, {"h"});
+  file.node("Gemm", {"h", "v"}, {"y"});
+  const OnnxNetwork network = reading.network(file.file());
+  REQUIRE(network.notes().size() == 1);
+  CHECK_THAT(network.notes().front(), Contains("w, g"));
+  CHECK(reading.network(file.file(), {.train = {"w", "g"}}).notes().empty());
 }
 
 TEST_CASE("masks that repeat for each sample follow from sizes", "[onnx-reader]") {
