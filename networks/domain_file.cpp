@@ -143,7 +143,9 @@ std::vector<OnnxNode>::const_iterator giver_of(const OnnxFile& file, std::string
     const auto giver = std::ranges::find_if(file.nodes, [&](const OnnxNode& node) {
       return std::ranges::find(node.outputs, value) != node.outputs.end();
     });
-    if (giver == file.nodes.end() || giver->op != "Identity") return giver;
+    const bool hands_on =
+        giver != file.nodes.end() && (giver->op == "Identity" || giver->op == "Cast");
+    if (!hands_on) return giver;
     value = giver->inputs.front();
   }
 }
