@@ -108,6 +108,19 @@ nb::list inputs_of_file(const OnnxFileOfPython& of) {
   return all;
 }
 
+// The op that gives an output, and its first input, before nodes that only hand it on.
+nb::tuple giver_in_file(const OnnxFileOfPython& of, std::string value) {
+  for (;;) {
+    const auto giver = std::ranges::find_if(of.file->nodes, [&](const OnnxNode& node) {
+      return std::ranges::find(node.outputs, value) != node.outputs.end();
+    });
+    if (giver == of.file->nodes.end() || giver->inputs.empty()) return nb::make_tuple("", "");
+    const std::string first = giver->inputs.front();
+    if (giver->op != "Identity" && giver->op != "Cast") return nb::make_tuple(giver->op, first);
+    value = first;
+  }
+}
+
 // The inputs' names, and whether they are of whole numbers.
 nb::list taken_by(const OnnxNetworkOfPython& of) {
   nb::list all;
@@ -155,6 +168,8 @@ void add_onnx(nb::module_& m) {
           "path"_a)
       .def_prop_ro("producer", [](const OnnxFileOfPython& of) { return of.file->producer; })
       .def_prop_ro("opset", [](const OnnxFileOfPython& of) { return of.file->opset; })
+      .def("giver", &giver_in_file, "output"_a,
+           nb::sig("def giver(self, output: str) -> tuple[str, str]"))
       .def_prop_ro("inputs", &inputs_of_file,
                    nb::for_getter(
                        nb::sig("def inputs(self) -> list[tuple[str, str, tuple[int | str, ...]]]")))

@@ -33,6 +33,7 @@ class FromOnnx(Origin):
     def __init__(self, path: str, file: typing.Any, network: typing.Any):
         self.path = path
         self._network = network
+        self._last = {name: file.giver(name) for name in network.outputs}  # the op, and what comes before it
         self.network = network.layer
         self.frozen = ()
         self._is_wide = network.is_wide
@@ -52,7 +53,18 @@ class FromOnnx(Origin):
             named = f", or from_onnx(path, train=[...]) of {', '.join(self.constants)}" if self.constants else ""
             raise Error(f"{self.path} has no weights to train: expected initializers in the weight slots of nodes, such "
                         f"as a Conv's{named}")
+        self._say_last(options.get("loss"))
         return super().options(options)
+
+    def _say_last(self, loss: typing.Any) -> None:
+        """Warns of answers that a loss of logits would take for logits."""
+        for output, (op, before) in self._last.items():
+            own = loss.get(output) if isinstance(loss, dict) else loss
+            kind = str(getattr(own, "loss", own) or "cross-entropy").replace("_", "-")
+            if (op, kind) in (("Softmax", "cross-entropy"), ("Sigmoid", "bce")):
+                warnings.warn(f"{self.path}: the output '{output}' is a {op}, and losses of classes take logits: expected "
+                              f"accrue.from_onnx(path, outputs=\"{before}\"), which ends before it", UserWarning,
+                              stacklevel=2)
 
     @functools.cached_property
     def weights(self) -> Weights:

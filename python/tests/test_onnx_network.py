@@ -177,6 +177,20 @@ class Files(unittest.TestCase):
         with self.assertRaisesRegex(accrue.Error, "samples.*x|x.*samples"):
             accrue.from_onnx(path)
 
+    def test_a_last_softmax_is_named(self):
+        path = write(self.folder / "net.onnx",
+                     [h.make_node("Flatten", ["x"], ["1"]), h.make_node("Gemm", ["1", "w"], ["logits"]),
+                      h.make_node("Softmax", ["logits"], ["y"])],
+                     {"w": np.random.default_rng(3).normal(size=(192, 5)).astype(np.float32)},
+                     [value("x", "N", 3, 8, 8)], [value("y", "N", 5)])
+        options = dict(effective_batch=6, micro_batch=4, threads=1)
+        with self.assertWarnsRegex(UserWarning, 'outputs="logits"'):
+            accrue.train(path, (self.x, self.y), **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            accrue.train(accrue.from_onnx(path, outputs="logits"), (self.x, self.y), **options)
+            accrue.train(path, (self.x, np.zeros((12, 5), np.float32)), loss="mse", **options)
+
     def test_notes_are_warnings(self):
         random = np.random.default_rng(4)
         path = write(self.folder / "net.onnx",
