@@ -36,8 +36,10 @@ std::vector<std::pair<std::string, std::string>> facts_of_domains() {
 
 // The facts about the model that its domain reports.
 std::vector<std::pair<std::string, std::string>> facts_of_model(const Request& options) {
-  const auto about =
-      program_domains().at(options.domains.number_of_model(options.model_name)).about_model;
+  const size_t number = options.domains.number_of_model(options.model_name);
+  const auto& domains = program_domains();
+  if (number >= domains.size()) return {};  // a network of a caller's
+  const auto about = domains[number].about_model;
   return about ? about(options) : std::vector<std::pair<std::string, std::string>>{};
 }
 
