@@ -163,7 +163,9 @@ Field field_in(nb::handle given, const std::string& what,
     field.classes = classes;
     field.has_not_judged = has_not_judged;
   }
-  if (const nb::object file = given.attr("file"); !file.is_none()) {
+  // Indices are stored in a type of their own, and each is checked.
+  if (const nb::object file = given.attr("file");
+      !file.is_none() && field.encoding != Encoding::index) {
     const auto rows = std::make_shared<MappedRows>(
         nb::object(file[0]), nb::cast<std::string>(file[1]), nb::cast<int64_t>(file[2]), row_bytes);
     field.read = [rows](std::span<std::byte> row, int64_t n) { rows->read(row, n); };

@@ -6,6 +6,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -117,6 +118,14 @@ class ByIndex(Case):
         for data in (list(zip(X, Y)), [(x.tolist(), int(y)) for x, y in zip(X.astype(float), Y)],
                      (Elsewhere(X), Elsewhere(Y)), (Elsewhere(X), Y)):
             self.same(accrue.train(layers(), data, **FEW), expected)
+
+    def test_masks_of_8_bits_in_a_mapped_file_are_classes(self):
+        masks = random.integers(0, 3, (50, 8, 10), np.uint8)
+        network = accrue.Sequential([accrue.Conv2d(3, 3, 1)])
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch("accrue._data._MAPPED_BYTES", 0):
+            np.save(f"{folder}/y.npy", masks)
+            mapped = np.load(f"{folder}/y.npy", mmap_mode="r")
+            self.same(accrue.train(network, (PIXELS, mapped), **FEW), accrue.train(network, (PIXELS, masks), **FEW))
 
     def test_by_names_train_a_network_of_values(self):
         x = accrue.input(16)
