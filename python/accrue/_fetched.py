@@ -33,6 +33,13 @@ def _described(array: numpy.ndarray) -> str:
     return f"{array.dtype} [{', '.join(map(str, array.shape))}]"
 
 
+def _as_kind(first: numpy.ndarray) -> numpy.ndarray:
+    """The first sample, of which only the kind counts, without labels that count nowhere."""
+    if first.dtype.kind != "i":
+        return first
+    return numpy.where(first < 0 if first.ndim == 0 else first == -100, first.dtype.type(0), first)
+
+
 class Transform:
     """A caller's function of a sample: of x; of x and y; or of a dictionary by names. It may take `rng`."""
 
@@ -205,9 +212,7 @@ class Part:
         self.known_classes = classes
         self.counted: tuple[int, bool] | None = None
         first = source.first[place]
-        if first.dtype.kind == "i" and first.ndim == 0 and first < 0:
-            first = numpy.zeros_like(first)  # only its kind counts
-        self.first = first[None]
+        self.first = _as_kind(first)[None]
 
     def __len__(self) -> int:
         return self.length
@@ -223,10 +228,20 @@ class Part:
         if self.known_classes is None:
             self.known_classes = classes
 
+    def _have_ignored(self) -> bool:
+        """Whether some labels of at most 64 samples are -100, evenly spaced, or of a stream's first one."""
+        if isinstance(self.source, Stream):
+            return bool((self.source.first[self.place] == -100).any())
+        count = min(self.length, 64)
+        return any((self.source.fetch(i * self.length // count, 0, -1)[self.place] == -100).any()
+                   for i in range(count))
+
     def classes(self) -> tuple[int, bool]:
         """The number of classes, and whether some labels are -100. Fetches all samples if nobody knows."""
         if self.known_classes is not None:
-            return self.known_classes, False
+            if self.counted is None:
+                self.counted = 0, self._have_ignored()
+            return self.known_classes, self.counted[1]
         if self.counted is None:
             most, has_ignored = -1, False
             for index in range(self.length):
@@ -254,9 +269,10 @@ class Rows:
         if self.length == 0:
             raise Error(f"{what} has no samples: expected some")
         self._turn = threading.BoundedSemaphore(workers)
-        self.first = self._row(0)[None]
+        self.first = _as_kind(self._row(0))[None]
         self.shape = tuple(array.shape)
         self.known_classes: int | None = None
+        self.counted: tuple[int, bool] | None = None
         self.file = _file_of(array)
 
     def __len__(self) -> int:
@@ -283,10 +299,14 @@ class Rows:
     expect_classes = Part.expect_classes
 
     def classes(self) -> tuple[int, bool]:
-        if self.known_classes is None:
-            most = max(int(self._row(index).max()) for index in range(self.length))
-            self.known_classes = most + 1
-        return self.known_classes, False
+        if self.counted is None:
+            most, has_ignored = -1, False
+            for index in range(self.length):
+                row = self._row(index)
+                most = max(most, int(row.max()))
+                has_ignored |= bool((row == -100).any())
+            self.counted = most + 1, has_ignored
+        return self.known_classes or self.counted[0], self.counted[1]
 
 
 def _file_of(array: typing.Any) -> tuple | None:

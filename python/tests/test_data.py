@@ -119,6 +119,23 @@ class ByIndex(Case):
                      (Elsewhere(X), Elsewhere(Y)), (Elsewhere(X), Y)):
             self.same(accrue.train(layers(), data, **FEW), expected)
 
+    def test_have_labels_that_count_nowhere(self):
+        labels = np.where(np.arange(50) % 7 == 0, -100, Y)
+        places, masks = np.repeat(labels[:, None], 4, 1), np.repeat(Y[:, None], 80, 1).reshape(50, 8, 10)
+        masks[:, 2] = -100
+        pixels = accrue.Sequential([accrue.Conv2d(3, 3, 1)])
+        for network, x, y in ((layers(), X, labels), (layers(), np.repeat(X[:, None], 4, 1), places),
+                              (pixels, PIXELS, masks)):
+            expected = accrue.train(network, (x, y), **FEW)
+            for data in (list(zip(x, y)), (Elsewhere(x), Elsewhere(y))):
+                with self.subTest(x=x.shape):
+                    self.same(accrue.train(network, data, **FEW), expected)
+        late = np.where(np.arange(50) == 49, -100, Y)
+        many = np.tile(Y, 3)
+        many[1] = -100
+        self.refuses(lambda: accrue.train(layers(), list(zip(np.tile(X, (3, 1)), many)), **FEW), "has -100", "array")
+        self.same(accrue.train(layers(), (Elsewhere(X), late), **FEW), accrue.train(layers(), (X, late), **FEW))
+
     def test_masks_of_8_bits_in_a_mapped_file_are_classes(self):
         masks = random.integers(0, 3, (50, 8, 10), np.uint8)
         network = accrue.Sequential([accrue.Conv2d(3, 3, 1)])
