@@ -23,7 +23,8 @@ STEPS, WINDOW = modules.STEPS, modules.WINDOW
 OUTPUTS = {"googlenet": ["logits", "aux_logits2", "aux_logits1"], "fcn_resnet50": ["out", "aux"]}
 # torch.onnx.export without dynamo pools to sizes that divide the image's alone.
 SIZES = {"googlenet": 64}
-# With dynamo it calculates the scale of attention in float32, which is exact for heads of 16 or 64 alone.
+# The reader rounds the scale of attention, which dynamo's files calculate by CastLike, to float32 also in float64.
+# That is exact for heads of 16 or 64 alone.
 ROUNDED_SCALES = {("gpt", "dynamo"), ("vit_b_16", "dynamo"), ("swin_t", "dynamo")}
 
 
