@@ -258,6 +258,13 @@ Values cast_of(OnnxConversion& c) {
 Values cast_like_of(OnnxConversion& c) {
   c.pass_over("saturate");
   c.pass_over("round_mode");
+  // The network computes in the type that it is asked for, which may be wider than the file's.
+  if (c[0].is_constant() && !c[1].is_constant() && is_floating(c[1].type)) {
+    const OnnxConstant& known = *c[0].constant;
+    return {onnx_value_of(std::make_shared<const OnnxConstant>(
+        OnnxType::f64, std::array{known.shape(0), known.shape(1)},
+        std::array{known.numbers(0), known.numbers(1)}))};
+  }
   return cast_to(c, c[1].type);
 }
 
