@@ -54,6 +54,7 @@ class PythonTrainer {
     check(!keeps_best_ || run_->trainer().options().eval_every,
           "keep_best keeps the weights of the best score, but nothing is scored on the way: "
           "expected validation=(x, y), or eval_every");
+    if (!test_.is_none()) spelling_.in([&] { check_test(call.given()); });
   }
   PythonTrainer(const PythonTrainer&) = delete;
   PythonTrainer& operator=(const PythonTrainer&) = delete;
@@ -171,19 +172,7 @@ class PythonTrainer {
     if (data.is_none()) return score_on(run_->data().test);
     if (has_names_) return score_on(named_rows_in(data));
     if (const auto tokens = tokens_of(data)) return score_on(rows_in(*tokens));
-    Dataset set = dataset_of(data, "data", taken_as_trained());
-    round_numbers(set, trainer().training().parameters().compute_dtype());
-    check_inputs(set);
-    set.fields[0].normalization = run_->request().domains.pixels();
-    if (const auto ignored = run_->request().domains.get<Images>().ignore_mask;
-        ignored && set.has("masks"))
-      ignore_value(set.fields[1], static_cast<uint8_t>(*ignored));
-    for (Field& field : set.fields)
-      if (run_->data().train.has(field.name))
-        field.classes = std::max(field.classes, run_->data().train.field(field.name).classes);
-    if (run_->data().train.has("weights")) set.fields.push_back(even_weights(set.size()));
-    crop(set);
-    return score_on(set);
+    return score_on(samples_in(data));
   }
   nb::object predict(nb::handle x) {
     const Use use(*this);
@@ -292,6 +281,45 @@ class PythonTrainer {
       score = trainer().evaluate(data, stop);
     });
     return score_of(score);
+  }
+  // The samples that are scored at the end, beside validation, must fit before the training begins.
+  void check_test(const Given& given) {
+    if (has_names_) {
+      named_rows_in(test_);
+      return;
+    }
+    if (tokens_of(test_)) return;
+    const Dataset test = samples_in(test_, "test");
+    const Dataset& train = run_->data().train;
+    check(test.size() > 0, "test has no samples: expected some");
+    for (const Field& field : train.fields)
+      check(test.has(field.name), "data has {}, but test has none: expected arrays of the same kinds",
+            field.name);
+    if (!network_) return;
+    const Shape &seen = train.fields[0].values.shape(), &x = test.fields[0].values.shape();
+    const auto classes = given.answers_to(seen);
+    check(!classes || given.answers_to(x),
+          "test has x {}, which the network does not take: expected samples like the data's, x {}", x,
+          seen);
+    if (classes && test.has("labels"))
+      check(test.field("labels").classes <= *classes,
+            "test has the label {}, but the network tells {} classes apart: expected smaller labels",
+            test.field("labels").classes - 1, *classes);
+  }
+  Dataset samples_in(nb::handle data, const char* what = "data") {
+    Dataset set = dataset_of(data, what, taken_as_trained());
+    round_numbers(set, trainer().training().parameters().compute_dtype());
+    check_inputs(set);
+    set.fields[0].normalization = run_->request().domains.pixels();
+    if (const auto ignored = run_->request().domains.get<Images>().ignore_mask;
+        ignored && set.has("masks"))
+      ignore_value(set.fields[1], static_cast<uint8_t>(*ignored));
+    for (Field& field : set.fields)
+      if (run_->data().train.has(field.name))
+        field.classes = std::max(field.classes, run_->data().train.field(field.name).classes);
+    if (run_->data().train.has("weights")) set.fields.push_back(even_weights(set.size()));
+    crop(set);
+    return set;
   }
   // Samples that are only scored count alike.
   Dataset named_rows_in(nb::handle data) {

@@ -122,6 +122,12 @@ class History(unittest.TestCase):
         with self.assertRaisesRegex(accrue.Error, "patience=1 has ended"):
             trainer.run(epochs=2)
 
+    def test_the_test_beside_validation_is_checked_first(self):
+        x, y = held_out = samples(64, seed=1)
+        for test in ((x[:, :5], y), (x, y + 7), (x[:3], y), (x, y.astype(np.float32)), (x[:0], y[:0])):
+            with self.assertRaises(accrue.Error):
+                accrue.Trainer(network(), samples(), validation=held_out, test=test, **OPTIONS)
+
     def test_validation_changes_no_bit(self):
         x, y = samples()
         plain = accrue.train(network(), (x, y), **OPTIONS)
