@@ -12,7 +12,9 @@ medians; PyTorch has the faster of its two memory formats. Modules are traced be
     scripts/bench_modules_pytorch.py --profile vit_b_16      where accrue's time goes
 
 A peak is the process's resident memory over that before the training, when the module, the data and
-the list of its calls are there. accrue's prediction is of its ledger, without the data.
+the list of its calls are there. PyTorch's peak is of two windows, because Adam's moments exist from
+the first step on, and has the module's own values added: PyTorch trains them in place, and accrue
+trains a copy, which is in its peak. accrue's prediction is of its ledger, without the data.
 accrue's Python module must be found, and torch and torchvision by the same interpreter.
 """
 
@@ -178,9 +180,10 @@ class PyTorch:
         if checkpoints:
             self.add_checkpoints(module)
         data = self.samples(1)
+        values = sum(each.nbytes for each in module.state_dict().values())
         peak = Peak()
-        self.train(module, data, lambda times: len(times) > 1)
-        return {"peak_bytes": peak.bytes()}
+        self.train(module, data, lambda times: len(times) > 2)
+        return {"peak_bytes": peak.bytes() + values, "values": values}
 
     def add_checkpoints(self, module):
         """Each block of the network drops its activations and computes them again."""
