@@ -245,10 +245,11 @@ class PythonTrainer {
     if (epochs) {
       check(*epochs > 0, "epochs is {}: expected 1 or more", *epochs);
       options.epochs = trainer().epochs() + *epochs;
-      check(!trainer().has_stopped_early(),
-            "epochs is {}, but patience={} has ended this training: expected a Trainer with a larger "
-            "patience, or without it, and init=",
-            *epochs, *trainer().options().patience);
+      check(
+          !trainer().has_stopped_early(),
+          "epochs is {}, but patience={} has ended this training: expected a Trainer with a larger "
+          "patience, or without it, and init=",
+          *epochs, *trainer().options().patience);
       if (options.epochs > trainer().options().epochs) trainer().set_epochs(options.epochs);
     }
     total_steps_ = options.total_steps(run_->data().train.size());
@@ -293,18 +294,19 @@ class PythonTrainer {
     const Dataset& train = run_->data().train;
     check(test.size() > 0, "test has no samples: expected some");
     for (const Field& field : train.fields)
-      check(test.has(field.name), "data has {}, but test has none: expected arrays of the same kinds",
-            field.name);
+      check(test.has(field.name),
+            "data has {}, but test has none: expected arrays of the same kinds", field.name);
     if (!network_) return;
     const Shape &seen = train.fields[0].values.shape(), &x = test.fields[0].values.shape();
     const auto classes = given.answers_to(seen);
     check(!classes || given.answers_to(x),
-          "test has x {}, which the network does not take: expected samples like the data's, x {}", x,
-          seen);
+          "test has x {}, which the network does not take: expected samples like the data's, x {}",
+          x, seen);
     if (classes && test.has("labels"))
-      check(test.field("labels").classes <= *classes,
-            "test has the label {}, but the network tells {} classes apart: expected smaller labels",
-            test.field("labels").classes - 1, *classes);
+      check(
+          test.field("labels").classes <= *classes,
+          "test has the label {}, but the network tells {} classes apart: expected smaller labels",
+          test.field("labels").classes - 1, *classes);
   }
   Dataset samples_in(nb::handle data, const char* what = "data") {
     Dataset set = dataset_of(data, what, taken_as_trained());

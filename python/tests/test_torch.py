@@ -80,7 +80,7 @@ class Modules(unittest.TestCase):
     def test_a_result_is_pickled_with_its_state(self):
         module = nn.Linear(4, 3)  # a class that pickle can import
         x, y = samples(shape=(4,), classes=3)
-        result = accrue.train(module, (x, y), epochs=1, micro_batch=6)
+        result = accrue.train(module, (x, y), epochs=1, micro_batch=3, effective_batch=6)
         state, again = result.state_dict(), pickle.loads(pickle.dumps(result)).state_dict()
         self.assertEqual(list(again), list(state))
         self.assertTrue(all(torch.equal(again[name], state[name]) for name in state))
