@@ -23,9 +23,6 @@ STEPS, WINDOW = modules.STEPS, modules.WINDOW
 OUTPUTS = {"googlenet": ["logits", "aux_logits2", "aux_logits1"], "fcn_resnet50": ["out", "aux"]}
 # torch.onnx.export without dynamo pools to sizes that divide the image's alone.
 SIZES = {"googlenet": 64}
-# The reader rounds the scale of attention, which dynamo's files calculate by CastLike, to float32 also in float64.
-# That is exact for heads of 16 or 64 alone.
-ROUNDED_SCALES = {("gpt", "dynamo"), ("vit_b_16", "dynamo"), ("swin_t", "dynamo")}
 
 
 def exported(module, name, x, path, exporter):
@@ -57,8 +54,6 @@ def test_steps(name, exporter, tmp_path):
     for each in module.modules():
         if hasattr(each, "padding_idx"):  # which no file holds
             each.padding_idx = None
-        if hasattr(each, "eps"):  # of which a file holds a float
-            each.eps = float(np.float32(each.eps))
     state = {n: t.clone() for n, t in module.state_dict().items()}
     x, y = modules.data_of(name, size, STEPS * WINDOW)
     path = str(tmp_path / "net.onnx")
@@ -114,8 +109,9 @@ def test_steps(name, exporter, tmp_path):
           f"{bound / 10:.1e} | " + " | ".join(f"{m[0]}" + ("" if m[0] == m[1] else f" ({m[1]} predicted)")
                                               for _, _, m in found) + " |")
     for of_gradient, of_weights, memory in found:
-        assert of_gradient <= (1e-8 if (name, exporter) in ROUNDED_SCALES else 1e-10)
-        assert of_weights <= (1e-8 if (name, exporter) in ROUNDED_SCALES else bound)
+        assert of_gradient <= 1e-10
+        # Both exporters write the scale 8 ** -0.5 of swin's attention as float32, also in float64.
+        assert of_weights <= (1e-11 if name == "swin_t" else bound)
         assert memory[0] == memory[1]
     # The file with the trained weights answers as PyTorch does, in onnxruntime.
     check_saved(net, result, tmp_path / "tuned.onnx")
@@ -123,8 +119,8 @@ def test_steps(name, exporter, tmp_path):
 
 def check_saved(net, result, path):
     net.save(path, result.weights)
-    again = accrue.from_onnx(path)
-    assert list(again.weights) == list(result.weights)
+    again = accrue.from_onnx(path, train=[name for name in net.constants if name in result.weights])
+    assert sorted(again.weights) == sorted(result.weights)
     for name, array in again.weights.items():
         np.testing.assert_array_equal(array, result.weights[name])
 
