@@ -2,6 +2,8 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+
 #include "job/machine.h"
 #include "python/answers.h"
 #include "python/call.h"
@@ -208,10 +210,11 @@ nb::object embed(nb::handle weights, nb::handle texts, nb::handle model,
 
 void add_texts(nb::module_& m) {
   Asked asked;
+  const std::vector<app::Command> commands = app::commands_of_networks(asked);
   const auto of = [&](const Door& door, const std::string& definition, const std::string& returned,
                       const std::string& text) {
-    return about(door, app::command_of_networks(door.command, asked).settings, definition, returned,
-                 text);
+    const auto command = std::ranges::find(commands, door.command, &app::Command::name);
+    return about(door, command->settings, definition, returned, text);
   };
   const FunctionDoc of_generate = of(
       generate_door,

@@ -4,6 +4,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "apps/commands/eval.h"
 #include "apps/commands/export.h"
 #include "core/cuda.h"
@@ -279,10 +281,11 @@ void add_training(nb::module_& m) {
       "sample_weight: numbers [N], how much each sample of (x, y) counts: the loss is a mean over\n"
       "them. Samples of test count alike.\n";
   Asked asked;
+  const std::vector<app::Command> commands = app::commands_of_networks(asked);
   const auto of = [&](const Door& door, const std::string& definition, const std::string& returned,
                       const std::string& text) {
-    return about(door, app::command_of_networks(door.command, asked).settings, definition, returned,
-                 text);
+    const auto command = std::ranges::find(commands, door.command, &app::Command::name);
+    return about(door, command->settings, definition, returned, text);
   };
   const std::string trained =
       "test: like data, for the score; without it the score is on the validation or training "
