@@ -1,13 +1,18 @@
 """Networks of torchvision, transformers and a small GPT, given as modules, beside PyTorch's own training in float64.
 
-Five steps of Adam, whole and in every split. The bound is ten times the distance of PyTorch from itself with the
-samples of a window in another order. Nothing is dropped, because PyTorch draws other masks; a dropout of 0 is no call.
+Five steps of Adam, whole, in every split, and by two ranks. The bound is ten times the distance of PyTorch from itself
+with the samples of a window in another order. Nothing is dropped, because PyTorch draws other masks; a dropout of 0 is no call.
 
     python -m pytest -m thorough -s -k test_steps python/tests/judges/test_torch_modules.py
 
 prints the table of docs/pytorch.md.
 """
 
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
 import unittest.mock
 
 import accrue
@@ -172,14 +177,15 @@ def farthest(a, b, names):
 class Judged:
     """A module, its data, and PyTorch's results, by which others are judged."""
 
-    def __init__(self, name):
+    def __init__(self, name, asks_pytorch=True):
         make, size, *factors = MODULES[name]
         self.factors = factors[0] if factors else None
         torch.manual_seed(1)
         self.module = judged(make())
         self.state = {n: t.clone() for n, t in self.module.state_dict().items()}
         self.x, self.y = data_of(name, size, STEPS * WINDOW)
-        self.ask_pytorch()
+        if asks_pytorch:
+            self.ask_pytorch()
         self.traced = accrue.from_torch(self.module, self.x if len(self.x) > 1 else next(iter(self.x.values())))
 
     def ask_pytorch(self):
@@ -281,3 +287,40 @@ def test_labels_of_transformers(name):
                     if p.grad is not None)
         print(f"{name}, {micro_batch}: {worst / largest:.1e}")
         assert worst <= largest * (1e-10 if dtype == torch.float64 else 1e-5)
+
+
+def have_ranks():
+    info = subprocess.run([sys.executable, "-m", "accrue", "info", "--model", "mlp-small"], capture_output=True,
+                          text=True, check=True)
+    return shutil.which("mpirun") and "MPI: none" not in info.stdout
+
+
+def train_as_rank(name, by, folder):
+    """A process of two, which lists the module's calls itself, trains once, and leaves its state."""
+    torch.set_num_threads(1)
+    rank = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"]
+    torch.save(Judged(name, asks_pytorch=False).train(by, 3).state_dict(), pathlib.Path(folder) / f"{by}-{rank}.pt")
+
+
+def state_of_ranks(name, by, folder):
+    may_share = dict(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                     OMPI_MCA_rmaps_base_oversubscribe="1", PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe")
+    paths = [str(pathlib.Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    work = f"import test_torch_modules as t; t.train_as_rank({name!r}, {by!r}, {str(folder)!r})"
+    done = subprocess.run(["mpirun", "-n", "2", sys.executable, "-c", work], capture_output=True, text=True,
+                          timeout=900, env=os.environ | may_share | dict(PYTHONPATH=os.pathsep.join(paths)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    ours, theirs = (torch.load(folder / f"{by}-{rank}.pt") for rank in (0, 1))
+    for each in ours:
+        np.testing.assert_array_equal(ours[each], theirs[each], err_msg=each)
+    return ours
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_steps_of_two_ranks(name, tmp_path):
+    if not have_ranks():
+        pytest.skip("no mpirun, or accrue is built without MPI")
+    judge = Judged(name)
+    differences = judge.differences(*(state_of_ranks(name, by, tmp_path) for by in ("sgd", "adam")))
+    print(f"\n| {name}, two ranks | " + " | ".join(f"{d:.1e}" for d in differences) + " |")
+    judge.decide(*differences)
