@@ -83,8 +83,10 @@ TEST_CASE("an ONNX file of a network of images learns as the network does", "[cl
        {std::string(" --micro-batch 8"), std::string(" --micro-batch 3"),
         std::string(" --micro-batch 4 --recompute sqrt")})
     check_equal(losses_of(own + options), losses_of(network.model() + options), 1e-5);
-  const std::string exact = " --micro-batch 3 --precision fp64";
-  check_equal(losses_of(own + exact), losses_of(network.model() + exact), 1e-10);
+  if (test_device() == Device::cpu) {  // float64 is for the cpu
+    const std::string exact = " --micro-batch 3 --precision fp64";
+    check_equal(losses_of(own + exact), losses_of(network.model() + exact), 1e-10);
+  }
   REQUIRE_THAT(succeed("train" + network.model() + " --steps 1 --micro-batch 4"),
                ContainsSubstring("predicted to the byte"));
 }
