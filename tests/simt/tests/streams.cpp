@@ -432,20 +432,28 @@ TEST_CASE("Each thread begins on the first device, and streams and events stay o
     const Stream stream;
     const Event event;
     CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+    // What the thread finds is judged after the join.
+    int begins_on = -1;
+    cudaError_t refused = cudaSuccess, taken = cudaErrorUnknown, elsewhere = cudaSuccess;
+    std::string why;
     std::thread([&] {
-      int device = -1;
-      CHECK(cudaGetDevice(&device) == cudaSuccess);
-      CHECK(device == 0);
-      CHECK(cudaStreamSynchronize(stream) == cudaErrorInvalidResourceHandle);
-      CHECK(simt::last_report().find("a stream of device 1 is used by a thread on device 0") == 0);
-      REQUIRE(cudaSetDevice(1) == cudaSuccess);
-      CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
-      const Event here;
-      CHECK(cudaEventRecord(here, stream) == cudaSuccess);
-      REQUIRE(cudaSetDevice(0) == cudaSuccess);
-      const Stream elsewhere;
-      CHECK(cudaEventRecord(here, elsewhere) == cudaErrorInvalidResourceHandle);
+      cudaGetDevice(&begins_on);
+      refused = cudaStreamSynchronize(stream);
+      why = simt::last_report();
+      cudaSetDevice(1);
+      taken = cudaStreamSynchronize(stream);
+      cudaSetDevice(0);
+      cudaEvent_t here = nullptr;
+      cudaEventCreate(&here);
+      cudaSetDevice(1);
+      elsewhere = cudaEventRecord(here, stream);
+      cudaEventDestroy(here);
     }).join();
+    CHECK(begins_on == 0);
+    CHECK(refused == cudaErrorInvalidResourceHandle);
+    CHECK(why.find("a stream of device 1 is used by a thread on device 0") == 0);
+    CHECK(taken == cudaSuccess);
+    CHECK(elsewhere == cudaErrorInvalidResourceHandle);
     CHECK(cudaEventRecord(event, stream) == cudaSuccess);
   }
   CHECK(cudaSetDevice(0) == cudaSuccess);
