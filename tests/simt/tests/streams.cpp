@@ -432,7 +432,7 @@ TEST_CASE("Each thread begins on the first device, and streams and events stay o
     const Stream stream;
     const Event event;
     CHECK(cudaEventRecord(event, stream) == cudaSuccess);
-    // What the thread finds is judged after the join.
+    // The results of the thread are judged after the join.
     int begins_on = -1;
     cudaError_t refused = cudaSuccess, taken = cudaErrorUnknown, elsewhere = cudaSuccess;
     std::string why;
