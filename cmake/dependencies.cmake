@@ -25,11 +25,11 @@ if(ACCRUE_ONEDNN)
     endif()
   endif()
 endif()
-# For `train --log-dir`, which writes TensorBoard's files, and `export`.
+# For `train --log-dir`, which writes TensorBoard's files, and for ONNX files.
 if(ACCRUE_PROTOBUF)
   find_package(Protobuf)
   if(NOT Protobuf_FOUND)
-    message(STATUS "no protobuf (libprotobuf-dev, protobuf-compiler): train will not take --log-dir, nor will there be an export")
+    message(STATUS "no protobuf (libprotobuf-dev, protobuf-compiler): train will not take --log-dir, and ONNX files will be neither written nor read")
   endif()
 endif()
 # For `train` under mpirun. Only the program uses MPI: libraries take any Ranks.
