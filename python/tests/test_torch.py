@@ -324,9 +324,10 @@ class Modules(unittest.TestCase):
                 return x * self.w * self.w.detach() + self.only.detach()
 
         x, y = np.ones((6, 6), np.float32), np.zeros((6, 6), np.float32)
-        for options in ({}, {"recompute": 2}):
+        for options in ({}, {"recompute": "all"}):
             state = accrue.train(Net(), (x, y), loss="mse", effective_batch=6, micro_batch=4, threads=1, epochs=1,
-                                 optimizer="sgd", momentum=0, lr=1, weight_decay=0, schedule="constant").state_dict()
+                                 optimizer="sgd", momentum=0, lr=1, weight_decay=0, schedule="constant",
+                                 **options).state_dict()
             torch.testing.assert_close(state["w"], torch.full((6,), 1 - 4 / 6))
             torch.testing.assert_close(state["only"], torch.ones(6))
 
