@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -17,11 +18,12 @@ const char* kept(std::string text) {
 
 }  // namespace
 
-FunctionDoc about(const Door& door, const Settings& settings, const std::string& definition,
-                  const std::string& returned, const std::string& text) {
+FunctionDoc FunctionDocs::of(const Door& door, const std::string& definition,
+                             const std::string& returned, const std::string& text) const {
+  const auto command = std::ranges::find(commands_, door.command, &app::Command::name);
   std::string signature = definition, doc = text, group;
   doc += "\n\nThe options of `accrue " + door.command + "`; None means the program's default:\n";
-  for (const Setting& setting : settings) {
+  for (const Setting& setting : command->settings) {
     const accrue::SettingFacts& about = setting.about;
     if (!door.has(setting) && !door.has_own(setting)) continue;
     const std::string name = argument_name(about.name), value = setting.text();

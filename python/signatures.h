@@ -1,7 +1,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "apps/commands/commands_of_networks.h"
 #include "python/call.h"
 
 namespace accrue::python {
@@ -11,8 +13,21 @@ namespace accrue::python {
 struct FunctionDoc {
   const char *signature, *doc;
 };
-// `definition` is the signature up to the settings; `settings` belong to the door's command.
-FunctionDoc about(const Door& door, const Settings& settings, const std::string& definition,
-                  const std::string& returned, const std::string& text);
+
+// Makes them of the commands' settings as they are before anybody has given one.
+class FunctionDocs {
+ public:
+  FunctionDocs() = default;
+  FunctionDocs(const FunctionDocs&) = delete;
+  FunctionDocs& operator=(const FunctionDocs&) = delete;
+
+  // `definition` is the signature up to the settings.
+  FunctionDoc of(const Door& door, const std::string& definition, const std::string& returned,
+                 const std::string& text) const;
+
+ private:
+  app::AskedOfNetworks asked_;
+  const std::vector<app::Command> commands_ = app::commands_of_networks(asked_);
+};
 
 }  // namespace accrue::python

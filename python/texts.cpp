@@ -2,8 +2,6 @@
 
 #include <nanobind/stl/string.h>
 
-#include <algorithm>
-
 #include "job/machine.h"
 #include "python/answers.h"
 #include "python/call.h"
@@ -209,14 +207,8 @@ nb::object embed(nb::handle weights, nb::handle texts, nb::handle model,
 }  // namespace
 
 void add_texts(nb::module_& m) {
-  Asked asked;
-  const std::vector<app::Command> commands = app::commands_of_networks(asked);
-  const auto of = [&](const Door& door, const std::string& definition, const std::string& returned,
-                      const std::string& text) {
-    const auto command = std::ranges::find(commands, door.command, &app::Command::name);
-    return about(door, command->settings, definition, returned, text);
-  };
-  const FunctionDoc of_generate = of(
+  const FunctionDocs docs;
+  const FunctionDoc of_generate = docs.of(
       generate_door,
       "def generate(weights: typing.Any, prompt: typing.Any, model: str | Layer | None = None, "
       "*, max_new_tokens: int = 200, temperature: float = 1.0, top_k: int = 0, top_p: float = "
@@ -243,17 +235,17 @@ void add_texts(nb::module_& m) {
         "top_p"_a = 1.0, "repetition_penalty"_a = 1.0, "seed"_a = 1, "tokenizer"_a = "",
         "on_text"_a = nb::none(), "options"_a, nb::sig(of_generate.signature), of_generate.doc);
 
-  const FunctionDoc of_embed =
-      of(embed_door,
-         "def embed(weights: typing.Any, texts: typing.Any, model: str | Layer | None = None, *, "
-         "tokenizer: str = ''",
-         "numpy.ndarray",
-         "The embeddings of texts, float32 [N, E] of norm 1, by a network that was trained on "
-         "pairs of texts.\n\n"
-         "weights: a safetensors file, or Weights.\n"
-         "texts: a list of texts, or tokens as train() takes them: a document each.\n"
-         "tokenizer: bytes, a tokenizer.json or a directory; by default the model's own, else "
-         "bytes.\n");
+  const FunctionDoc of_embed = docs.of(
+      embed_door,
+      "def embed(weights: typing.Any, texts: typing.Any, model: str | Layer | None = None, *, "
+      "tokenizer: str = ''",
+      "numpy.ndarray",
+      "The embeddings of texts, float32 [N, E] of norm 1, by a network that was trained on "
+      "pairs of texts.\n\n"
+      "weights: a safetensors file, or Weights.\n"
+      "texts: a list of texts, or tokens as train() takes them: a document each.\n"
+      "tokenizer: bytes, a tokenizer.json or a directory; by default the model's own, else "
+      "bytes.\n");
   m.def("embed", &embed, "weights"_a.none(), "texts"_a, "model"_a = nb::none(), nb::kw_only(),
         "tokenizer"_a = "", "options"_a, nb::sig(of_embed.signature), of_embed.doc);
 }

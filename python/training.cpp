@@ -4,8 +4,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-
 #include "apps/commands/eval.h"
 #include "apps/commands/export.h"
 #include "core/cuda.h"
@@ -280,13 +278,7 @@ void add_training(nb::module_& m) {
       "vocabulary: of data that are tokens; without it it ends with the largest.\n"
       "sample_weight: numbers [N], how much each sample of (x, y) counts: the loss is a mean over\n"
       "them. Samples of test count alike.\n";
-  Asked asked;
-  const std::vector<app::Command> commands = app::commands_of_networks(asked);
-  const auto of = [&](const Door& door, const std::string& definition, const std::string& returned,
-                      const std::string& text) {
-    const auto command = std::ranges::find(commands, door.command, &app::Command::name);
-    return about(door, command->settings, definition, returned, text);
-  };
+  const FunctionDocs docs;
   const std::string trained =
       "test: like data, for the score; without it the score is on the validation or training "
       "data.\n"
@@ -297,14 +289,14 @@ void add_training(nb::module_& m) {
       "quiet: False prints what the program prints.\n" +
       vocabulary;
 
-  const FunctionDoc of_trainer =
-      of(trainer_door,
-         "def __init__(self, model: str | Layer | None = None, data: typing.Any = None, *, test: "
-         "typing.Any = None, validation: typing.Any = None, metrics: typing.Any = None, quiet: "
-         "bool = True, vocabulary: int | "
-         "None = None, sample_weight: typing.Any = None" +
-             samples,
-         "None", "A training that can be run, looked at and run again.\n\n" + data + trained);
+  const FunctionDoc of_trainer = docs.of(
+      trainer_door,
+      "def __init__(self, model: str | Layer | None = None, data: typing.Any = None, *, test: "
+      "typing.Any = None, validation: typing.Any = None, metrics: typing.Any = None, quiet: "
+      "bool = True, vocabulary: int | "
+      "None = None, sample_weight: typing.Any = None" +
+          samples,
+      "None", "A training that can be run, looked at and run again.\n\n" + data + trained);
   nb::class_<PythonTrainer>(m, "Trainer", "A training that can be run, looked at and run again.")
       .def(
           "__init__",
@@ -367,7 +359,7 @@ void add_training(nb::module_& m) {
                    "The number of steps at which the latest run() ends, or the next one will.")
       .def_prop_ro("is_finished", &PythonTrainer::is_finished);
 
-  const FunctionDoc of_train = of(
+  const FunctionDoc of_train = docs.of(
       train_door,
       "def train(model: str | Layer | None = None, data: typing.Any = None, *, test: typing.Any = "
       "None, validation: typing.Any = None, metrics: typing.Any = None, on_step: typing.Any = "
@@ -389,49 +381,49 @@ void add_training(nb::module_& m) {
           "installed and quiet is not given.\n");
   m.def("train", &train, "args"_a, "options"_a, nb::sig(of_train.signature), of_train.doc);
 
-  const FunctionDoc of_plan =
-      of(plan_door,
-         "def plan(model: str | Layer | None = None, data: typing.Any = None, *, vocabulary: "
-         "int | None "
-         "= None, sample_weight: typing.Any = None" +
-             samples,
-         "accrue._results.Plan",
-         "The largest micro-batch that fits in `memory` (\"4GiB\"), and the alternatives.\n\n" +
-             data + vocabulary);
+  const FunctionDoc of_plan = docs.of(
+      plan_door,
+      "def plan(model: str | Layer | None = None, data: typing.Any = None, *, vocabulary: "
+      "int | None "
+      "= None, sample_weight: typing.Any = None" +
+          samples,
+      "accrue._results.Plan",
+      "The largest micro-batch that fits in `memory` (\"4GiB\"), and the alternatives.\n\n" + data +
+          vocabulary);
   m.def("plan", &plan, "model"_a = nb::none(), "data"_a = nb::none(), "options"_a,
         nb::sig(of_plan.signature), of_plan.doc);
 
   const FunctionDoc of_info =
-      of(info_door, "def info(model: str | Layer | None = None, *", "accrue._results.Info",
-         "The build, the machine and a model's layers.");
+      docs.of(info_door, "def info(model: str | Layer | None = None, *", "accrue._results.Info",
+              "The build, the machine and a model's layers.");
   m.def("info", &info, "model"_a = nb::none(), "options"_a, nb::sig(of_info.signature),
         of_info.doc);
 
   const std::string weights = "weights: a safetensors file, or Weights.\n";
-  const FunctionDoc of_evaluate =
-      of(evaluate_door,
-         "def evaluate(weights: typing.Any, model: str | Layer | None = None, data: typing.Any "
-         "= None, "
-         "*" +
-             samples,
-         "accrue._results.Score | accrue._results.Scores",
-         "The score of weights on arrays, or on parts of a data set (split).\n\n" + weights + data);
+  const FunctionDoc of_evaluate = docs.of(
+      evaluate_door,
+      "def evaluate(weights: typing.Any, model: str | Layer | None = None, data: typing.Any "
+      "= None, "
+      "*" +
+          samples,
+      "accrue._results.Score | accrue._results.Scores",
+      "The score of weights on arrays, or on parts of a data set (split).\n\n" + weights + data);
   m.def("evaluate", &evaluate, "weights"_a.none(), "model"_a = nb::none(), "data"_a = nb::none(),
         "options"_a, nb::sig(of_evaluate.signature), of_evaluate.doc);
 
-  const FunctionDoc of_predict =
-      of(predict_door,
-         "def predict(weights: typing.Any, x: typing.Any, model: str | Layer | None = None, *",
-         "numpy.ndarray",
-         "A network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for rows "
-         "of tokens\n[N, T] the logits of the next ones, [N, T, vocabulary]. A network that was "
-         "trained on pairs of\ntexts answers with embeddings [N, E] of documents of any lengths. "
-         "zi2zi takes (sources, styles)\nand draws.\n\n" +
-             weights + data);
+  const FunctionDoc of_predict = docs.of(
+      predict_door,
+      "def predict(weights: typing.Any, x: typing.Any, model: str | Layer | None = None, *",
+      "numpy.ndarray",
+      "A network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for rows "
+      "of tokens\n[N, T] the logits of the next ones, [N, T, vocabulary]. A network that was "
+      "trained on pairs of\ntexts answers with embeddings [N, E] of documents of any lengths. "
+      "zi2zi takes (sources, styles)\nand draws.\n\n" +
+          weights + data);
   m.def("predict", &predict, "weights"_a.none(), "x"_a.none(), "model"_a = nb::none(), "options"_a,
         nb::sig(of_predict.signature), of_predict.doc);
 
-  const FunctionDoc of_export = of(
+  const FunctionDoc of_export = docs.of(
       export_door,
       "def export(weights: typing.Any, path: str | os.PathLike[str], model: Layer | None = None, "
       "*",
