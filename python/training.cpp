@@ -258,7 +258,8 @@ void add_training(nb::module_& m) {
       "in C\n"
       "order are not copied and must not change meanwhile. float64 is rounded to float32, but not "
       "with\n"
-      "precision=\"fp64\", of which weights and answers are float64, too.\n"
+      "precision=\"fp64\", of which weights and answers are float64, too.\n";
+  const std::string fetched =
       "Samples (x, y) by their index are fetched when they are needed: a list of pairs, a Dataset "
       "or\n"
       "DataLoader of PyTorch, a Dataset of Hugging Face with columns=(\"x\", \"y\"), any object "
@@ -296,7 +297,8 @@ void add_training(nb::module_& m) {
       "bool = True, vocabulary: int | "
       "None = None, sample_weight: typing.Any = None" +
           samples,
-      "None", "A training that can be run, looked at and run again.\n\n" + data + trained);
+      "None",
+      "A training that can be run, looked at and run again.\n\n" + data + fetched + trained);
   nb::class_<PythonTrainer>(m, "Trainer", "A training that can be run, looked at and run again.")
       .def(
           "__init__",
@@ -369,7 +371,7 @@ void add_training(nb::module_& m) {
       "sample_weight: typing.Any = None" +
           samples,
       "accrue._results.Result",
-      "Trains a network.\n\n" + data + trained +
+      "Trains a network.\n\n" + data + fetched + trained +
           "on_step: a function, or a list of them, called with each window's Step, up to a few\n"
           "windows later. False as its result ends the training after a whole window, and so does "
           "its\n"
@@ -389,7 +391,7 @@ void add_training(nb::module_& m) {
           samples,
       "accrue._results.Plan",
       "The largest micro-batch that fits in `memory` (\"4GiB\"), and the alternatives.\n\n" + data +
-          vocabulary);
+          fetched + vocabulary);
   m.def("plan", &plan, "model"_a = nb::none(), "data"_a = nb::none(), "options"_a,
         nb::sig(of_plan.signature), of_plan.doc);
 
@@ -407,7 +409,8 @@ void add_training(nb::module_& m) {
       "*" +
           samples,
       "accrue._results.Score | accrue._results.Scores",
-      "The score of weights on arrays, or on parts of a data set (split).\n\n" + weights + data);
+      "The score of weights on arrays, or on parts of a data set (split).\n\n" + weights + data +
+          fetched);
   m.def("evaluate", &evaluate, "weights"_a.none(), "model"_a = nb::none(), "data"_a = nb::none(),
         "options"_a, nb::sig(of_evaluate.signature), of_evaluate.doc);
 
