@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <optional>
+#include <utility>
 
 #include "train/stop.h"
 
@@ -67,13 +68,26 @@ class Interrupts {
   StopRequest stop_at_once() {
     return [this] { return count() > 0 ? Stop::now : Stop::no; };
   }
-  // Keeps an exception and counts it, unless one is kept already.
-  void keep(nb::python_error&& error);
+  // Does the caller's work(), and returns false if the result is False. So does an exception, which
+  // is kept and counted, unless one is kept already.
+  template <class Work>
+  bool goes_on_after(const Work& work) {
+    const nb::gil_scoped_acquire gil;
+    const InCallersCode in_callers_code;
+    try {
+      return !work().is(nb::handle(Py_False));
+    } catch (nb::python_error& error) {
+      keep(std::move(error));
+      return false;
+    }
+  }
   bool has_error() const { return error_.has_value(); }
   // Throws the exception that is kept, or else SystemExit if the interpreter is ending.
   void rethrow();
 
  private:
+  void keep(nb::python_error&& error);
+
   std::optional<nb::python_error> error_;
   int count_ = 0;
   std::chrono::steady_clock::time_point looked_{};

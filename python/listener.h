@@ -74,13 +74,7 @@ class RunListener : public RunObserver {
   template <class Work>
   void tell(const Work& work) {
     if (told_.is_none() || interrupts_.has_error() || is_interpreter_ending()) return;
-    const nb::gil_scoped_acquire gil;
-    const InCallersCode in_callers_code;
-    try {
-      if (work().is(nb::handle(Py_False))) is_enough_ = true;
-    } catch (nb::python_error& error) {
-      interrupts_.keep(std::move(error));
-    }
+    if (!interrupts_.goes_on_after(work)) is_enough_ = true;
   }
 
   const nb::object told_;

@@ -40,6 +40,12 @@ Notices warnings_alone() {
   });
 }
 
+// A token may end within a character.
+nb::object to_python(const std::string& text) {
+  return nb::bytes(text.data(), text.size()).attr("decode")("utf-8", "replace");
+}
+nb::object to_python(int32_t token) { return nb::int_(token); }
+
 // Passes what a model writes to the caller's function, unless that is None, which ends the text by
 // returning False. Ctrl-C and an exception end it, too.
 class Taker {
@@ -51,25 +57,12 @@ class Taker {
   template <class Piece>
   bool take(const Piece& piece) {
     if (interrupts_.count() > 0) return false;
-    if (on_text_.is_none()) return true;
-    const nb::gil_scoped_acquire gil;
-    const InCallersCode in_callers_code;
-    try {
-      return !on_text_(python(piece)).is(nb::handle(Py_False));
-    } catch (nb::python_error& error) {
-      interrupts_.keep(std::move(error));
-      return false;
-    }
+    return on_text_.is_none() ||
+           interrupts_.goes_on_after([&] { return on_text_(to_python(piece)); });
   }
   void rethrow() { interrupts_.rethrow(); }
 
  private:
-  static nb::object python(int32_t token) { return nb::int_(token); }
-  // A token may end within a character.
-  static nb::object python(const std::string& text) {
-    return nb::bytes(text.data(), text.size()).attr("decode")("utf-8", "replace");
-  }
-
   const nb::object on_text_;
   Interrupts interrupts_;
 };
@@ -89,7 +82,7 @@ nb::object written_text(const Request& o, const std::string& prompt, const std::
     return taker.take(text);
   });
   const nb::gil_scoped_acquire gil;
-  return nb::bytes(all.data(), all.size()).attr("decode")("utf-8", "replace");
+  return to_python(all);
 }
 
 nb::object written_tokens(const Request& o, const Tokens& prompt, Device device, int64_t tokens,
