@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "data/samples.h"
 #include "kernels/judged.h"
@@ -462,6 +463,14 @@ NamedTensors tensors_of(const nb::dict& arrays) {
     tensors.emplace_back(name, numbers(array, shape_of(array, name.c_str(), 0), name.c_str()));
   }
   return tensors;
+}
+
+void assign(const nb::dict& arrays, const std::string& what, const Parameters& parameters) {
+  const NamedTensors given = tensors_of(arrays);
+  check_weights_fit(what, given, parameters);
+  const std::map<std::string, Tensor> by_name(given.begin(), given.end());
+  for (const auto& [name, tensor] : named_tensors(parameters))
+    copy_converted(tensor, by_name.at(name));
 }
 
 }  // namespace accrue::python

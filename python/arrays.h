@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/inside.h"
+#include "core/parameters.h"
 #include "data/dataset.h"
 #include "data/safetensors.h"
 
@@ -116,5 +117,8 @@ nb::dict arrays_of(const NamedTensors& tensors, Elements elements = Elements::ow
 // Tensors of arrays by name, float64 or else as float32, but for those that are no weights
 // (is_weight(), train/weights.h).
 NamedTensors tensors_of(const nb::dict& arrays);
+// Copies such arrays to a model's tensors. Throws Error, which begins with `what` and names every
+// difference, unless they have exactly the model's names and shapes.
+void assign(const nb::dict& arrays, const std::string& what, const Parameters& parameters);
 
 }  // namespace accrue::python

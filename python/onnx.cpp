@@ -87,13 +87,9 @@ nb::dict values_of_file(const OnnxNetworkOfPython& of) {
 void save_file_with(const OnnxNetworkOfPython& of, const std::string& path,
                     const nb::dict& arrays) {
   check_writable(path);
-  const NamedTensors given = tensors_of(arrays);
   const auto model = of.network->make();
   const Parameters parameters = with_values(of, *model);
-  check_weights_fit("weights", given, parameters);
-  const std::map<std::string, Tensor> by_name(given.begin(), given.end());
-  for (const auto& [name, tensor] : named_tensors(parameters))
-    copy_converted(tensor, by_name.at(name));
+  assign(arrays, "weights", parameters);
   write_text_atomically(path, of.network->with(parameters));
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -152,11 +151,7 @@ class PythonTrainer {
   void set_weights(const nb::dict& arrays) {
     const Use use(*this);
     Training& training = trainer().training();
-    const NamedTensors given = tensors_of(arrays);
-    check_weights_fit("what is assigned to weights", given, training.parameters());
-    const std::map<std::string, Tensor> by_name(given.begin(), given.end());
-    for (auto& [name, tensor] : named_tensors(training.parameters()))
-      copy_converted(tensor, by_name.at(name));
+    assign(arrays, "what is assigned to weights", training.parameters());
     training.window().restored();
   }
   void save_weights(nb::handle path) {
