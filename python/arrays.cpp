@@ -157,9 +157,6 @@ Tensor numbers(const Array& array, const Shape& shape, const char* what) {
   return converted<float, Half>(array, shape);
 }
 
-// PyTorch's number for a label that counts nowhere.
-constexpr int64_t torch_ignored = -100;
-
 template <class T>
 Tensor classes_of(const Array& array, std::span<const T> y, const Shape& shape, const char* what,
                   SampleShape of) {

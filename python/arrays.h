@@ -17,6 +17,9 @@ namespace accrue::python {
 
 namespace nb = nanobind;
 
+// PyTorch's number for a label that counts nowhere.
+constexpr int64_t torch_ignored = -100;
+
 using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 
 // Takes anything with DLPack or a buffer, else anything that numpy.asarray() takes, converted to

@@ -23,6 +23,10 @@ bool is_among(const std::string& name, const std::vector<std::string>& names) {
   return std::ranges::find(names, name) != names.end();
 }
 
+bool is_path(nb::handle data) {
+  return nb::isinstance<nb::str>(data) || nb::hasattr(data, "__fspath__");
+}
+
 }  // namespace
 
 bool Door::has(const Setting& setting) const {
@@ -155,8 +159,7 @@ void Call::add_data(nb::handle data, nb::handle test) {
         "the network has {} and {}: expected data by their names, {{\"NAME\": array, ...}}",
         counted(std::ssize(given_.network->inputs), "input"),
         counted(std::ssize(given_.network->outputs), "output"));
-  const bool is_named =
-      data.is_none() || nb::isinstance<nb::str>(data) || nb::hasattr(data, "__fspath__");
+  const bool is_named = data.is_none() || is_path(data);
   const auto tokens = is_named ? std::nullopt : tokens_of(data, vocabulary_);
   check(sample_weights_.is_none() || !(is_named || tokens),
         "sample_weight is for arrays alone: expected data=(x, y), or no sample_weight");
@@ -182,7 +185,7 @@ void Call::add_arrays() {
 
 void Call::add_validation(nb::handle data, nb::handle validation) {
   check(
-      !data.is_none() && !nb::isinstance<nb::str>(data) && !nb::hasattr(data, "__fspath__"),
+      !data.is_none() && !is_path(data),
       "validation is for arrays alone: expected data=(x, y), or eval_every=\"epoch\", which scores "
       "the test samples of a data set");
   add_data(data, validation);

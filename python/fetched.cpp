@@ -38,11 +38,11 @@ void write_indices(std::span<std::byte> row, const Array& array, const RowOf& of
   with_integers(array, [&](auto elements) {
     auto to = detail::elements_of<To>(row).begin();
     for (const auto element : elements) {
-      const bool is_left_out = of.has_not_judged && std::cmp_equal(element, -100);
+      const bool is_left_out = of.has_not_judged && std::cmp_equal(element, torch_ignored);
       check(is_left_out || (std::cmp_greater_equal(element, 0) &&
                             std::cmp_less(element, std::max<int64_t>(of.classes, 1))),
             "{} of sample {} has {}: expected 0 to {}{}", of.what, sample, element, of.classes - 1,
-            std::cmp_equal(element, -100)
+            std::cmp_equal(element, torch_ignored)
                 ? ", because no sample that was looked at before has it; give y as an array"
                 : "");
       *to++ = is_left_out ? not_judged : static_cast<To>(element);

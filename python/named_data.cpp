@@ -7,6 +7,7 @@
 
 #include "kernels/judged.h"
 #include "python/fetched.h"
+
 namespace accrue::python {
 
 bool are_named(nb::handle data) { return nb::isinstance<nb::dict>(data); }
