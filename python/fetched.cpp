@@ -33,10 +33,9 @@ struct RowOf {
   bool has_not_judged;
 };
 
-template <class To>
 void write_indices(std::span<std::byte> row, const Array& array, const RowOf& of, int64_t sample) {
   with_integers(array, [&](auto elements) {
-    auto to = detail::elements_of<To>(row).begin();
+    auto to = detail::elements_of<int32_t>(row).begin();
     for (const auto element : elements) {
       const bool is_left_out = of.has_not_judged && std::cmp_equal(element, torch_ignored);
       check(is_left_out || (std::cmp_greater_equal(element, 0) &&
@@ -45,7 +44,7 @@ void write_indices(std::span<std::byte> row, const Array& array, const RowOf& of
             std::cmp_equal(element, torch_ignored)
                 ? ", because no sample that was looked at before has it; give y as an array"
                 : "");
-      *to++ = is_left_out ? not_judged : static_cast<To>(element);
+      *to++ = is_left_out ? not_judged : static_cast<int32_t>(element);
     }
     return 0;
   });
@@ -64,7 +63,7 @@ void write_row(std::span<std::byte> row, const Array& array, const RowOf& of, in
   const nb::dlpack::dtype type = array.dtype();
   check(array.size() * size_of(of.dtype) == row.size(), "{} of sample {} is {}: expected {} bytes",
         of.what, sample, described(array), row.size());
-  if (of.encoding == Encoding::index) return write_indices<int32_t>(row, array, of, sample);
+  if (of.encoding == Encoding::index) return write_indices(row, array, of, sample);
   if (is_truth(array)) {
     const auto* const is_there = static_cast<const bool*>(array.data());
     std::transform(is_there, is_there + array.size(), row.begin(),

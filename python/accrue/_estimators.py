@@ -91,7 +91,7 @@ class _Network(BaseEstimator):
             x, y = x[rest], y[rest]
             sample_weight = None if sample_weight is None else sample_weight[rest]
         window = min(self.effective_batch, len(x))
-        micro = min(self.effective_batch, len(x)) if self.micro_batch is None else self.micro_batch
+        micro = window if self.micro_batch is None else self.micro_batch
         if isinstance(micro, numbers.Integral):
             micro = min(micro, window)
         options = {"progress": False, **options, **(self.options or {})}

@@ -206,13 +206,12 @@ class Part:
     _accrue_part = True
     file = None
 
-    def __init__(self, source: Source, place: int, classes: int | None = None):
+    def __init__(self, source: Source, place: int):
         self.source, self.place = source, place
         self.length = source.length
-        self.known_classes = classes
+        self.known_classes: int | None = None
         self.counted: tuple[int, bool] | None = None
-        first = source.first[place]
-        self.first = _as_kind(first)[None]
+        self.first = _as_kind(source.first[place])[None]
 
     def __len__(self) -> int:
         return self.length

@@ -123,9 +123,8 @@ class Trainer(_accrue.Trainer):
     def __init__(self, model: typing.Any = None, data: typing.Any = None, *, metrics: typing.Any = None,
                  **options: typing.Any):
         self._given = model, data, {**options, "metrics": metrics}
-        self._origin, self._model = None, model
+        self._origin = None
         self._may_show_progress = options.get("quiet") is None
-        self._of_samples = {name: options.get(name) for name in ("columns", "transform", "workers", "epoch_samples")}
         data, options = _prepared(model, data, options)
         if _is_origin(model):
             self._origin = _traced(model, _example(data), options)
@@ -166,8 +165,9 @@ class Trainer(_accrue.Trainer):
 
     def evaluate(self, data: typing.Any = None) -> typing.Any:
         if data is not None:
-            network = self._origin.network if self._origin else self._model
-            data, _ = _prepared(network, data, self._of_samples, must_act=False)
+            model, _, options = self._given
+            about_samples = {name: options.get(name) for name in ("columns", "transform", "workers", "epoch_samples")}
+            data, _ = _prepared(model, data, about_samples, must_act=False)
         if self._origin is not None:
             data = self._origin.data(data)
         score = super().evaluate(data)

@@ -13,7 +13,7 @@ from ._pytorch_rows import check, row, scalar, short
 
 # Element by element
 
-_UNARY = ("relu sigmoid tanh silu exp log log1p expm1 sqrt rsqrt reciprocal square abs neg sign floor ceil round erf "
+_UNARY = ("relu sigmoid tanh silu exp log log1p expm1 sqrt rsqrt reciprocal square abs neg sign ceil round erf "
           "sin cos tan asin acos atan sinh cosh asinh acosh atanh hardsigmoid hardswish mish selu softsign")
 for _name in _UNARY.split():
     CALLS[f"aten.{_name}.default"] = lambda t, x, f=getattr(a, _name): f(t.value(x))

@@ -178,7 +178,7 @@ class Result(_Table):
     ema_weights: Weights | None = None  #: the moving average of the weights, with ema=
     #: With keep_best=True, the weights at the lowest loss that this process scored on the way.
     best_weights: Weights | None = None
-    _origin: typing.Any = None  # the torch.nn.Module that was trained, if it was one
+    _origin: typing.Any = None  # what was made of the module or the file that was trained, if it was one
 
     def __getstate__(self) -> dict[str, typing.Any]:
         """The network of a module or a file is not pickled; state_dict() does not need it."""

@@ -396,10 +396,8 @@ def calls() -> list[str]:
     return sorted(_pytorch_calls.CALLS)
 
 
-def traced(model: typing.Any, x: typing.Any, options: dict[str, typing.Any]) -> FromTorch:
+def traced(model: torch.nn.Module, x: typing.Any, options: dict[str, typing.Any]) -> FromTorch:
     """The network of a module on x, the samples of a caller's data."""
-    if isinstance(model, FromTorch):
-        return model
     if x is None or isinstance(x, (str, os.PathLike)):
         raise Error("model is a torch.nn.Module, and data is no arrays: expected data=(x, y), or "
                     "model=accrue.from_torch(model, x) by samples x like those of the data")
