@@ -41,6 +41,11 @@ def _is_false(result: typing.Any) -> bool:
     return result is False or isinstance(result, numpy.bool_) and not result
 
 
+def _all_go_on(functions: list, argument: typing.Any) -> bool:
+    """Calls all functions. False if one of them returns False."""
+    return not any([_is_false(function(argument)) for function in functions])
+
+
 def _is_notebook() -> bool:
     """True in Jupyter. Nobody is there who has not imported IPython."""
     ipython = sys.modules.get("IPython")
@@ -92,9 +97,7 @@ class _Listener:
             self._bar = self._bar_type(initial=steps, total=total, unit="step", dynamic_ncols=True)
 
     def step(self, step: typing.Any) -> bool:
-        goes_on = True
-        for function in self._on_step:
-            goes_on = not _is_false(function(step)) and goes_on
+        goes_on = _all_go_on(self._on_step, step)
         if self._bar is not None:
             self._loss = step.loss
             now = time.monotonic()
@@ -114,10 +117,7 @@ class _Listener:
     def epoch(self, epoch: int, step: int, loss: float, lr: float, seconds: float) -> bool:
         scored = self._validation
         ended = Epoch(epoch, step, loss, lr, seconds, scored[1] if scored and scored[0] == epoch else None)
-        goes_on = True
-        for function in self._on_epoch:
-            goes_on = not _is_false(function(ended)) and goes_on
-        return goes_on
+        return _all_go_on(self._on_epoch, ended)
 
     def _describe(self) -> None:
         texts = [] if self._loss is None else [f"loss={self._loss:.4g}"]

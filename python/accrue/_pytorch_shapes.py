@@ -114,9 +114,14 @@ def _slice(t, x, dim=0, start=None, end=None, step=1):
         if (start, end, step) == (0, size, 1):
             return x
         return a.slice(x, dim, min(start, size), end, step)
-    if not start and (end is None or end == size or isinstance(end, int) and end > 1 << 40) and step == 1:
+    if _takes_all(size, start, end, step):
         return x
     t.apart(x, [dim])
+
+
+def _takes_all(size, start, end, step):
+    """True for the slice of all samples."""
+    return not start and (end is None or end == size or isinstance(end, int) and end > 1 << 40) and step == 1
 
 
 @row("select.int")
@@ -168,9 +173,8 @@ def _slice_scatter(t, x, part, dim=0, start=None, end=None, step=1):
     """x with `part` in the place of a slice of it."""
     x, part = t.value(x), t.value(part)
     size = x.shape[dim]
-    is_whole = not start and (end is None or end == size or isinstance(end, int) and end > 1 << 40) and step == 1
     if not isinstance(size, int):
-        if not is_whole:
+        if not _takes_all(size, start, end, step):
             t.apart(x, [dim])
         return part
     start, end, step = slice(start, None if end is None else int(end), step).indices(size)
@@ -179,10 +183,9 @@ def _slice_scatter(t, x, part, dim=0, start=None, end=None, step=1):
     if step != 1:
         check(t, t.place(part) is not None or t.place(x) is None, "every other element of samples becomes a constant: "
               "expected values of each sample")
-        taken, at = [None] * size, range(start, end, step)
-        for i, j in enumerate(at):
-            taken[j] = size + i
-        order = [i if each is None else each for i, each in enumerate(taken)]
+        order = list(range(size))
+        for i, place in enumerate(range(start, end, step)):
+            order[place] = size + i
         return a.index_select(a.cat([x, part], dim), dim, t.value(torch.tensor(order), whole=True))
     around = [a.slice(x, dim, 0, start, 1)] if start > 0 else []
     after = [a.slice(x, dim, max(start, end), size, 1)] if end < size else []
@@ -227,12 +230,15 @@ def _unsqueezed(t, x):
 
 @row("fill.Scalar", "fill.Tensor", "zero.default")
 def _fill(t, x, value=0):
+    return t.expanded(_unsqueezed(t, value)) if isinstance(value, Value) else _filled(t, float(value))
+
+
+def _filled(t, number):
+    """The call's result, which is this number everywhere."""
     shape = t.shape()
-    if isinstance(value, Value):
-        return t.expanded(_unsqueezed(t, value))
     if not any(map(is_samples, shape)):
-        return torch.full(shape, float(value), dtype=t.node.meta["val"].dtype)
-    return a.constant(np.full([1] * len(shape), float(value))).expand(shape)
+        return torch.full(shape, number, dtype=t.node.meta["val"].dtype)
+    return a.constant(np.full([1] * len(shape), float(number))).expand(shape)
 
 
 @row("diagonal.default", "diagonal_copy.default")
@@ -348,10 +354,7 @@ def _full(t, *args, **options):
     name = str(t.node.target)
     value = args[1] if "full" in name and "new" not in name else args[2] if "new_full" in name else (
         args[0] if "scalar" in name else float("ones" in name))
-    shape = t.shape()
-    if not any(map(is_samples, shape)):
-        return torch.full(shape, value, dtype=t.node.meta["val"].dtype)
-    return a.constant(np.full([1] * len(shape), float(value))).expand(shape)
+    return _filled(t, value)
 
 
 @row("tril.default")
