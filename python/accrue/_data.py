@@ -102,14 +102,18 @@ def prepared(model: typing.Any, data: typing.Any, options: dict, must_act: bool 
             options[name] = _set(each, asked.for_scores(), name)
     if not must_act:
         return data, options
-    is_name = data is None or isinstance(data, (str, os.PathLike))
-    asked.check_heeded("a name" if is_name else "arrays in memory")
+    asked.check_heeded("a name" if _is_name(data) else "arrays in memory")
     return data, options
+
+
+def _is_name(data: typing.Any) -> bool:
+    """True for a name or a path, and for no data."""
+    return data is None or isinstance(data, (str, os.PathLike))
 
 
 def _is_plain(data: typing.Any) -> bool:
     """True for names, and for arrays in memory."""
-    if data is None or isinstance(data, (str, os.PathLike)):
+    if _is_name(data):
         return True
     numpy = sys.modules.get("numpy")
     if isinstance(data, dict):
@@ -142,8 +146,8 @@ def _is_of(data: typing.Any, module: str, name: str) -> bool:
     return any(t.__module__.split(".")[0] == module and t.__name__ == name for t in type(data).__mro__)
 
 
-def _is_pandas(data: typing.Any, name: str) -> bool:
-    return _is_of(data, "pandas", name)
+def _is_of_pandas(data: typing.Any) -> bool:
+    return _is_of(data, "pandas", "DataFrame") or _is_of(data, "pandas", "Series")
 
 
 def _are_samples(data: typing.Any) -> bool:
@@ -163,7 +167,7 @@ def _is_indexable(data: typing.Any) -> bool:
 
 def _set(data: typing.Any, asked: _Asked, what: str) -> typing.Any:
     """One data set: arrays, or parts of a source in place of arrays."""
-    if data is None or isinstance(data, (str, os.PathLike)):
+    if _is_name(data):
         return data
     if isinstance(data, dict):
         return _arrays_by_name(data, asked)
@@ -173,7 +177,7 @@ def _set(data: typing.Any, asked: _Asked, what: str) -> typing.Any:
         from ._loaders import samples_of
 
         data = samples_of(data, asked.options, asked.workers)
-    if _is_pandas(data, "DataFrame"):
+    if _is_of(data, "pandas", "DataFrame"):
         return _columns_of_frame(data, asked, what)
     if _is_array(data):
         return data
@@ -222,7 +226,7 @@ def _is_elsewhere(array: typing.Any) -> bool:
     """True for arrays of pandas, of memmaps, and for those that have their elements elsewhere."""
     import numpy
 
-    if _is_pandas(array, "DataFrame") or _is_pandas(array, "Series"):
+    if _is_of_pandas(array):
         return True
     if isinstance(array, numpy.memmap):
         return array.nbytes > _MAPPED_BYTES and (array.ndim >= 3 or array.dtype.kind not in "iu")
@@ -233,7 +237,7 @@ def _is_elsewhere(array: typing.Any) -> bool:
 def _column(array: typing.Any, name: str, asked: _Asked) -> typing.Any:
     if not _is_elsewhere(array):
         return array
-    if _is_pandas(array, "DataFrame") or _is_pandas(array, "Series"):
+    if _is_of_pandas(array):
         return _numbers_of_frame(array, name)
     from ._fetched import Rows
 
@@ -252,7 +256,7 @@ def _indexed(array: typing.Any) -> typing.Any:
     """An array whose samples have indices."""
     import numpy
 
-    if _is_pandas(array, "DataFrame") or _is_pandas(array, "Series"):
+    if _is_of_pandas(array):
         return _numbers_of_frame(array, "data")
     return array if _is_indexable(array) and hasattr(array, "shape") else numpy.asarray(array)
 
