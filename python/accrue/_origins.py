@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import typing
 
-import numpy as np
-
 from . import _accrue
 from ._accrue import Error
 from ._losses import Loss
@@ -69,6 +67,8 @@ class Origin:
     def _checked(self, arrays: typing.Any) -> typing.Any:
         """Arrays by their names: a network calculates with 0 and 1 alone."""
         for name in self._binary.intersection(arrays if isinstance(arrays, dict) else ()):
+            import numpy as np  # here, because a program without arrays need not wait for it
+
             found = np.asarray(arrays[name])
             if found.dtype.kind == "b":
                 arrays = {**arrays, name: found.astype(np.int32)}

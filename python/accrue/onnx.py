@@ -10,8 +10,6 @@ import os
 import typing
 import warnings
 
-import numpy as np
-
 from . import _accrue
 from ._accrue import Error
 from ._origins import Origin
@@ -136,7 +134,10 @@ def described_inputs(path: str | os.PathLike[str]) -> list[tuple[str, str, tuple
 
 def _sizes(x: typing.Any) -> tuple[int, ...]:
     """The sizes of one sample of x [N, ...]."""
-    x = x if hasattr(x, "shape") and hasattr(x, "dtype") else np.asarray(x)
+    if not (hasattr(x, "shape") and hasattr(x, "dtype")):
+        import numpy as np
+
+        x = np.asarray(x)
     shape = tuple(x.shape)
     is_gray = str(x.dtype).removeprefix("torch.") == "uint8" and len(shape) == 3  # images, as accrue takes them
     return (1, *shape[1:]) if is_gray else shape[1:]
