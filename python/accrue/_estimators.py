@@ -173,7 +173,8 @@ class Classifier(ClassifierMixin, _Network):
 
     def predict(self, X: typing.Any) -> numpy.ndarray:
         """The likeliest class of each sample: [N]."""
-        return self.classes_[self._logits(X).argmax(axis=1)]
+        logits = self._logits(X)  # refuses what is not fitted, which has no classes_
+        return self.classes_[logits.argmax(axis=1)]
 
     def _logits(self, X: typing.Any) -> numpy.ndarray:
         answers = self._answers(X)
