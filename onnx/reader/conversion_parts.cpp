@@ -91,6 +91,72 @@ OnnxValue detail::from_image(OnnxConversion& c, const OnnxValue& image, int rank
   return c.reshape(image, {shape[0], shape[1], shape[3]});
 }
 
+Integers detail::for_both(OnnxConversion& c, const std::string& name, int places,
+                          int64_t by_default) {
+  Integers all = c.integers(name, Integers(size_t(places), by_default));
+  c.check(std::ssize(all) == places, "its {} are {}: expected {}", name, to_string(OpValue(all)),
+          counted(places, "number"));
+  for (const int64_t each : all)
+    c.check(each >= by_default && each < 1 << 30, "its {} are {}: expected numbers from {} on",
+            name, to_string(OpValue(all)), by_default);
+  if (places == 1) all.insert(all.begin(), by_default);
+  return all;
+}
+
+namespace {
+
+// The padding for ceil(size / stride) windows.
+void pad_for_same(OnnxWindow& w, const OnnxValue& image, bool more_after) {
+  for (size_t i : {size_t{0}, size_t{1}}) {
+    const int64_t size = image.sizes.shape[2 + i].number;
+    const int64_t windows = (size + w.strides[i] - 1) / w.strides[i];
+    const int64_t all = std::max<int64_t>(0, (windows - 1) * w.strides[i] + w.extent(i) - size);
+    w.before[i] = more_after ? all / 2 : all - all / 2;
+    w.after[i] = all - w.before[i];
+  }
+}
+
+}  // namespace
+
+OnnxWindow detail::window_of(OnnxConversion& c, const OnnxValue& image, int places,
+                             Integers kernel) {
+  OnnxWindow w{.kernel = std::move(kernel),
+               .strides = for_both(c, "strides", places, 1),
+               .dilations = for_both(c, "dilations", places, 1),
+               .before = {0, 0},
+               .after = {0, 0}};
+  const std::string rule = c.text("auto_pad", "NOTSET");
+  const Integers pads = c.integers("pads", Integers(size_t(2 * places), 0));
+  c.check(std::ssize(pads) == 2 * places, "its pads are {}: expected {}", to_string(OpValue(pads)),
+          counted(2 * places, "number"));
+  if (rule == "SAME_UPPER" || rule == "SAME_LOWER") {
+    pad_for_same(w, image, rule == "SAME_UPPER");
+  } else if (rule == "NOTSET") {
+    for (int i = 0; i < places; ++i) {
+      w.before[size_t(i + 2 - places)] = pads[size_t(i)];
+      w.after[size_t(i + 2 - places)] = pads[size_t(i + places)];
+    }
+  } else {
+    c.check(rule == "VALID",
+            "its auto_pad is '{}': expected NOTSET, SAME_UPPER, SAME_LOWER or "
+            "VALID",
+            rule);
+  }
+  for (size_t i : {size_t{0}, size_t{1}})
+    c.check(std::abs(w.before[i]) < 1 << 30 && std::abs(w.after[i]) < 1 << 30,
+            "its pads are {}: expected small numbers", to_string(OpValue(pads)));
+  return w;
+}
+
+OnnxValue detail::padded(OnnxConversion& c, const OnnxValue& image, const Integers& before,
+                         const Integers& after, double value) {
+  const Integers pads{before[1], after[1], before[0], after[0]};
+  if (std::ranges::all_of(pads, [](int64_t each) { return each == 0; })) return image;
+  Graph::Attributes attributes{{"pad", pads}};
+  if (value != 0) attributes.emplace_back("value", value);
+  return c.call("pad", {image}, attributes);
+}
+
 std::vector<int> detail::all_dimensions(int rank) {
   std::vector<int> dims(static_cast<size_t>(rank));
   std::iota(dims.begin(), dims.end(), 0);

@@ -36,6 +36,21 @@ Extent extent_product(const OnnxConversion& c, const Extents& sizes, size_t begi
 OnnxValue as_image(OnnxConversion& c, const OnnxValue& x);
 // An image's values in sizes of `rank` dimensions: 3 or 4.
 OnnxValue from_image(OnnxConversion& c, const OnnxValue& image, int rank);
+// A window over the places of an image: [rows, columns].
+struct OnnxWindow {
+  Integers kernel, strides, dilations, before, after;
+
+  int64_t extent(size_t i) const { return (kernel[i] - 1) * dilations[i] + 1; }
+  bool is_symmetric() const { return before == after; }
+};
+// An attribute's numbers for rows and columns, of which a sequence has columns alone. Throws Error
+// for numbers below the default.
+Integers for_both(OnnxConversion& c, const std::string& name, int places, int64_t by_default);
+// The node's strides, dilations and padding beside a kernel.
+OnnxWindow window_of(OnnxConversion& c, const OnnxValue& image, int places, Integers kernel);
+// An image with this value around it; less than 0 cuts off.
+OnnxValue padded(OnnxConversion& c, const OnnxValue& image, const Integers& before,
+                 const Integers& after, double value = 0);
 // [0, rank)
 std::vector<int> all_dimensions(int rank);
 Integers as_integers(const std::vector<int>& dims);

@@ -1,4 +1,4 @@
-// ONNX's operators on images and sequences: pools, transposed convolutions, resizing.
+// ONNX's operators on images and sequences: pools, resizing.
 
 #include <algorithm>
 #include <cmath>
@@ -11,68 +11,16 @@ namespace {
 
 using Values = OnnxValues;
 
-// Windows over the last dimensions of an image; of a sequence over its columns.
-struct Windows {
-  Integers kernel, strides, dilations, before, after;  // [rows, columns]
+// Pools
 
-  int64_t extent(size_t i) const { return (kernel[i] - 1) * dilations[i] + 1; }
-  bool is_symmetric() const { return before == after; }
-};
-
-// Two numbers for an attribute that has one for each dimension of places.
-Integers two(OnnxConversion& c, const std::string& name, int places, int64_t by_default) {
-  Integers all = c.integers(name, Integers(size_t(places), by_default));
-  c.check(std::ssize(all) == places, "{} has {} numbers for {} dimensions: expected one for each",
-          name, all.size(), places);
-  if (places == 1) all.insert(all.begin(), by_default);
-  return all;
-}
-
-// auto_pad's padding keeps ceil(size / stride) windows.
-void pad_automatically(const OnnxConversion& c, Windows& w, const std::string& rule,
-                       const std::array<int64_t, 2>& sizes) {
-  w.before = w.after = {0, 0};
-  if (rule == "VALID") return;
-  c.check(rule == "SAME_UPPER" || rule == "SAME_LOWER",
-          "auto_pad is '{}': expected NOTSET, VALID, SAME_UPPER or SAME_LOWER", rule);
-  for (size_t i = 0; i < 2; ++i) {
-    const int64_t cells = (sizes[i] + w.strides[i] - 1) / w.strides[i];
-    const int64_t total = std::max<int64_t>((cells - 1) * w.strides[i] + w.extent(i) - sizes[i], 0);
-    const int64_t less = total / 2, more = total - less;
-    w.before[i] = rule == "SAME_UPPER" ? less : more;
-    w.after[i] = total - w.before[i];
-  }
-}
-
-// x is an image or a sequence; `image` is x as an image.
-Windows windows_of(OnnxConversion& c, const OnnxValue& image, int rank) {
-  const int places = rank - 2;
-  Windows w;
-  w.kernel = two(c, "kernel_shape", places, 1);
-  w.strides = two(c, "strides", places, 1);
-  w.dilations = two(c, "dilations", places, 1);
-  Integers pads = c.integers("pads", Integers(size_t(2 * places), 0));
-  c.check(std::ssize(pads) == 2 * places, "pads has {} numbers: expected {}", pads.size(),
-          2 * places);
-  if (places == 1) pads = {0, pads[0], 0, pads[1]};
-  w.before = {pads[0], pads[1]};
-  w.after = {pads[2], pads[3]};
-  const std::string rule = c.text("auto_pad", "NOTSET");
-  const Extents& sizes = image.sizes.shape;
-  if (rule != "NOTSET") pad_automatically(c, w, rule, {sizes[2].number, sizes[3].number});
-  return w;
-}
-
-OnnxValue padded(OnnxConversion& c, const OnnxValue& image, const Integers& before,
-                 const Integers& after) {
-  const Integers pads{before[1], after[1], before[0], after[0]};
-  if (std::ranges::all_of(pads, [](int64_t each) { return each == 0; })) return image;
-  return c.call("pad", {image}, {{"pad", pads}});
+OnnxWindow pool_of(OnnxConversion& c, const OnnxValue& image) {
+  const int places = c.rank(0) - 2;
+  return window_of(c, image, places, for_both(c, "kernel_shape", places, 1));
 }
 
 // Means over windows of an image with `zeros` around it. Where zeros do not count, each mean is
 // multiplied by a constant: the window's size by the number of its pixels.
-OnnxValue means_of_padded(OnnxConversion& c, const OnnxValue& image, const Windows& w,
+OnnxValue means_of_padded(OnnxConversion& c, const OnnxValue& image, const OnnxWindow& w,
                           bool counts_zeros) {
   OnnxValue y = c.call("avg_pool2d", {padded(c, image, w.before, w.after)},
                        {{"kernel_size", w.kernel}, {"stride", w.strides}});
@@ -97,7 +45,7 @@ OnnxValue means_of_padded(OnnxConversion& c, const OnnxValue& image, const Windo
 }
 
 // Whether ceil_mode adds windows.
-bool adds_windows(const Windows& w, const OnnxValue& image) {
+bool adds_windows(const OnnxWindow& w, const OnnxValue& image) {
   for (size_t i = 0; i < 2; ++i) {
     const int64_t size = image.sizes.shape[2 + i].number + w.before[i] + w.after[i];
     if ((size - w.extent(i)) % w.strides[i] != 0) return true;
@@ -107,7 +55,7 @@ bool adds_windows(const Windows& w, const OnnxValue& image) {
 
 Values average_pool_of(OnnxConversion& c) {
   const OnnxValue image = as_image(c, c[0]);
-  Windows w = windows_of(c, image, c.rank(0));
+  const OnnxWindow w = pool_of(c, image);
   const bool counts_zeros = c.integer("count_include_pad", 0) != 0;
   const bool is_ceil = c.integer("ceil_mode", 0) != 0 && adds_windows(w, image);
   c.check(w.dilations == Integers{1, 1}, "dilations are {}: expected 1, without gaps",
@@ -128,11 +76,17 @@ Values average_pool_of(OnnxConversion& c) {
   return {from_image(c, means_of_padded(c, image, w, counts_zeros), c.rank(0))};
 }
 
-Values global_max_pool_of(OnnxConversion& c) {
+// The dimensions behind samples and channels.
+std::vector<int> all_places(const OnnxConversion& c) {
   std::vector<int> dims = all_dimensions(c.rank(0));
   c.check(dims.size() > 2, "its input is {}: expected [N, C, ...]", to_string(c[0].sizes));
   dims.erase(dims.begin(), dims.begin() + 2);
   c.keep_apart(c[0], dims);
+  return dims;
+}
+
+Values global_max_pool_of(OnnxConversion& c) {
+  const std::vector<int> dims = all_places(c);
   return {c.call("amax", {c[0]}, {{"dim", as_integers(dims)}, {"keepdim", true}})};
 }
 
@@ -153,7 +107,7 @@ OnnxValue p_power(OnnxConversion& c, const OnnxValue& x, double p) {
 
 Values lp_pool_of(OnnxConversion& c) {
   const OnnxValue image = as_image(c, c[0]);
-  const Windows w = windows_of(c, image, c.rank(0));
+  const OnnxWindow w = pool_of(c, image);
   const auto p = double(c.integer("p", 2));
   c.check(w.dilations == Integers{1, 1}, "dilations are {}: expected 1, without gaps",
           to_string(OpValue(w.dilations)));
@@ -165,78 +119,11 @@ Values lp_pool_of(OnnxConversion& c) {
 }
 
 Values global_lp_pool_of(OnnxConversion& c) {
-  std::vector<int> dims = all_dimensions(c.rank(0));
-  c.check(dims.size() > 2, "its input is {}: expected [N, C, ...]", to_string(c[0].sizes));
-  dims.erase(dims.begin(), dims.begin() + 2);
-  c.keep_apart(c[0], dims);
+  const std::vector<int> dims = all_places(c);
   const auto p = double(c.integer("p", 2));
   const OnnxValue sums =
       c.call("sum", {p_power(c, c[0], p)}, {{"dim", as_integers(dims)}, {"keepdim", true}});
   return {p_root(c, sums, p)};
-}
-
-// Transposed convolutions
-
-// The padding that gives output_shape, or size * stride for auto_pad.
-void pad_for_output(OnnxConversion& c, Windows& w, const OnnxValue& image, int places,
-                    const Integers& output_padding, const std::string& rule) {
-  Integers wanted = c.integers("output_shape", {});
-  if (wanted.empty() && (rule == "NOTSET" || rule == "VALID")) return;
-  if (std::ssize(wanted) > places) wanted.erase(wanted.begin(), wanted.end() - places);
-  if (places == 1 && !wanted.empty()) wanted.insert(wanted.begin(), 1);
-  for (size_t i = 0; i < 2; ++i) {
-    const int64_t size = image.sizes.shape[2 + i].number;
-    const int64_t out = wanted.empty() ? size * w.strides[i] : wanted[i];
-    const int64_t total = (size - 1) * w.strides[i] + output_padding[i] + w.extent(i) - out;
-    c.check(total >= 0, "it gives {} of {} places: expected at most {}", out, size, out + total);
-    w.before[i] = rule == "SAME_UPPER" ? total / 2 : total - total / 2;
-    w.after[i] = total - w.before[i];
-  }
-}
-
-Values conv_transpose_of(OnnxConversion& c) {
-  const int rank = c.rank(0), places = rank - 2;
-  const OnnxValue image = as_image(c, c[0]);
-  OnnxValue weight = c[1];
-  c.check(weight.rank() == rank, "its weight is {} for {}: expected as many dimensions",
-          to_string(weight.sizes), to_string(c[0].sizes));
-  const Extents& sizes = weight.sizes.shape;
-  Integers kernel;
-  for (size_t i = 2; i < sizes.size(); ++i) kernel.push_back(sizes[i].number);
-  c.check(c.integers("kernel_shape", kernel) == kernel,
-          "kernel_shape is not that of its weight {}: expected it", to_string(weight.sizes));
-  if (places == 1) weight = c.reshape(weight, {sizes[0], sizes[1], 1, sizes[2]});
-  if (places == 1) kernel.insert(kernel.begin(), 1);
-  Windows w;
-  w.kernel = kernel;
-  w.strides = two(c, "strides", places, 1);
-  w.dilations = two(c, "dilations", places, 1);
-  Integers pads = c.integers("pads", Integers(size_t(2 * places), 0));
-  if (places == 1) pads = {0, pads.at(0), 0, pads.at(1)};
-  w.before = {pads.at(0), pads.at(1)};
-  w.after = {pads.at(2), pads.at(3)};
-  const Integers more = two(c, "output_padding", places, 0);
-  const std::string rule = c.text("auto_pad", "NOTSET");
-  if (rule != "NOTSET") w.before = w.after = {0, 0};
-  pad_for_output(c, w, image, places, more, rule);
-  const bool is_symmetric = w.is_symmetric();
-  const Integers none{0, 0};
-  OnnxValues operands{image, weight};
-  if (c.has(2)) operands.push_back(c[2]);
-  OnnxValue y = c.call("conv_transpose2d", operands,
-                       {{"stride", w.strides},
-                        {"padding", is_symmetric ? w.before : none},
-                        {"output_padding", more},
-                        {"groups", c.integer("group", 1)},
-                        {"dilation", w.dilations}});
-  if (!is_symmetric) {
-    const auto less = [](Integers numbers) {
-      for (int64_t& each : numbers) each = -each;
-      return numbers;
-    };
-    y = padded(c, y, less(w.before), less(w.after));
-  }
-  return {from_image(c, y, rank)};
 }
 
 // Resizing. Each axis has a table of taps, as ONNX's reference makes it.
@@ -452,7 +339,6 @@ void detail::add_onnx_image_conversions(OnnxConverters& converters) {
       {"GlobalMaxPool", {global_max_pool_of}},
       {"LpPool", {lp_pool_of}},
       {"GlobalLpPool", {global_lp_pool_of}},
-      {"ConvTranspose", {conv_transpose_of, {1, 2}}},
       {"Resize", {resize_of}},
       {"Upsample", {resize_of}},
   };

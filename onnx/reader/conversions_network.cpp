@@ -17,94 +17,41 @@ OnnxValue like(OnnxValue y, const OnnxValue& x) {
 
 // Convolutions and pools
 
-// The window of a convolution or pool of images: [rows, columns].
-struct Window {
-  Integers kernel, strides, dilations, before, after;
+// The weight of a convolution for images, of which a sequence is one row.
+struct ImageWeight {
+  OnnxValue value;
+  Integers kernel;
 };
 
-// Numbers for rows and columns, of which a sequence has columns alone.
-Integers for_both(OnnxConversion& c, const std::string& name, int places, int64_t by_default) {
-  Integers all = c.integers(name, Integers(size_t(places), by_default));
-  c.check(std::ssize(all) == places, "its {} are {}: expected {}", name, to_string(OpValue(all)),
-          counted(places, "number"));
-  for (const int64_t each : all)
-    c.check(each >= 1 && each < 1 << 30, "its {} are {}: expected numbers from 1 on", name,
-            to_string(OpValue(all)));
-  if (places == 1) all.insert(all.begin(), 1);
-  return all;
-}
-
-// The padding for ceil(size / stride) windows.
-void pad_for_same(Window& w, const OnnxValue& image, bool more_after) {
-  for (size_t i : {size_t{0}, size_t{1}}) {
-    const int64_t size = image.sizes.shape[2 + i].number;
-    const int64_t windows = (size + w.strides[i] - 1) / w.strides[i];
-    const int64_t span = (w.kernel[i] - 1) * w.dilations[i] + 1;
-    const int64_t all = std::max<int64_t>(0, (windows - 1) * w.strides[i] + span - size);
-    w.before[i] = more_after ? all / 2 : all - all / 2;
-    w.after[i] = all - w.before[i];
-  }
-}
-
-Window window_of(OnnxConversion& c, const OnnxValue& image, int places, Integers kernel) {
-  Window w{.kernel = std::move(kernel),
-           .strides = for_both(c, "strides", places, 1),
-           .dilations = for_both(c, "dilations", places, 1),
-           .before = {0, 0},
-           .after = {0, 0}};
-  const std::string rule = c.text("auto_pad", "NOTSET");
-  const Integers pads = c.integers("pads", Integers(size_t(2 * places), 0));
-  c.check(std::ssize(pads) == 2 * places, "its pads are {}: expected {}", to_string(OpValue(pads)),
-          counted(2 * places, "number"));
-  if (rule == "SAME_UPPER" || rule == "SAME_LOWER") {
-    pad_for_same(w, image, rule == "SAME_UPPER");
-  } else if (rule == "NOTSET") {
-    for (int i = 0; i < places; ++i) {
-      w.before[size_t(i + 2 - places)] = pads[size_t(i)];
-      w.after[size_t(i + 2 - places)] = pads[size_t(i + places)];
-    }
-  } else {
-    c.check(rule == "VALID",
-            "its auto_pad is '{}': expected NOTSET, SAME_UPPER, SAME_LOWER or "
-            "VALID",
-            rule);
-  }
-  for (size_t i : {size_t{0}, size_t{1}})
-    c.check(std::abs(w.before[i]) < 1 << 30 && std::abs(w.after[i]) < 1 << 30,
-            "its pads are {}: expected small numbers", to_string(OpValue(pads)));
-  return w;
-}
-
-Integers kernel_of_weight(const OnnxConversion& c, const OnnxValue& weight, int rank) {
+ImageWeight image_weight(OnnxConversion& c) {
+  const OnnxValue& weight = c[1];
+  const int rank = c.rank(0);
   c.check(weight.rank() == rank && !OnnxConversion::samples_dimension(weight),
           "its weight is {}: expected {}, as its input has", to_string(weight.sizes),
           counted(rank, "dimension"));
+  const Extents& sizes = weight.sizes.shape;
   Integers kernel;
-  for (int i = 2; i < rank; ++i) kernel.push_back(weight.sizes.shape[size_t(i)].number);
-  return kernel;
-}
-
-Values conv_of(OnnxConversion& c) {
-  const int rank = c.rank(0), places = rank - 2;
-  const OnnxValue image = as_image(c, c[0]);
-  OnnxValue weight = c[1];
-  Integers kernel = kernel_of_weight(c, weight, rank);
+  for (size_t i = 2; i < sizes.size(); ++i) kernel.push_back(sizes[i].number);
   c.check(c.integers("kernel_shape", kernel) == kernel,
           "its kernel_shape differs from that of its weight {}: expected the same",
           to_string(weight.sizes));
-  if (places == 1) {
-    const Extents& sizes = weight.sizes.shape;
-    weight = c.reshape(weight, {sizes[0], sizes[1], 1, sizes[2]});
-    kernel.insert(kernel.begin(), 1);
-  }
-  const Window w = window_of(c, image, places, kernel);
+  if (rank == 4) return {weight, kernel};
+  kernel.insert(kernel.begin(), 1);
+  return {c.reshape(weight, {sizes[0], sizes[1], 1, sizes[2]}), kernel};
+}
+
+Values conv_of(OnnxConversion& c) {
+  const int rank = c.rank(0);
+  const OnnxValue image = as_image(c, c[0]);
+  const ImageWeight weight = image_weight(c);
+  const OnnxWindow w = window_of(c, image, rank - 2, weight.kernel);
   OnnxValue x = image;
   Integers padding = w.before;
   if (w.before != w.after || std::ranges::min(w.before) < 0) {
-    x = c.call("pad", {x}, {{"pad", Integers{w.before[1], w.after[1], w.before[0], w.after[0]}}});
+    x = padded(c, x, w.before, w.after);
     padding = {0, 0};
   }
-  Values operands{x, weight};
+  Values operands{x, weight.value};
   if (c.has(2)) operands.push_back(c[2]);
   const OnnxValue y = c.call("conv2d", operands,
                              {{"stride", w.strides},
@@ -114,19 +61,63 @@ Values conv_of(OnnxConversion& c) {
   return {like(from_image(c, y, rank), c[0])};
 }
 
+// The padding that gives output_shape, or size * stride for auto_pad.
+void pad_for_output(OnnxConversion& c, OnnxWindow& w, const OnnxValue& image, int places,
+                    const Integers& output_padding, const std::string& rule) {
+  Integers wanted = c.integers("output_shape", {});
+  if (wanted.empty() && (rule == "NOTSET" || rule == "VALID")) return;
+  if (std::ssize(wanted) > places) wanted.erase(wanted.begin(), wanted.end() - places);
+  if (places == 1 && !wanted.empty()) wanted.insert(wanted.begin(), 1);
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t size = image.sizes.shape[2 + i].number;
+    const int64_t out = wanted.empty() ? size * w.strides[i] : wanted[i];
+    const int64_t total = (size - 1) * w.strides[i] + output_padding[i] + w.extent(i) - out;
+    c.check(total >= 0, "it gives {} of {} places: expected at most {}", out, size, out + total);
+    w.before[i] = rule == "SAME_UPPER" ? total / 2 : total - total / 2;
+    w.after[i] = total - w.before[i];
+  }
+}
+
+Values conv_transpose_of(OnnxConversion& c) {
+  const int rank = c.rank(0), places = rank - 2;
+  const OnnxValue image = as_image(c, c[0]);
+  const ImageWeight weight = image_weight(c);
+  OnnxWindow w = window_of(c, image, places, weight.kernel);
+  const Integers more = for_both(c, "output_padding", places, 0);
+  const std::string rule = c.text("auto_pad", "NOTSET");
+  if (rule != "NOTSET") w.before = w.after = {0, 0};
+  pad_for_output(c, w, image, places, more, rule);
+  const bool is_symmetric = w.is_symmetric();
+  const Integers none{0, 0};
+  Values operands{image, weight.value};
+  if (c.has(2)) operands.push_back(c[2]);
+  OnnxValue y = c.call("conv_transpose2d", operands,
+                       {{"stride", w.strides},
+                        {"padding", is_symmetric ? w.before : none},
+                        {"output_padding", more},
+                        {"groups", c.integer("group", 1)},
+                        {"dilation", w.dilations}});
+  if (!is_symmetric) {
+    const auto less = [](Integers numbers) {
+      for (int64_t& each : numbers) each = -each;
+      return numbers;
+    };
+    y = padded(c, y, less(w.before), less(w.after));
+  }
+  return {from_image(c, y, rank)};
+}
+
 Values max_pool_of(OnnxConversion& c) {
   c.check(!c.needs(1), "something takes the places of its maxima: expected the maxima alone");
   c.expect("storage_order", 0);
   const int rank = c.rank(0), places = rank - 2;
   OnnxValue x = as_image(c, c[0]);
   c.check(c.has("kernel_shape"), "it has no kernel_shape: expected it");
-  const Window w = window_of(c, x, places, for_both(c, "kernel_shape", places, 1));
+  const OnnxWindow w = window_of(c, x, places, for_both(c, "kernel_shape", places, 1));
   Integers padding = w.before;
   const bool is_wide = 2 * w.before[0] > w.kernel[0] || 2 * w.before[1] > w.kernel[1];
   if (w.before != w.after || is_wide) {
-    x = c.call("pad", {x},
-               {{"pad", Integers{w.before[1], w.after[1], w.before[0], w.after[0]}},
-                {"value", -HUGE_VAL}});
+    x = padded(c, x, w.before, w.after, -HUGE_VAL);
     padding = {0, 0};
   }
   const OnnxValue y = c.call("max_pool2d", {x},
@@ -222,6 +213,7 @@ Values batch_norm_of(OnnxConversion& c) {
 
 void detail::add_onnx_network_conversions(OnnxConverters& converters) {
   converters.insert({{"Conv", {conv_of, {1, 2}}},
+                     {"ConvTranspose", {conv_transpose_of, {1, 2}}},
                      {"MaxPool", {max_pool_of}},
                      {"GlobalAveragePool", {global_average_pool_of}},
                      {"Gemm", {gemm_of, {1, 2}}},

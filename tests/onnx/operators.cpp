@@ -834,6 +834,15 @@ TEST_CASE("Operators of ONNX files that cannot be read are refused by node", "[o
            0,
            0},
           "antialias is 1");
+  refused(
+      {"AveragePool",
+       17,
+       {{"kernel_shape", Integers{2, 2}}, {"strides", Integers{0, 1}}, {"ceil_mode", int64_t{1}}},
+       {waves({2, 2, 4, 4})},
+       {},
+       0,
+       0},
+      "expected numbers from 1 on");
   refused({"LSTM",
            17,
            {{"clip", 0.5}},
