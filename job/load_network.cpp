@@ -1,6 +1,5 @@
 #include "job/load_network.h"
 
-#include "kernels/step/round_copies.h"
 #include "train/weights.h"
 
 namespace accrue {
@@ -10,8 +9,7 @@ LoadedNetwork load_network(const Request& request, const SampleSpec& sample, Dev
   Parameters parameters = place(*model, compute_dtype(request.precision), device, request.seed,
                                 GradientStorage::on_demand);
   if (!request.init.empty()) load_weights(request.init, parameters);
-  else if (request.domains.of_model(request.model_name).fill(sample, parameters))
-    round_copies(parameters);
+  else request.domains.of_model(request.model_name).fill(sample, parameters);
   return {std::move(model), std::move(parameters)};
 }
 

@@ -9,7 +9,6 @@
 #include "job/load_data.h"
 #include "job/machine.h"
 #include "job/memory_advice.h"
-#include "kernels/step/round_copies.h"
 #include "train/memory_trace.h"
 #include "train/process.h"
 #include "train/profile_json.h"
@@ -69,7 +68,6 @@ void begin_with_own_values(Trainer& trainer, const Request& request, const Datas
   Training& training = trainer.training();
   const SampleSpec sample = request.sample_in(data);
   if (!request.domains.of_model(request.model_name).fill(sample, training.parameters())) return;
-  round_copies(training.parameters());
   training.window().restored();
 }
 

@@ -23,6 +23,13 @@ const std::map<std::string, NumberLoss>& losses_of_numbers() {
   return names;
 }
 
+// The samples for this output. Whether there is a choice of outputs is checked where the network is
+// made.
+SampleSpec sample_of(const NetworkFile& file, const std::string& output) {
+  const auto& outputs = file.file().outputs;
+  return file.sample(output.empty() && outputs.size() > 1 ? outputs.front().name : output);
+}
+
 // The settings of another domain that these networks have, too.
 Settings shared(const Settings& others, std::initializer_list<std::string> names) {
   Settings s;
@@ -78,9 +85,7 @@ bool NetworkFiles::open_model(const std::string& name) {
   if (name == name_ && file_) return true;
   try {
     const auto opened = std::make_shared<const NetworkFile>(name);
-    opened->sample(output.empty() && opened->file().outputs.size() > 1
-                       ? opened->file().outputs.front().name
-                       : output);
+    sample_of(*opened, output);
     file_ = opened;
   } catch (const Error& error) {
     fail("model {}: {}", name, error.what());
@@ -91,11 +96,7 @@ bool NetworkFiles::open_model(const std::string& name) {
 
 std::vector<DomainModel> NetworkFiles::models() const {
   if (!file_) return {};
-  // Whether there is a choice of outputs is checked where the network is made.
-  const bool is_chosen = !output.empty() || file_->file().outputs.size() == 1;
-  DomainModel model{.name = name_,
-                    .sample = file_->sample(is_chosen ? output : file_->file().outputs[0].name),
-                    .heeds = {"pack"}};
+  DomainModel model{.name = name_, .sample = sample_of(*file_, output), .heeds = {"pack"}};
   const bool sees_pixels = model.sample.input().encoding == Encoding::pixel;
   const bool has_masks = model.classes() == "masks";
   model.data = !sees_pixels ? "moons" : has_masks ? "shapes" : "digits";
@@ -122,7 +123,7 @@ NetworkFile::Choice NetworkFiles::choice(const SampleSpec& sample) const {
         "{}: the output '{}' is a Sigmoid, which says of each class apart whether it is there, but "
         "the data has one class for each sample: expected a file whose output is logits",
         name_, file().output(output).name);
-  if (are_labels || (learned == Encoding::index)) made.left_out = {"Softmax", "LogSoftmax"};
+  if (learned == Encoding::index) made.left_out = {"Softmax", "LogSoftmax"};
   else made.left_out = {"Sigmoid"};
   return made;
 }
@@ -172,8 +173,6 @@ void NetworkFiles::remember(const std::string& weights, const Metadata& said) {
 }
 
 Metadata NetworkFiles::remembered() const { return {{checksum_name, file().checksum()}}; }
-
-Metadata NetworkFiles::seen(const DomainModel&) const { return {}; }
 
 Metadata NetworkFiles::taught_by(const Dataset& data) const {
   return is_table(data) ? tables.taught_by(data) : images.taught_by(data);

@@ -40,7 +40,6 @@ class NetworkFiles : public Domain {
   // Compares the file with the one that the weights were saved with.
   void remember(const std::string& weights, const Metadata& said) override;
   Metadata remembered() const override;
-  Metadata seen(const DomainModel& model) const override;
   Metadata taught_by(const Dataset& data) const override;
   Metadata identity() const override;
   const Field* told_apart(const DomainModel& model, const Dataset& data) const override;

@@ -10,7 +10,6 @@
 #include "core/inside.h"
 #include "core/random.h"
 #include "data/filter.h"
-#include "kernels/step/round_copies.h"
 
 namespace accrue {
 namespace embedded {
@@ -52,7 +51,6 @@ std::vector<double> own_answers(const OnnxNetwork& network, const Tensor& x, DTy
   const auto model = network.make();
   const Parameters parameters = place(*model, dtype, Device::cpu, 0, GradientStorage::on_demand);
   network.load(parameters);
-  round_copies(parameters);
   Tensor in = Tensor::empty(x.shape(), dtype, Device::cpu);
   dispatch_wide(dtype,
                 [&]<class T>() { std::ranges::copy(x.span<float>(), in.span<T>().begin()); });

@@ -95,7 +95,8 @@ class Domain {
   // The values that its open model gives to settings of any domain, by name, where the user gives
   // none. `given` are the settings that the user gave.
   virtual Metadata implied_settings(const std::set<std::string>& /*given*/) const { return {}; }
-  // Gives a placed model the values that it begins with. Returns false if they are drawn.
+  // Gives a placed model the values that it begins with, and their rounded copies. Returns false if
+  // they are drawn.
   virtual bool fill(const SampleSpec& /*sample*/, const Parameters& /*parameters*/) const {
     return false;
   }

@@ -326,7 +326,6 @@ OnnxValue OnnxConversion::as_numbers(const OnnxValue& value) {
   // A table of two rows turns indices into numbers.
   const Extents shape = value.sizes.shape;
   OnnxValue y = call("embedding", {value, constant({0, 1}, {2, 1})});
-  y.outer = value.outer;
   y = reshape(y, shape);
   y.type = OnnxType::f32;
   return y;

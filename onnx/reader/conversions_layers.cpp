@@ -61,10 +61,6 @@ Values dropout_of(OnnxConversion& c) {
     c.note(
         "Dropout does nothing, because the file was exported for inference. Export it for training "
         "(torch.onnx.export(..., training=TrainingMode.TRAINING)) to drop out");
-  if (!is_training && p != 0)
-    c.note(
-        "Dropout does nothing, because the file was exported for inference. Export it for "
-        "training (torch.onnx.export(..., training=TrainingMode.TRAINING)) to drop out");
   if (!is_training || p == 0) return {c[0]};
   return {OnnxConversion::typed(dropped(c, c[0], p), c[0].type)};
 }

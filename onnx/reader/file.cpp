@@ -87,8 +87,12 @@ std::vector<int64_t> OnnxTensor::integers() const {
 
 // OnnxNode
 
+std::string OnnxNode::full_op() const {
+  return domain.empty() ? op : fmt::format("{}.{}", domain, op);
+}
+
 std::string OnnxNode::words() const {
-  const std::string full = domain.empty() ? op : fmt::format("{}.{}", domain, op);
+  const std::string full = full_op();
   if (!name.empty()) return fmt::format("{} '{}'", full, name);
   for (const std::string& output : outputs)
     if (!output.empty()) return fmt::format("{} that gives '{}'", full, output);

@@ -69,6 +69,8 @@ struct OnnxNode {
   std::vector<std::string> inputs, outputs;  // empty: left out
   std::map<std::string, OnnxAttribute> attributes;
 
+  // "Conv", or behind the domain: "com.microsoft.Gelu".
+  std::string full_op() const;
   // "Conv 'features.0'", or without a name "Conv that gives 'output'".
   std::string words() const;
   bool has(const std::string& attribute) const { return attributes.contains(attribute); }

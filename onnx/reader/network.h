@@ -67,7 +67,7 @@ class OnnxNetwork {
 
   // A model, without values until it is placed and load() is called.
   std::unique_ptr<Graph> make() const;
-  // The file's values of these parameters and buffers, by their names.
+  // The file's values of these parameters and buffers, by their names, and their rounded copies.
   void load(const Parameters& parameters) const;
   // The original file with the values of `parameters` in place of its initializers'.
   std::string with(const Parameters& parameters) const;

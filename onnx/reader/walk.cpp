@@ -10,10 +10,6 @@
 namespace accrue {
 namespace {
 
-std::string full_name(const OnnxNode& node) {
-  return node.domain.empty() ? node.op : fmt::format("{}.{}", node.domain, node.op);
-}
-
 // Ops that only move elements: what they give of a weight is trained with it.
 bool only_moves(const OnnxNode& node) {
   static const std::set<std::string> moves{"Transpose", "Identity", "Reshape", "Squeeze",
@@ -125,10 +121,6 @@ std::string bias_of(const OnnxFile& file, const OnnxNode& node, const Makers& ma
   return {};
 }
 
-}  // namespace
-
-namespace {
-
 Makers makers_in(const std::vector<OnnxNode>& nodes) {
   Makers makers;
   for (const OnnxNode& node : nodes)
@@ -142,7 +134,7 @@ std::set<std::string> values_in_slots(const OnnxFile& file, const std::vector<On
   std::set<std::string> seen;
   std::vector<std::string> open;
   for (const OnnxNode& node : nodes) {
-    const auto converter = onnx_converters().find(full_name(node));
+    const auto converter = onnx_converters().find(node.full_op());
     if (converter == onnx_converters().end()) continue;
     const auto of_input = node.inputs.empty() ? makers.end() : makers.find(node.inputs.front());
     const OnnxNode* const maker = of_input == makers.end() ? nullptr : of_input->second;
@@ -234,7 +226,7 @@ void OnnxWalk::check_sizes(const OnnxValue& value) const {
 
 OnnxValues OnnxWalk::converted(const OnnxNode& node, OnnxValues inputs,
                                const std::set<std::string>& needed) {
-  const auto converter = onnx_converters().find(full_name(node));
+  const auto converter = onnx_converters().find(node.full_op());
   if (converter == onnx_converters().end()) throw Error(refusal_of(node));
   OnnxNode own = node;  // whose outputs that nothing takes are left out
   for (std::string& output : own.outputs)
