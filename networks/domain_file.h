@@ -52,7 +52,8 @@ class NetworkFile {
   // The height and width of images, if the file says both.
   std::optional<std::string> image_size() const;
 
-  // The name of the last op of this output: "Softmax". Empty if the output is an input.
+  // The name of the last op of this output, before nodes that only hand it on: "Softmax". Empty if
+  // the output is an input, or if the op's axis is not the classes'.
   std::string last_op(const std::string& output) const;
   // The network. The last one is kept. Throws Error as OnnxNetwork does.
   std::shared_ptr<const OnnxNetwork> network(const Choice& choice) const;

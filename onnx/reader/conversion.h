@@ -180,13 +180,13 @@ struct OnnxConverter {
 using OnnxConverters = std::map<std::string, OnnxConverter, std::less<>>;
 // All of them; each file onnx/reader/conversions_*.cpp adds its own.
 const OnnxConverters& onnx_converters();
-void add_onnx_network_conversions(OnnxConverters& converters);      // Conv, norms, pools, Gemm
+void add_onnx_network_conversions(OnnxConverters& converters);  // Conv, MaxPool, Gemm, batch norms
 void add_onnx_elementwise_conversions(OnnxConverters& converters);  // with Cast, Where
 void add_onnx_shape_conversions(OnnxConverters& converters);
 void add_onnx_gather_conversions(OnnxConverters& converters);
 void add_onnx_reduction_conversions(OnnxConverters& converters);  // with Softmax and its like
-void add_onnx_image_conversions(OnnxConverters& converters);      // pools but MaxPool, Resize
+void add_onnx_image_conversions(OnnxConverters& converters);      // other pools, Resize
 void add_onnx_recurrent_conversions(OnnxConverters& converters);
-void add_onnx_layer_conversions(OnnxConverters& converters);  // recurrent, attention, fused
+void add_onnx_layer_conversions(OnnxConverters& converters);  // dropout, products, fused
 
 }  // namespace accrue::detail

@@ -66,7 +66,7 @@ Values dropout_of(OnnxConversion& c) {
 }
 
 // x times noise that is 0 with probability p, and else 1 / (1 - p). The second input has the
-// noise's sizes, or is a constant with them.
+// noise's sizes, or the third holds them.
 Values noise_of(OnnxConversion& c) {
   const double p = c.number("p", 0);
   const OnnxValue& x = c[0];

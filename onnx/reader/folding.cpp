@@ -301,8 +301,8 @@ std::vector<std::shared_ptr<const OnnxConstant>> detail::fold(
       if (input) at.back() = Folded{input->type(), input->shape(i), input->numbers(i)};
     }
     results[i] = run({node, at, opset});
-    // Rounded here: what follows is calculated from them.
   }
+  // Each constant is rounded to its type: what follows is calculated from that.
   std::vector<std::shared_ptr<const OnnxConstant>> made;
   for (size_t k = 0; k < results[0].size(); ++k) {
     Folded& few = results[0][k];
