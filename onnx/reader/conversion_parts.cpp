@@ -38,6 +38,10 @@ OnnxValue detail::number_operand(OnnxConversion& c, const OnnxValue& value) {
   return OnnxConversion::typed(y, OnnxType::f32);
 }
 
+OnnxValue detail::like_first(const OnnxConversion& c, OnnxValue y) {
+  return OnnxConversion::typed(std::move(y), c[0].type);
+}
+
 OnnxValue detail::real_constant(const OnnxConversion& c, std::vector<double> numbers,
                                 const Shape& shape) {
   return c.constant(std::move(numbers), shape, OnnxType::f64);
@@ -56,6 +60,15 @@ OnnxValue detail::sum_of(OnnxConversion& c, const OnnxValue& x, double number) {
 
 OnnxValue detail::times(OnnxConversion& c, const OnnxValue& x, double number) {
   return number == 1 ? x : c.call("scale", {x}, {{"factor", number}});
+}
+
+OnnxValue detail::p_root(OnnxConversion& c, const OnnxValue& sum, double p) {
+  if (p == 1) return sum;
+  const OnnxValue is_zero = c.call("equal", {sum, c.constant(0)});
+  const OnnxValue safe = c.call("add", {sum, is_zero});
+  const OnnxValue root =
+      p == 2 ? c.call("sqrt", {safe}) : c.call("pow_scalar", {safe}, {{"exponent", 1 / p}});
+  return c.call("sub", {root, is_zero});
 }
 
 OnnxValue detail::folded(OnnxConversion& c, const std::string& op) {

@@ -18,6 +18,8 @@ double meant_by(double number);
 // The value as a floating operand: numbers of a file in the type that the network computes in, and
 // whole numbers of data: bytes, or 0 and 1, which are checked as indices are.
 OnnxValue number_operand(OnnxConversion& c, const OnnxValue& value);
+// A result in the type of the first input.
+OnnxValue like_first(const OnnxConversion& c, OnnxValue y);
 // Numbers that are not rounded to float32.
 OnnxValue real_constant(const OnnxConversion& c, std::vector<double> numbers, const Shape& shape);
 // The only element of a constant that is the same for any number of samples.
@@ -28,6 +30,9 @@ OnnxValue folded(OnnxConversion& c, const std::string& op);
 // scalar, if it has one.
 OnnxValue sum_of(OnnxConversion& c, const OnnxValue& x, double number);
 OnnxValue times(OnnxConversion& c, const OnnxValue& x, double number);
+
+// The p-th root of a sum of powers, whose gradient is 0 at 0, as PyTorch's norms have it.
+OnnxValue p_root(OnnxConversion& c, const OnnxValue& sum, double p = 2);
 
 // The product of all sizes in [begin, end). Throws Error, of the node, if two depend on the
 // samples.

@@ -92,9 +92,7 @@ std::optional<double> scalar(const OnnxConversion& c, size_t i) {
 // Integers of data are indices, such as tokens; as numbers they may be 0 and 1, as in masks.
 OnnxValue operand(OnnxConversion& c, size_t i) { return number_operand(c, c[i]); }
 
-Values typed_as_first(OnnxConversion& c, const OnnxValue& y) {
-  return {OnnxConversion::typed(y, c[0].type)};
-}
+Values typed_as_first(OnnxConversion& c, const OnnxValue& y) { return {like_first(c, y)}; }
 
 Values add_of(OnnxConversion& c) {
   if (const auto number = scalar(c, 1)) return typed_as_first(c, sum_of(c, operand(c, 0), *number));

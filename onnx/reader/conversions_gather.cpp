@@ -10,10 +10,6 @@ namespace {
 
 using Values = OnnxValues;
 
-OnnxValue like_source(const OnnxConversion& c, OnnxValue y) {
-  return OnnxConversion::typed(std::move(y), c[0].type);
-}
-
 // Integers i32 that a Graph takes as indices, from 0 on.
 OnnxValue indices(OnnxConversion& c, const OnnxValue& index, int64_t size) {
   if (!index.is_constant()) {
@@ -162,8 +158,7 @@ Values gather_of(OnnxConversion& c) {
   const int dim = c.dimension("axis", 0);
   const OnnxValue& x = c[0];
   if (c[1].is_constant() && OnnxConversion::samples_dimension(x) == dim)
-    if (const auto y = by_sample(c, x, dim, *c[1].constant, c.sizes(1)))
-      return {like_source(c, *y)};
+    if (const auto y = by_sample(c, x, dim, *c[1].constant, c.sizes(1))) return {like_first(c, *y)};
   c.keep_apart(x, {dim});
   const OnnxValue index = indices(c, c[1], c.size(0, dim));
   const Extents shape = gathered_sizes(x, index, dim);
@@ -173,10 +168,10 @@ Values gather_of(OnnxConversion& c) {
     OnnxValue y = picked(c, x, dim, one);
     if (y.sizes.shape != once) y = c.reshape(y, once);
     if (once != shape) y = c.call("expand", {y}, {{"size", shape}});
-    return {like_source(c, y)};
+    return {like_first(c, y)};
   }
   if (!OnnxConversion::samples_dimension(x))
-    return {like_source(c, looked_up(c, number_operand(c, x), dim, index))};
+    return {like_first(c, looked_up(c, number_operand(c, x), dim, index))};
   c.check(!OnnxConversion::samples_dimension(index),
           "it takes elements of {} by integers of each sample ({}): expected GatherElements, or a "
           "table that is the same for all samples",
@@ -189,7 +184,7 @@ Values gather_elements_of(OnnxConversion& c) {
   c.keep_apart(c[0], {dim});
   const OnnxValue index = indices(c, c[1], c.size(0, dim));
   return {
-      like_source(c, c.call("gather", {number_operand(c, c[0]), index}, {{"dim", int64_t{dim}}}))};
+      like_first(c, c.call("gather", {number_operand(c, c[0]), index}, {{"dim", int64_t{dim}}}))};
 }
 
 // Elements by constant coordinates in the first dimensions of x.
@@ -227,7 +222,7 @@ Values gather_nd_of(OnnxConversion& c) {
     const auto by = x.outer == 1 ? places_of_samples(shape, flat[0].number, places) : std::nullopt;
     c.check(by.has_value(), "its indices mix samples of {}: expected elements of each sample",
             to_string(c[0].sizes));
-    return {like_source(c, *elements_of_samples(c, rows, *by, flat[0].number))};
+    return {like_first(c, *elements_of_samples(c, rows, *by, flat[0].number))};
   }
   c.check(places[0] == places[1],
           "its constant indices depend on the number of samples: expected "
@@ -235,7 +230,7 @@ Values gather_nd_of(OnnxConversion& c) {
   const OnnxValue list = c.constant(places[0], Shape{std::ssize(places[0])}, OnnxType::i64);
   Extents whole = shape;
   whole.insert(whole.end(), flat.begin() + 1, flat.end());
-  return {like_source(c, c.reshape(picked(c, rows, 0, list), whole))};
+  return {like_first(c, c.reshape(picked(c, rows, 0, list), whole))};
 }
 
 // values[0], and values[1] where the new dimension's place is the index. Negative indices count

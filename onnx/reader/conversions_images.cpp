@@ -90,15 +90,7 @@ Values global_max_pool_of(OnnxConversion& c) {
   return {c.call("amax", {c[0]}, {{"dim", as_integers(dims)}, {"keepdim", true}})};
 }
 
-// The p-th root of a sum of powers
-OnnxValue p_root(OnnxConversion& c, const OnnxValue& sum, double p) {
-  if (p == 1) return sum;
-  const OnnxValue is_zero = c.call("equal", {sum, c.constant(0)});
-  const OnnxValue safe = c.call("add", {sum, is_zero});
-  const OnnxValue root =
-      p == 2 ? c.call("sqrt", {safe}) : c.call("pow_scalar", {safe}, {{"exponent", 1 / p}});
-  return c.call("sub", {root, is_zero});
-}
+// What p_root() takes the root of, before it is added up.
 OnnxValue p_power(OnnxConversion& c, const OnnxValue& x, double p) {
   const OnnxValue size = c.call("abs", {x});
   if (p == 1) return size;

@@ -11,10 +11,6 @@ namespace {
 
 using Values = OnnxValues;
 
-OnnxValue like(OnnxValue y, const OnnxValue& x) {
-  return OnnxConversion::typed(std::move(y), x.type);
-}
-
 // Convolutions and pools
 
 // The weight of a convolution for images, of which a sequence is one row.
@@ -58,7 +54,7 @@ Values conv_of(OnnxConversion& c) {
                               {"padding", padding},
                               {"dilation", w.dilations},
                               {"groups", c.integer("group", 1)}});
-  return {like(from_image(c, y, rank), c[0])};
+  return {like_first(c, from_image(c, y, rank))};
 }
 
 // The padding that gives output_shape, or size * stride for auto_pad.
@@ -126,27 +122,28 @@ Values max_pool_of(OnnxConversion& c) {
                               {"padding", padding},
                               {"dilation", w.dilations},
                               {"ceil_mode", c.integer("ceil_mode", 0) != 0}});
-  return {like(from_image(c, y, rank), c[0])};
+  return {like_first(c, from_image(c, y, rank))};
 }
 
 Values global_average_pool_of(OnnxConversion& c) {
   if (c.rank(0) == 4) {
     as_image(c, c[0]);
-    return {like(c.call("adaptive_avg_pool2d", {c[0]}, {{"output_size", int64_t{1}}}), c[0])};
+    return {like_first(c, c.call("adaptive_avg_pool2d", {c[0]}, {{"output_size", int64_t{1}}}))};
   }
   c.check(c.rank(0) >= 3, "its input is {}: expected places behind samples and channels",
           to_string(c[0].sizes));
   Integers places;
   for (int d = 2; d < c.rank(0); ++d) places.push_back(d);
   c.keep_apart(c[0], {places.begin(), places.end()});
-  return {like(c.call("mean", {c[0]}, {{"dim", places}, {"keepdim", true}}), c[0])};
+  return {like_first(c, c.call("mean", {c[0]}, {{"dim", places}, {"keepdim", true}}))};
 }
 
 // Products
 
 OnnxValue turned(OnnxConversion& c, const OnnxValue& x, bool turns) {
   if (!turns) return x;
-  return like(c.call("transpose", {x}, {{"dim0", int64_t{0}}, {"dim1", int64_t{1}}}), x);
+  return OnnxConversion::typed(
+      c.call("transpose", {x}, {{"dim0", int64_t{0}}, {"dim1", int64_t{1}}}), x.type);
 }
 
 Values gemm_of(OnnxConversion& c) {
@@ -167,11 +164,11 @@ Values gemm_of(OnnxConversion& c) {
   if (is_plain && c[1].is_parameter) {
     Values operands{a, c[1]};
     if (has_bias) operands.push_back(c[2]);
-    return {like(c.call("linear", operands), c[0])};
+    return {like_first(c, c.call("linear", operands))};
   }
   OnnxValue y = times(c, c.call("matmul", {a, turned(c, c[1], turns_b)}), alpha);
   if (has_bias) y = c.call("add", {y, times(c, c[2], beta)});
-  return {like(y, c[0])};
+  return {like_first(c, y)};
 }
 
 // Norms
@@ -206,7 +203,7 @@ Values batch_norm_of(OnnxConversion& c) {
                              {{"training", trains},
                               {"momentum", 1 - meant_by(c.number("momentum", 0.9))},
                               {"eps", meant_by(c.number("epsilon", 1e-5))}});
-  return {like(c.reshape(y, shape), c[0])};
+  return {like_first(c, c.reshape(y, shape))};
 }
 
 }  // namespace

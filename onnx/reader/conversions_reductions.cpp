@@ -56,15 +56,9 @@ Values reduce_l1(OnnxConversion& c) {
   return {sum_of(c, r, c.call("abs", {r.x}))};
 }
 
-// The root of a sum, whose gradient is 0 at 0, as PyTorch's norms have it.
-OnnxValue root(OnnxConversion& c, const OnnxValue& squares) {
-  const OnnxValue is_zero = c.call("equal", {squares, c.constant(0)});
-  return c.call("sub", {c.call("sqrt", {c.call("add", {squares, is_zero})}), is_zero});
-}
-
 Values reduce_l2(OnnxConversion& c) {
   const Reduced r = reduced(c);
-  return {root(c, sum_of(c, r, c.call("square", {r.x})))};
+  return {p_root(c, sum_of(c, r, c.call("square", {r.x})))};
 }
 Values reduce_sum_square(OnnxConversion& c) {
   const Reduced r = reduced(c);
@@ -147,7 +141,7 @@ Values lp_normalization_of(OnnxConversion& c) {
   c.keep_apart(c[0], {dim});
   const Reduced r{c[0], {dim}, true};
   const OnnxValue norm = p == 1 ? r.by(c, "sum", c.call("abs", {c[0]}))
-                                : root(c, r.by(c, "sum", c.call("square", {c[0]})));
+                                : p_root(c, r.by(c, "sum", c.call("square", {c[0]})));
   const OnnxValue is_zero = c.call("equal", {norm, c.constant(0)});
   return {c.call("div", {c[0], c.call("add", {norm, is_zero})})};
 }
@@ -161,7 +155,7 @@ Values mean_variance_of(OnnxConversion& c) {
   const Reduced r{c[0], dims, true};
   const OnnxValue centred = c.call("sub", {c[0], r.by(c, "mean")});
   const OnnxValue variance = r.by(c, "mean", c.call("square", {centred}));
-  return {c.call("div", {centred, accrue::sum_of(c, root(c, variance), 1e-9)})};
+  return {c.call("div", {centred, accrue::sum_of(c, p_root(c, variance), 1e-9)})};
 }
 
 // Norms of rows

@@ -12,10 +12,6 @@ namespace {
 
 using Values = OnnxValues;
 
-OnnxValue like_first(const OnnxConversion& c, OnnxValue y) {
-  return OnnxConversion::typed(std::move(y), c[0].type);
-}
-
 // Sizes
 
 // Sizes of 0 are x's, unless allowzero is 1.

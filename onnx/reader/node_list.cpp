@@ -131,11 +131,18 @@ const OnnxNode* NodeMatch::take(const std::string& value, std::string_view op) {
   return &list[*node];
 }
 
+namespace {
+
+bool is_zero(double number) { return std::abs(number) < 1e-12; }
+
+}  // namespace
+
 std::optional<std::string> NodeMatch::beside(const OnnxNode& node, double number) const {
   if (node.inputs.size() != 2) return {};
   for (size_t i = 0; i < 2; ++i) {
     const auto found = list.number(node.inputs[i]);
-    if (found && is_near(*found, number)) return node.inputs[1 - i];
+    if (found && (number == 0 ? is_zero(*found) : is_near(*found, number)))
+      return node.inputs[1 - i];
   }
   return {};
 }

@@ -70,7 +70,6 @@ class NodeMatch {
   const OnnxNode* take(const std::string& value, std::string_view op);
   // The other operand of a node of two if one of them is this number.
   std::optional<std::string> beside(const OnnxNode& node, double number) const;
-  std::optional<std::string> beside_or_zero(const OnnxNode& node, double number) const;
   // True if nothing but the match takes what its nodes give, except for the last one.
   bool is_closed() const;
 };

@@ -10,8 +10,6 @@
 namespace accrue {
 namespace {
 
-bool is_zero(double number) { return std::abs(number) < 1e-12; }
-
 // Norms
 
 using Axes = std::vector<int64_t>;
@@ -222,9 +220,9 @@ bool is_clip_of(NodeMatch& match, const std::string& value, const std::string& x
          {std::tuple{"Min", 6.0, "Max", 0.0}, std::tuple{"Max", 0.0, "Min", 6.0}}) {
       NodeMatch tried = match;
       const OnnxNode* const outer = tried.take(value, outer_op);
-      const auto between = outer ? tried.beside_or_zero(*outer, outer_bound) : std::nullopt;
+      const auto between = outer ? tried.beside(*outer, outer_bound) : std::nullopt;
       const OnnxNode* const other = between ? tried.take(*between, inner_op) : nullptr;
-      const auto found = other ? tried.beside_or_zero(*other, inner_bound) : std::nullopt;
+      const auto found = other ? tried.beside(*other, inner_bound) : std::nullopt;
       if (!found) continue;
       match.nodes = tried.nodes;
       inner = *found;
@@ -373,15 +371,6 @@ std::optional<NodeNoise> noise_of(NodeMatch& match, std::string value) {
 }
 
 }  // namespace
-
-std::optional<std::string> NodeMatch::beside_or_zero(const OnnxNode& node, double number) const {
-  if (number != 0) return beside(node, number);
-  for (size_t i = 0; node.inputs.size() == 2 && i < 2; ++i) {
-    const auto found = list.number(node.inputs[i]);
-    if (found && is_zero(*found)) return node.inputs[1 - i];
-  }
-  return {};
-}
 
 bool detail::fuse_norm(NodeList& list, size_t last) {
   NodeMatch match(list, last);

@@ -51,15 +51,14 @@ NodeKeys keys_of(NodeMatch& match, NodeList& list, const std::string& value) {
     std::vector<int64_t> order = node->integers("perm", {});
     if (order.size() < 2) return {value, {}, {}};
     std::swap(order.back(), order[order.size() - 2]);
-    if (list.uses(value) == 1 && std::ranges::is_sorted(order)) {
-      match.nodes = tried.nodes;
+    if (std::ranges::is_sorted(order)) {
+      if (list.uses(value) == 1) match.nodes = tried.nodes;
       return {node->inputs[0], {}, {}, false};
     }
-    // A transposition of its own, of which nothing remains if it is none.
+    // A transposition of its own.
     OnnxNode other = *node;
     other.attributes = {{"perm", order}};
     other.outputs = {value + " as rows"};
-    if (std::ranges::is_sorted(order)) return {node->inputs[0], {}, {}, false};
     list.insert(match.last, other);
     return {other.outputs[0], {}, {}, false};
   }
