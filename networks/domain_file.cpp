@@ -143,8 +143,9 @@ std::vector<OnnxNode>::const_iterator giver_of(const OnnxFile& file, std::string
     const auto giver = std::ranges::find_if(file.nodes, [&](const OnnxNode& node) {
       return std::ranges::find(node.outputs, value) != node.outputs.end();
     });
-    const bool hands_on =
-        giver != file.nodes.end() && (giver->op == "Identity" || giver->op == "Cast");
+    const bool hands_on = giver != file.nodes.end() &&
+                          (giver->op == "Identity" || giver->op == "Cast") &&
+                          !giver->inputs.empty() && !giver->inputs.front().empty();
     if (!hands_on) return giver;
     value = giver->inputs.front();
   }
@@ -155,7 +156,7 @@ std::vector<OnnxNode>::const_iterator giver_of(const OnnxFile& file, std::string
 std::string NetworkFile::last_op(const std::string& wanted) const {
   const OnnxValueInfo& out = output(wanted);
   const auto giver = giver_of(*file_, out.name);
-  if (giver == file_->nodes.end()) return {};
+  if (giver == file_->nodes.end() || giver->inputs.empty()) return {};
   const size_t rank = out.has_shape ? out.sizes.size() : 2;
   return is_over_classes(*giver, rank, file_->opset) ? giver->op : std::string();
 }

@@ -145,7 +145,9 @@ struct RecurrentLayer {
 std::vector<std::string> names(OnnxConversion& c, const std::string& attribute,
                                std::vector<std::string> by_default) {
   if (!c.has(attribute)) return by_default;
-  return std::get<std::vector<std::string>>(c.node.attributes.at(attribute));
+  const auto* const given = std::get_if<std::vector<std::string>>(&c.node.attributes.at(attribute));
+  c.check(given != nullptr, "its attribute '{}' is of another kind: expected texts", attribute);
+  return *given;
 }
 
 void refuse(OnnxConversion& c) {

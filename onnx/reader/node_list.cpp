@@ -202,8 +202,23 @@ bool detail::is_near(double a, double b) {
   return std::abs(a - b) <= 3e-7 * std::max(std::abs(a), std::abs(b));
 }
 
+namespace {
+
+// Whether a node has the inputs at which the passes look.
+bool has_inputs(const OnnxNode& node) {
+  static const std::map<std::string, size_t, std::less<>> least{
+      {"Constant", 0}, {"Add", 2},    {"Sub", 2},    {"Mul", 2},        {"Div", 2},  {"Pow", 2},
+      {"Less", 2},     {"Expand", 2}, {"MatMul", 2}, {"SequenceAt", 2}, {"Where", 3}};
+  const auto found = least.find(node.op);
+  return node.inputs.size() >= (found == least.end() ? 1 : found->second);
+}
+
+}  // namespace
+
 std::vector<OnnxNode> detail::put_together(std::vector<OnnxNode> nodes, const OnnxFile& file,
                                            const std::set<std::string>& outputs) {
+  // A node without them is refused later, by its name.
+  if (!std::ranges::all_of(nodes, has_inputs)) return nodes;
   NodeList list(std::move(nodes), file, outputs);
   // From the end on, so that the larger of two parts is found first.
   for (size_t i = list.size(); i-- > 0;)

@@ -273,6 +273,7 @@ TEST_CASE("what is no network is refused by its node", "[onnx-reader]") {
   const auto refused = [&](const std::string& bytes, const std::string& words) {
     CHECK_THAT(reading.error(bytes), Contains(words));
   };
+  refused(file_with("MatMul", {"h"}, {}), "MatMul 'MatMul_y': its input 1 is left out");
   refused(file_with("If", {"h"}, {}), "If 'If_y': it is control flow");
   refused(file_with("QLinearMatMul", {"h"}, {}), "quantized");
   refused(file_with("Relu", {"h"}, {}, "com.microsoft"), "its domain is 'com.microsoft'");
