@@ -21,14 +21,6 @@ std::string checksum_of(const std::filesystem::path& path) {
   return fmt::format("{:08x}-{}", crc32c(bytes), bytes.size());
 }
 
-std::string text_of(const OnnxValueInfo& value) {
-  std::vector<std::string> sizes;
-  for (const auto& size : value.sizes)
-    sizes.push_back(std::holds_alternative<int64_t>(size) ? std::to_string(std::get<int64_t>(size))
-                                                          : std::get<std::string>(size));
-  return fmt::format("[{}]", fmt::join(sizes, ", "));
-}
-
 std::optional<int64_t> known(const OnnxValueInfo& value, size_t axis) {
   if (axis >= value.sizes.size()) return {};
   const auto* const size = std::get_if<int64_t>(&value.sizes[axis]);
@@ -61,7 +53,7 @@ bool is_over_classes(const OnnxNode& node, size_t rank, int64_t opset) {
 
 std::string detail::described(const OnnxValueInfo& value) {
   return fmt::format("'{}' {} {}", value.name, to_string(value.type),
-                     value.has_shape ? text_of(value) : "of unknown sizes");
+                     value.has_shape ? sizes_text(value) : "of unknown sizes");
 }
 
 NetworkFile::NetworkFile(const std::filesystem::path& path)
@@ -79,7 +71,7 @@ const OnnxValueInfo& NetworkFile::input() const {
         name(), only.name, to_string(only.type));
   check(only.has_shape && only.sizes.size() > 1,
         "{}: the input '{}' is {}: expected the number of samples and sizes of a sample", name(),
-        only.name, only.has_shape ? text_of(only) : "of an unknown number of sizes");
+        only.name, only.has_shape ? sizes_text(only) : "of an unknown number of sizes");
   return only;
 }
 
@@ -120,8 +112,8 @@ void NetworkFile::check_takes(const Shape& sample, const std::string& whose) con
     fits = known(in, axis).value_or(sample[int64_t(axis) - 1]) == sample[int64_t(axis) - 1];
   const std::string channels = std::to_string(known(in, 1).value_or(sample[0]));
   const auto size = image_size();
-  check(fits, "{}: the input '{}' is {}, but {} are {}: expected {}", name(), in.name, text_of(in),
-        whose, sample,
+  check(fits, "{}: the input '{}' is {}, but {} are {}: expected {}", name(), in.name,
+        sizes_text(in), whose, sample,
         size && sample.rank() == 3
             ? fmt::format("{} channels, and --image-size {}, which resizes the images of a folder",
                           channels, *size)

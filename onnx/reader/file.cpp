@@ -1,5 +1,7 @@
 #include "onnx/reader/file.h"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 #include <cstring>
 
@@ -71,6 +73,16 @@ std::string detail::to_string(OnnxType type) {
 bool detail::is_floating(OnnxType type) {
   return type == OnnxType::f32 || type == OnnxType::f64 || type == OnnxType::f16 ||
          type == OnnxType::bf16;
+}
+
+std::string detail::sizes_text(const OnnxValueInfo& value) {
+  std::vector<std::string> sizes;
+  for (const auto& size : value.sizes) {
+    const auto* const number = std::get_if<int64_t>(&size);
+    const std::string name = number ? std::to_string(*number) : std::get<std::string>(size);
+    sizes.push_back(name.empty() ? "?" : name);
+  }
+  return fmt::format("[{}]", fmt::join(sizes, ", "));
 }
 
 // OnnxTensor

@@ -90,6 +90,9 @@ struct OnnxValueInfo {
   std::vector<std::variant<int64_t, std::string>> sizes;
 };
 
+// "[N, 3, 224, 224]", with a "?" for a free size without a name.
+std::string sizes_text(const OnnxValueInfo& value);
+
 struct OnnxFile {
   std::filesystem::path path;
   std::string producer;         // "pytorch 2.15.0"

@@ -46,16 +46,6 @@ std::set<std::string> names_of(const std::vector<std::string>& names) {
   return {names.begin(), names.end()};
 }
 
-std::string shown(const OnnxValueInfo& info) {
-  std::vector<std::string> sizes;
-  for (const auto& size : info.sizes) {
-    const auto* const number = std::get_if<int64_t>(&size);
-    const std::string name = number ? std::to_string(*number) : std::get<std::string>(size);
-    sizes.push_back(name.empty() ? "?" : name);
-  }
-  return fmt::format("[{}]", fmt::join(sizes, ", "));
-}
-
 // The first few of these names.
 std::string listed(const std::vector<std::string>& names) {
   constexpr size_t most = 6;
@@ -118,14 +108,14 @@ void OnnxNetwork::Content::find_inputs(const std::set<std::string>& needed) {
       check(fits,
             "[onnx] a sample of the input '{}' is {}: expected sizes that fit into {}, of "
             "which the first is the samples",
-            info.name, given->second, shown(info));
+            info.name, given->second, sizes_text(info));
       input.sizes.assign(sizes.begin(), sizes.end());
     }
     double elements = 1;
     for (const auto& size : input.sizes) elements *= double(size.value_or(1));
     check(elements >= 1 && elements < 0x1p40,
           "[onnx] the input '{}' is {}: expected sizes from 1 on of a sample that fits into memory",
-          info.name, shown(info));
+          info.name, sizes_text(info));
     inputs.push_back(std::move(input));
   }
   check(!inputs.empty(), "[onnx] the outputs of {} depend on no input: expected one",
@@ -246,7 +236,7 @@ OnnxNetwork::Content::Content(std::shared_ptr<const OnnxFile> given, OnnxReading
       missing = fmt::format(
           "[onnx] the input '{}' is {}, whose sizes the file leaves free: expected the sizes of a "
           "sample",
-          input.name, shown(*info));
+          input.name, sizes_text(*info));
       return;
     }
   std::set<std::string> trained = weights_of(*file, nodes);

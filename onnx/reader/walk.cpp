@@ -1,7 +1,5 @@
 #include "onnx/reader/walk.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "core/inside.h"
@@ -211,17 +209,15 @@ void OnnxWalk::check_sizes(const OnnxValue& value) const {
   if (!info || !info->has_shape) return;
   const Extents& sizes = value.sizes.shape;
   bool agrees = info->sizes.size() == sizes.size();
-  std::vector<std::string> said;
   for (size_t i = 0; i < info->sizes.size(); ++i) {
     const auto* const number = std::get_if<int64_t>(&info->sizes[i]);
-    said.push_back(number ? std::to_string(*number) : std::get<std::string>(info->sizes[i]));
     if (!number || i >= sizes.size()) continue;
     const bool is_so = recipe_.fixed_samples ? sizes[i].of(*recipe_.fixed_samples) == *number
                                              : sizes[i] == Extent(*number);
     agrees &= is_so;
   }
-  check(agrees, "its result '{}' is {}: expected [{}], which the file says", value.name,
-        to_string(value.sizes), fmt::join(said, ", "));
+  check(agrees, "its result '{}' is {}: expected {}, which the file says", value.name,
+        to_string(value.sizes), sizes_text(*info));
 }
 
 OnnxValues OnnxWalk::converted(const OnnxNode& node, OnnxValues inputs,
