@@ -90,7 +90,7 @@ Values global_max_pool_of(OnnxConversion& c) {
   return {c.call("amax", {c[0]}, {{"dim", as_integers(dims)}, {"keepdim", true}})};
 }
 
-// What p_root() takes the root of, before it is added up.
+// The powers of which p_root() takes the root, when they are added up.
 OnnxValue p_power(OnnxConversion& c, const OnnxValue& x, double p) {
   const OnnxValue size = c.call("abs", {x});
   if (p == 1) return size;
