@@ -136,7 +136,7 @@ TEST_CASE("the training of an ONNX file resumes, unless the file is another", "[
   REQUIRE(largest_difference(once, twice) == 0);
   const std::string other = folder / "other.onnx";
   std::ofstream(other, std::ios::binary) << network_that_ends_with("", 10);
-  refuse("train --model " + other + resume, "model");
+  refuse("train --model " + other + resume, "holds weights of another file than");
 }
 
 TEST_CASE("an ONNX file of masks and one of a table learn as their networks do", "[cli]") {
@@ -189,8 +189,8 @@ TEST_CASE("what an ONNX file answers must fit the data", "[cli]") {
   refuse_train(write_network("", 3), "has 3 numbers, but");
   refuse_train(logits + " --loss mse", "expected cross-entropy");
   refuse_train(logits + " --output other", "expected --output and one of them, not other");
-  refuse_train(logits + " --train nothing", "nothing");
-  refuse_train(logits + " --freeze nothing", "nothing");
+  refuse_train(logits + " --train nothing", "'nothing' should be trained");
+  refuse_train(logits + " --freeze nothing", "to freeze are called 'nothing'");
   refuse_train(logits + " --width 2", "--width has no effect");
   refuse("train --model " + logits + " --data shapes", "has masks");
   refuse("train --model " + logits + " --data moons", "the input 'images' is");
