@@ -60,6 +60,8 @@ def test_steps(name, exporter, tmp_path):
     try:
         exported(module, name, x, path, exporter)
     except Exception as error:  # of the exporter
+        if exporter == "torchscript":  # which writes all of them
+            raise
         module.load_state_dict(state)
         pytest.skip(f"torch.onnx.export: {' '.join(str(error).split())[:120]}")
     module.load_state_dict(state)
@@ -113,7 +115,7 @@ def test_steps(name, exporter, tmp_path):
         # Both exporters write the scale 8 ** -0.5 of swin's attention as float32, also in float64.
         assert of_weights <= (1e-11 if name == "swin_t" else bound)
         assert memory[0] == memory[1]
-    # The file with the trained weights answers as PyTorch does, in onnxruntime.
+    # The file that is saved has the trained weights, bit for bit.
     check_saved(net, result, tmp_path / "tuned.onnx")
 
 
@@ -215,8 +217,8 @@ def test_files_of_others(name, tmp_path):
         x, samples = question_of(path, name, 3)
         net = accrue.from_onnx(path, samples=samples)
     except accrue.Error as error:
-        print(f"\n| {name} | refused: {str(error).removeprefix(str(path) + ': ')} |")
-        return
+        assert not name.startswith("onnx/"), error  # all of which are taken
+        pytest.skip(f"refused: {str(error).removeprefix(str(path) + ': ')}")
     expected = answers_of_others(path, x)
     asked = x if net.by_name else next(iter(x.values()))
     found = accrue.predict(net, asked)
