@@ -7,6 +7,7 @@
 
 namespace accrue {
 namespace cpu {
+namespace {
 
 // y[i] = f(x[i]); y may be x.
 template <class T, class F>
@@ -53,6 +54,8 @@ void map_backward_run(float* target, const float* dy, const float* kept, int64_t
             accumulate);
   }
 }
+
+}  // namespace
 
 // y = f(x); y may be x.
 void map(View y, View x, const formula::AnyPointwise& formula) {

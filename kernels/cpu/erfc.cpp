@@ -4,8 +4,6 @@
 #include <bit>
 #include <cmath>
 
-#include "core/inside.h"
-
 // This source is compiled without fused multiplications and additions, because they round once
 // where the C library rounds twice.
 //
