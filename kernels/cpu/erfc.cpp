@@ -12,12 +12,13 @@
 //   Developed at SunPro, a Sun Microsystems, Inc. business.
 //   Permission to use, copy, modify, and distribute this software is freely granted, provided that
 //   this notice is preserved.
-// as Ian Lance Taylor, Cygnus Support, made floats of them.
+// as Ian Lance Taylor, Cygnus Support, made floats of them. The table, the coefficients and the
+// steps of exp are from expf in Arm's optimized routines:
+//   Copyright (c) 2017, Arm Limited. Apache License, Version 2.0.
 namespace accrue {
 namespace {
 
-// The bits of 2^(i / 32), less i << 47. GCC makes vectors of loops that read it by a
-// pointer.
+// The bits of 2^(i / 32), less i << 47. GCC makes vectors of loops that read it by a pointer.
 constexpr uint64_t powers_of_two[32] = {
     0x3ff0000000000000, 0x3fefd9b0d3158574, 0x3fefb5586cf9890f, 0x3fef9301d0125b51,
     0x3fef72b83c7d517b, 0x3fef54873168b9aa, 0x3fef387a6e756238, 0x3fef1e9df51fdee1,
