@@ -27,6 +27,7 @@ BlockCache& blocks() {
   static BlockCache none({[](size_t) { return nullptr; }, [](void*) {}});
   return none;
 }
+BlockCache& blocks_on_host() { return blocks(); }
 
 void allow_tf32(bool allow) { tf32_is_allowed = allow; }
 bool allows_tf32() { return tf32_is_allowed; }
@@ -39,7 +40,6 @@ void* allocate(size_t) {
 void deallocate(void*) {}
 void* allocate_on_host(size_t) { return nullptr; }
 void deallocate_on_host(void*) {}
-BlockCache& blocks_on_host() { return blocks(); }
 void copy_to_device(void*, const void*, size_t) {}
 void copy_to_host(void*, const void*, size_t) {}
 void copy_on_device(void*, const void*, size_t) {}

@@ -38,7 +38,8 @@ class Trainer {
   // checkpoint that is further along than this run is to go.
   bool resume(Observer& observer);
   // Write the whole state of the run as a checkpoint to a directory, whatever the options say, and
-  // go on from the one that is there. Call them on one rank alone. Throw Error as resume() does.
+  // go on from the one that is there, however far along it is. Call them on one rank alone. Throw
+  // Error if there is more than one, and for a checkpoint of another run, or none.
   void save_state(const std::string& directory);
   void restore_state(const std::string& directory);
   // Replaces the initial weights; with several networks, the last network's. A network that trains

@@ -20,7 +20,8 @@ struct ClassificationOptions {
 // classes ("balanced_accuracy").
 // Labels [N, T] are for answers [N, T, C], a class at each place, such as each token of a row.
 // Their loss is a mean over the weights of all labels in the window, and samples have no weights.
-// Throws Error unless the class weights are one for each class, or none.
+// Throws Error unless the class weights are one for each class, or none. For labels [N, T] the loss
+// throws it, and they are one for each class of the answers, of which the labels may have fewer.
 ObjectivePtr classification(const Field& labels, ClassificationOptions options);
 
 // The class weights by which all classes of the labels count alike, and a sample 1 on average, for
