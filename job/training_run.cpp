@@ -257,12 +257,9 @@ void TrainingRun::run(const std::vector<RunObserver*>& observers, const StopRequ
 
 void TrainingRun::save_model(const std::string& path) {
   if (!asked_.is_first_rank()) return;
-  const auto file =
-      request_.domains.of_model(request_.model_name)
-          .own_file(request_.sample_in(data_.train), trainer_->training().parameters());
-  check(file.has_value(), "{} is no file, and cannot be saved as '{}': expected FILE.safetensors",
-        request_.model_title(), path);
-  write_text_atomically(path, *file);
+  const Domain& domain = request_.domains.of_model(request_.model_name);
+  const SampleSpec sample = request_.sample_in(data_.train);
+  write_text_atomically(path, domain.own_file(sample, trainer_->training().parameters()).value());
 }
 
 void TrainingRun::save() {
