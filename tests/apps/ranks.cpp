@@ -293,13 +293,10 @@ TEST_CASE("ranks that share a GPU exchange through the host", "[.][mpi-cuda]") {
 TEST_CASE("a rank on the second GPU may keep a window's activations", "[.][mpi-cuda]") {
   if (!can_run_ranks_on_gpus()) return;
   if (!program_is_on_runner() && cuda::device_count() < 2) return say_skipped("there is one GPU");
-  const Folder folder;
   const std::string training =
       "train --device cuda --model cnn-bn --batch-norm window --batch-norm-by keep " + few() +
-      "--effective-batch 8 --micro-batch 2 --steps 1 --save ";
-  const std::string one = folder / "one", two = folder / "two";
-  alone(training + one);
-  const Output output = mpirun(2, training + two, "env SIMT_DEVICES=2 ");
+      "--effective-batch 8 --micro-batch 2 --steps 1";
+  const Output output = mpirun(2, training, "env SIMT_DEVICES=2 ");
   INFO(output.text);
   REQUIRE(output.status == 0);
   REQUIRE_THAT(output.text, ContainsSubstring("2 GPUs on this machine"));
