@@ -253,10 +253,11 @@ std::vector<double> balanced_class_weights(const Field& labels) {
     if (0 <= label && label < labels.classes) ++counts[static_cast<size_t>(label)];
   };
   if (labels.read) {
-    std::vector<std::byte> row(sizeof(int32_t));
-    for (int64_t n = 0; n < labels.values.size(0); ++n) {
-      labels.read(row, n);
-      count(elements_of<int32_t>(row).front());
+    const int64_t N = labels.values.size(0);
+    std::vector<int32_t> row(static_cast<size_t>(labels.values.numel() / std::max<int64_t>(N, 1)));
+    for (int64_t n = 0; n < N; ++n) {
+      labels.read(std::as_writable_bytes(std::span(row)), n);
+      std::ranges::for_each(row, count);
     }
   } else {
     const Tensor host = labels.values.to(Device::cpu);

@@ -2,6 +2,7 @@
 // that are judged, however the samples are cut.
 
 #include <cmath>
+#include <cstring>
 
 #include "core/random.h"
 #include "kernels/judged.h"
@@ -69,6 +70,19 @@ TEST_CASE("classes at places are a mean over all that are judged", "[window]") {
       REQUIRE(score["accuracy"] == Approx(100 * score["correct"] / 7));
     }
   }
+}
+
+TEST_CASE("classes at places are balanced, also where labels are read on demand", "[data]") {
+  const Field places = labels_in({N, T});
+  Field on_demand = places;
+  on_demand.values = Tensor::without_elements({N, T}, DType::i32, Device::cpu);
+  on_demand.read = [](std::span<std::byte> row, int64_t sample) {
+    REQUIRE(row.size() == T * sizeof(int32_t));
+    std::memcpy(row.data(), of_places.data() + sample * T, row.size());
+  };
+  const std::vector<double> weights{7 / (5 * 2.0), 7 / 5.0, 7 / 5.0, 7 / (5 * 2.0), 7 / 5.0};
+  REQUIRE(balanced_class_weights(places) == weights);
+  REQUIRE(balanced_class_weights(on_demand) == weights);
 }
 
 TEST_CASE("classes at places refuse what does not fit", "[data]") {
