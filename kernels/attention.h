@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "core/tensor.h"
+#include "kernels/causal_attention.h"
 #include "kernels/softmax.h"
 
 namespace accrue {
@@ -29,5 +30,17 @@ struct AttentionOptions {
 // throw, a sample of another length gives NaN.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
                  const AttentionOptions& options = {});
+
+// The same for heads that lie side by side in rows, as linear layers give them, so that nothing is
+// copied. q and y are [N, T, H D], and channel d of head h is column h D + d. k and v are
+// [N, S, G D], and channel d of group g is column g D + d. Keeps q, k, v, y and the logarithms.
+// Throws Error unless the shapes agree, the scale is positive, and every length is 1 to S.
+Tensor attention_rows(const Tensor& q, const Tensor& k, const Tensor& v,
+                      const detail::AttentionHeads& heads, const AttentionOptions& options = {});
+
+// The same for qkv [N, T, (H + 2 G) D], whose rows hold q, k and v side by side, as one linear
+// layer gives them. Here S = T, and the gradient is one tensor, too.
+Tensor attention_rows(const Tensor& qkv, const detail::AttentionHeads& heads,
+                      const AttentionOptions& options = {});
 
 }  // namespace accrue

@@ -186,14 +186,25 @@ Tensor attend_to(std::string_view op, const Tensor& q, const Tensor& k, const Te
   return y;
 }
 
-View view_of(const Tensor& positions) { return positions.defined() ? positions.view() : View{}; }
+// Records the op of one tensor with q, k and v side by side, which inputs(qkv) describes to the
+// kernels.
+template <auto CpuForward, auto CudaForward, auto CpuBackward, auto CudaBackward, class Inputs>
+Tensor attend_to_packed(std::string_view op, const Tensor& qkv, Inputs inputs) {
+  Attended out = attend<CpuForward, CudaForward>(inputs(qkv));
+  Tensor y = out.y;
 
-void check_heads(const AttentionHeads& x) {
-  check(x.queries > 0 && x.groups > 0 && x.size > 0 && x.queries % x.groups == 0,
-        "[causal_attention] {} heads of queries in {} groups, of size {}: expected positive "
-        "numbers, and the same number of heads in every group",
-        x.queries, x.groups, x.size);
+  const Edge edge = qkv;
+  record(op, y, {edge}, [=, qkv = qkv.saved(), out = Attended{y.saved(), out.L}](Tensor& dy) {
+    const auto to = claim_grad(edge);
+    if (!to) return;
+    const CausalInputs in = inputs(qkv);
+    differentiate<CpuBackward, CudaBackward>({{to, in.q.first}, {to, in.k.first}, {to, in.v.first}},
+                                             dy, out, in);
+  });
+  return y;
 }
+
+View view_of(const Tensor& x) { return x.defined() ? x.view() : View{}; }
 
 void check_positions_of(const Tensor& positions, const Tensor& q) {
   const Shape wanted{q.size(0), q.size(1)};
@@ -213,7 +224,7 @@ CausalInputs packed_inputs(const Tensor& qkv, const AttentionHeads& heads,
 void check_separate(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionHeads& heads,
                     const Tensor& positions) {
   check_same("causal_attention", {&q, &k, &v});
-  check_heads(heads);
+  check_heads("causal_attention", heads);
   const int64_t H = heads.queries, G = heads.groups, D = heads.size;
   check(
       q.shape().rank() == 3 && k.shape().rank() == 3 && q.size(0) == k.size(0) &&
@@ -226,13 +237,7 @@ void check_separate(const Tensor& q, const Tensor& k, const Tensor& v, const Att
 }
 
 void check_packed(const Tensor& qkv, const AttentionHeads& heads, const Tensor& positions) {
-  check_same("causal_attention", {&qkv});
-  check_heads(heads);
-  const int64_t H = heads.queries, G = heads.groups, D = heads.size;
-  check(qkv.shape().rank() == 3 && qkv.size(2) == (H + 2 * G) * D && qkv.numel() > 0,
-        "[causal_attention] qkv {} of {} heads in {} groups, of size {}: expected [N, T, {}], not "
-        "empty",
-        qkv.shape(), H, G, D, (H + 2 * G) * D);
+  check_packed_heads("causal_attention", qkv, heads);
   check_positions_of(positions, qkv);
 }
 
@@ -325,31 +330,52 @@ class PieceAttention {
 
 }  // namespace
 
-Tensor attention_in_blocks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& lengths,
-                           AttentionMask mask, double scale) {
-  const AttentionHeads heads{q.size(1), k.size(1), q.size(3)};
+void check_heads(std::string_view op, const AttentionHeads& x) {
+  check(
+      x.queries > 0 && x.groups > 0 && x.size > 0 && x.queries % x.groups == 0,
+      "[{}] {} heads of queries in {} groups, of size {}: expected positive numbers, and the same "
+      "number of heads in every group",
+      op, x.queries, x.groups, x.size);
+}
+
+void check_packed_heads(std::string_view op, const Tensor& qkv, const AttentionHeads& heads) {
+  check_same(op, {&qkv});
+  check_heads(op, heads);
+  const int64_t H = heads.queries, G = heads.groups, D = heads.size;
+  check(qkv.shape().rank() == 3 && qkv.size(2) == (H + 2 * G) * D && qkv.numel() > 0,
+        "[{}] qkv {} of {} heads in {} groups, of size {}: expected [N, T, {}], not empty", op,
+        qkv.shape(), H, G, D, (H + 2 * G) * D);
+}
+
+Tensor attention_in_blocks(const Tensor& q, const Tensor& k, const Tensor& v,
+                           const AttentionHeads& heads, const AttentionOptions& options) {
   const auto inputs = [=](const Tensor& q, const Tensor& k, const Tensor& v) {
-    return CausalInputs{{q.view()}, {k.view()},       {v.view()}, {},
-                        heads,      view_of(lengths), mask,       scale};
+    return CausalInputs{{q.view()},   {k.view()},   {v.view()}, {}, heads, view_of(options.lengths),
+                        options.mask, options.scale};
   };
   return attend_to<cpu::attention, cuda::attention, cpu::attention_backward,
                    cuda::attention_backward>("attention", q, k, v, inputs);
 }
 
+Tensor attention_in_blocks(const Tensor& qkv, const AttentionHeads& heads,
+                           const AttentionOptions& options) {
+  const auto inputs = [=](const Tensor& qkv) {
+    CausalInputs in = packed_inputs(qkv, heads, {});
+    in.lengths = view_of(options.lengths);
+    in.mask = options.mask;
+    in.scale = options.scale;
+    return in;
+  };
+  return attend_to_packed<cpu::attention, cuda::attention, cpu::attention_backward,
+                          cuda::attention_backward>("attention", qkv, inputs);
+}
+
 Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, const Tensor& positions) {
   check_packed(qkv, heads, positions);
-  const int64_t H = heads.queries, G = heads.groups, D = heads.size;
-  Attended out = attend(packed_inputs(qkv, heads, positions));
-  Tensor y = out.y;
-
-  const Edge edge = qkv;
-  record("causal_attention", y, {edge},
-         [=, qkv = qkv.saved(), out = Attended{y.saved(), out.L}](Tensor& dy) {
-           if (const auto to = claim_grad(edge))
-             differentiate({{to, 0}, {to, H * D}, {to, (H + G) * D}}, dy, out,
-                           packed_inputs(qkv, heads, positions));
-         });
-  return y;
+  const auto inputs = [=](const Tensor& qkv) { return packed_inputs(qkv, heads, positions); };
+  return attend_to_packed<cpu::causal_attention, cuda::causal_attention,
+                          cpu::causal_attention_backward, cuda::causal_attention_backward>(
+      "causal_attention", qkv, inputs);
 }
 
 Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v,

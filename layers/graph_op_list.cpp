@@ -7,6 +7,7 @@
 #include "core/inside.h"
 #include "kernels/adaptive_pool.h"
 #include "kernels/arithmetic.h"
+#include "kernels/attention.h"
 #include "kernels/causal_attention.h"
 #include "kernels/concat.h"
 #include "kernels/conv2d.h"
@@ -285,7 +286,26 @@ Tensor causal_attention_of(OpCall& c) {
   return causal_attention(c[0], c[1], c[2], {heads, groups, c[0].size(-1) / heads});
 }
 
+Tensor attention_rows_of(OpCall& c) {
+  const int64_t H = c.integer("heads"), G = c.has("groups") ? c.integer("groups") : H;
+  check(H >= 1 && G >= 1, "[attention_rows] {} heads and {} groups: expected some", H, G);
+  const bool is_packed = !c[1].defined();
+  check(is_packed == !c[2].defined(),
+        "[attention_rows] has one of key and value: expected both, or query, key and value side by "
+        "side in one tensor");
+  AttentionOptions options;
+  if (c.flag("is_causal")) options.mask = AttentionMask::causal;
+  if (c.has("scale")) options.scale = c.number("scale");
+  const int64_t size = c[0].size(-1) / (is_packed ? H + 2 * G : H);
+  if (is_packed) return attention_rows(c[0], {H, G, size}, options);
+  return attention_rows(c[0], c[1], c[2], {H, G, size}, options);
+}
+
 void add_attention(Ops& ops) {
+  ops.push_back(
+      row_of("attention_rows(query, heads: int, key = None, value = None, groups: int = None, "
+             "is_causal: bool = False, scale: float = None)",
+             attention_rows_of));
   ops.push_back(row_of("causal_attention(query, key, value, heads: int, groups: int = None)",
                        causal_attention_of));
   ops.push_back(row_of("self_attention(query, key, value)",

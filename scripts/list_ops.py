@@ -25,8 +25,9 @@ SUBJECTS = {
         "linear": "linear", "matmul": "batched_matmul", "conv2d": "conv2d", "conv_transpose2d": "conv_transpose2d",
         "embedding": "embedding"},
     "Norms": {name: "norm" for name in ("layer_norm", "rms_norm", "group_norm", "instance_norm", "batch_norm")},
-    "Attention": {"scaled_dot_product_attention": "attention", "causal_attention": "causal_attention",
-                  "self_attention": "self_attention", "softmax": "softmax", "log_softmax": "softmax"},
+    "Attention": {"scaled_dot_product_attention": "attention", "attention_rows": "attention",
+                  "causal_attention": "causal_attention", "self_attention": "self_attention", "softmax": "softmax",
+                  "log_softmax": "softmax"},
     "Activations": {**{name: "pointwise" for name in ("relu", "gelu", "sigmoid", "tanh", "silu", "leaky_relu")},
                     "swiglu": "swiglu", "dropout": "dropout", "stochastic_depth": "dropout"},
     "Arithmetic": {"add": "arithmetic", "mul": "arithmetic", "scale": "arithmetic", "scale_add": "scale_add",
@@ -45,7 +46,7 @@ ELSEWHERE = {
     "chunk": ["split"], "rms_norm": ["layer_norm", "rms_norm"], "group_norm": ["layer_norm", "group_norm"],
     "instance_norm": ["layer_norm", "instance_norm"], "batch_norm": ["layer_norm", "batch_norm"],
     "log_softmax": ["softmax", "log_softmax"], "clamp": ["apply"], "argmin": ["amax", "argmin"],
-    "argmax": ["amax", "argmax"], "gather": ["index_select", "gather"],
+    "argmax": ["amax", "argmax"], "gather": ["index_select", "gather"], "attention_rows": ["attention", "attention_rows"],
 }
 OWN = {
     "reshape": "y has x's elements, in their order, under another shape, at no cost. One size may be -1, which stands "
@@ -55,6 +56,7 @@ OWN = {
              "is between the bounds, else 0, also at a bound. ",
     "chunk": "As split(), in `chunks` slices of equal size, but for a smaller last one. There may be fewer.",
     "scaled_dot_product_attention": "is_causal=True: query t sees key s if s <= t.",
+    "attention_rows": "is_causal=True: query t sees key s if s <= t. Without key and value, query is qkv.",
 }
 # ONNX's operators, where there is one.
 ONNX = {

@@ -2,11 +2,12 @@
 
 #include <cmath>
 #include <optional>
+#include <string_view>
 
 #include "core/inside.h"
+#include "kernels/attention.h"
 #include "kernels/backend.h"
 #include "kernels/causal_attention.h"
-#include "kernels/softmax.h"
 
 namespace accrue {
 
@@ -95,9 +96,16 @@ struct CausalSizes {
   double scale() const { return factor; }
 };
 
-// attention() with a positive scale, of operands that fit: y [N, H, T, E]. Keeps q, k, v, y and the
-// logarithms of sums.
-Tensor attention_in_blocks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& lengths,
-                           AttentionMask mask, double scale);
+// Throws Error unless there are some heads, as many in every group.
+void check_heads(std::string_view op, const AttentionHeads& heads);
+// Throws Error unless qkv holds these heads' q, k and v side by side, and is not empty.
+void check_packed_heads(std::string_view op, const Tensor& qkv, const AttentionHeads& heads);
+
+// attention() or attention_rows(), of operands that fit, with a positive scale: y [N, H, T, E] of
+// heads, [N, T, H D] of rows. Keeps the operands, y and the logarithms of sums.
+Tensor attention_in_blocks(const Tensor& q, const Tensor& k, const Tensor& v,
+                           const AttentionHeads& heads, const AttentionOptions& options);
+Tensor attention_in_blocks(const Tensor& qkv, const AttentionHeads& heads,
+                           const AttentionOptions& options);
 
 }  // namespace accrue

@@ -247,44 +247,97 @@ Names argmin_nodes(const OnnxOp& op) { return place_of_extreme(op, "ArgMin"); }
 
 // Attention
 
-// Row i of q [N, Tq, H D] sees the first T - Tq + i + 1 rows of k and v [N, T, G D]. Heads h of a
+// Rows q [N, Tq, H D], k and v [N, T, G D] that attend, of G groups of R heads each.
+struct AttendingRows {
+  Name q, k, v;
+  int64_t Tq, T, G, R, D;
+};
+
+// Where attention is causal, row i of q sees the first T - Tq + i + 1 rows of k and v. Heads h of a
 // group g = h / R are adjacent: q [N, G, R, Tq, D], k [N, G, 1, D, T].
+Names nodes_of_rows(OnnxTrace& to, const AttendingRows& x, bool is_causal, double scale) {
+  const int64_t G = x.G, R = x.R, D = x.D;
+  const auto heads = [&](const Name& rows, const Integers& shape, const Integers& order) {
+    return to.transposed(to.graph.reshape(rows, shape), order);
+  };
+  const Name q = heads(x.q, {0, 0, G, R, D}, {0, 2, 3, 1, 4});
+  const Name k = heads(x.k, {0, 0, G, 1, D}, {0, 2, 3, 4, 1});
+  const Name v = heads(x.v, {0, 0, G, 1, D}, {0, 2, 3, 1, 4});
+  Name unseen;
+  if (is_causal) unseen = to.unseen_from(1 + x.T - x.Tq, {{x.Tq, x.T}, {x.Tq, x.T}});
+  Name scores = to.multiply(to.graph.add("MatMul", {q, k}), scale);
+  if (is_causal) scores = to.sum(scores, unseen);
+  const Name a = to.graph.add("Softmax", {scores}, {{"axis", int64_t{-1}}});
+  const Name y = to.transposed(to.graph.add("MatMul", {a, v}), {0, 3, 1, 2, 4});
+  return {to.graph.reshape(y, {0, 0, G * R * D})};
+}
+
+int64_t groups_of(const OnnxOp& op) {
+  return op.call.integer(op.call.has("groups") ? "groups" : "heads");
+}
+
+void check_rows(const OnnxOp& op, size_t i) {
+  check(!op.shape(i).is_free(1),
+        "[{}] among samples has no counterpart in ONNX: expected [N, T, ...]", op.call.op_name());
+}
+
 Names causal_attention_nodes(const OnnxOp& op) {
-  OnnxTrace& to = op.to;
-  const int64_t H = op.call.integer("heads");
-  const int64_t G = op.call.has("groups") ? op.call.integer("groups") : H, R = H / G;
+  const int64_t H = op.call.integer("heads"), G = groups_of(op);
   const FreeShape of_q = op.shape(0), of_k = op.shape(1);
   const int64_t D = of_q.shape[2] / H, Tq = of_q.shape[1], T = of_k.shape[1];
-  check(!of_q.is_free(1) && !of_k.is_free(1),
-        "[causal_attention] among samples has no counterpart in ONNX: expected [N, T, ...]");
-  const auto heads = [&](size_t i, const Integers& shape, const Integers& order) {
-    return to.transposed(to.graph.reshape(op.in(i), shape), order);
-  };
-  const Name q = heads(0, {0, 0, G, R, D}, {0, 2, 3, 1, 4});
-  const Name k = heads(1, {0, 0, G, 1, D}, {0, 2, 3, 4, 1});
-  const Name v = heads(2, {0, 0, G, 1, D}, {0, 2, 3, 1, 4});
-  const Name unseen = to.unseen_from(1 + T - Tq, {{Tq, T}, {Tq, T}});
-  const Name scores = to.multiply(to.graph.add("MatMul", {q, k}), 1 / std::sqrt(double(D)));
-  const Name a = to.graph.add("Softmax", {to.sum(scores, unseen)}, {{"axis", int64_t{-1}}});
-  const Name y = to.transposed(to.graph.add("MatMul", {a, v}), {0, 3, 1, 2, 4});
-  return {to.graph.reshape(y, {0, 0, H * D})};
+  check_rows(op, 0);
+  check_rows(op, 1);
+  return nodes_of_rows(op.to, {op.in(0), op.in(1), op.in(2), Tq, T, G, H / G, D}, true,
+                       1 / std::sqrt(double(D)));
+}
+
+Names attention_rows_nodes(const OnnxOp& op) {
+  const int64_t H = op.call.integer("heads"), G = groups_of(op);
+  const bool is_packed = !op.call[1].defined();
+  const size_t of_keys = is_packed ? 0 : 1;
+  const FreeShape of_q = op.shape(0), of_k = op.shape(of_keys);
+  const int64_t D = of_q.shape[2] / (is_packed ? H + 2 * G : H);
+  check_rows(op, 0);
+  check_rows(op, of_keys);
+  AttendingRows x{op.in(0), {}, {}, of_q.shape[1], of_k.shape[1], G, H / G, D};
+  if (is_packed) {
+    const auto parts = op.to.graph.add("Split", {x.q, op.to.graph.integers({H * D, G * D, G * D})},
+                                       3, {{"axis", int64_t{2}}});
+    x.q = parts[0], x.k = parts[1], x.v = parts[2];
+  } else {
+    x.k = op.in(1), x.v = op.in(2);
+  }
+  const double scale = op.call.has("scale") ? op.call.number("scale") : 1 / std::sqrt(double(D));
+  return nodes_of_rows(op.to, x, op.call.flag("is_causal"), scale);
 }
 
 }  // namespace
 
 OnnxNodes nodes_of(std::string_view op) {
   static const std::map<std::string_view, OnnxNodes> rows{
-      {"permute", permute_nodes}, {"transpose", transpose_nodes},
-      {"slice", slice_nodes},     {"split", split_nodes},
-      {"chunk", split_nodes},     {"stack", stack_nodes},
-      {"pad", pad_nodes},         {"roll", roll_nodes},
-      {"flip", flip_nodes},       {"expand", expand_nodes},
-      {"tile", tile_nodes},       {"index_select", index_select_nodes},
-      {"gather", gather_nodes},   {"matmul", matmul_nodes},
-      {"sum", sum_nodes},         {"mean", mean_nodes},
-      {"amax", amax_nodes},       {"amin", amin_nodes},
-      {"var", var_nodes},         {"argmax", argmax_nodes},
-      {"argmin", argmin_nodes},   {"causal_attention", causal_attention_nodes},
+      {"permute", permute_nodes},
+      {"transpose", transpose_nodes},
+      {"slice", slice_nodes},
+      {"split", split_nodes},
+      {"chunk", split_nodes},
+      {"stack", stack_nodes},
+      {"pad", pad_nodes},
+      {"roll", roll_nodes},
+      {"flip", flip_nodes},
+      {"expand", expand_nodes},
+      {"tile", tile_nodes},
+      {"index_select", index_select_nodes},
+      {"gather", gather_nodes},
+      {"matmul", matmul_nodes},
+      {"sum", sum_nodes},
+      {"mean", mean_nodes},
+      {"amax", amax_nodes},
+      {"amin", amin_nodes},
+      {"var", var_nodes},
+      {"argmax", argmax_nodes},
+      {"argmin", argmin_nodes},
+      {"causal_attention", causal_attention_nodes},
+      {"attention_rows", attention_rows_nodes},
   };
   const auto found = rows.find(op);
   return found == rows.end() ? nullptr : found->second;

@@ -72,6 +72,64 @@ Op attention_op(std::string_view name, const AttentionSizes& z, const Seen& seen
           .roundings = 3};
 }
 
+// x [N, A, B, D] as [N, B, A, D], from column `first` of rows of `width` on.
+Values exchanged(const Values& x, size_t N, size_t A, size_t B, size_t D, size_t first = 0,
+                 size_t width = 0) {
+  if (width == 0) width = B * D;
+  Values y;
+  for (size_t n = 0; n < N; ++n)
+    for (size_t b = 0; b < B; ++b)
+      for (size_t a = 0; a < A; ++a)
+        for (size_t d = 0; d < D; ++d) y.push_back(x[(n * A + a) * width + first + b * D + d]);
+  return y;
+}
+
+detail::AttentionHeads heads_of(const AttentionSizes& z) {
+  return {int64_t(z.H), int64_t(z.G), int64_t(z.D)};
+}
+
+AttentionOptions options_of(const Seen& seen, const Tensor& near) {
+  return {seen.mask, seen.lengths.empty() ? Tensor() : indices(seen.lengths, near), seen.scale};
+}
+
+Op rows_op(std::string_view name, const AttentionSizes& z, const Seen& seen) {
+  const size_t in_q = z.H * z.D, in_k = z.G * z.D;
+  Op op = attention_op(name, z, seen);
+  op.name = fmt::format("attention of rows {}", name);
+  op.inputs = {Shape{int64_t(z.N), int64_t(z.T), int64_t(in_q)},
+               Shape{int64_t(z.N), int64_t(z.S), int64_t(in_k)},
+               Shape{int64_t(z.N), int64_t(z.S), int64_t(in_k)}};
+  op.run = [=](const auto& in) {
+    return attention_rows(in[0], in[1], in[2], heads_of(z), options_of(seen, in[0]));
+  };
+  op.reference = [=](const auto& in) {
+    const Values y =
+        attend(z, seen,
+               {exchanged(in[0], z.N, z.T, z.H, z.D), exchanged(in[1], z.N, z.S, z.G, z.D),
+                exchanged(in[2], z.N, z.S, z.G, z.D)});
+    return exchanged(y, z.N, z.H, z.T, z.D);
+  };
+  return op;
+}
+
+Op packed_op(std::string_view name, const AttentionSizes& z, const Seen& seen) {
+  const size_t in_q = z.H * z.D, in_k = z.G * z.D, width = in_q + 2 * in_k;
+  Op op = attention_op(name, z, seen);
+  op.name = fmt::format("attention of packed rows {}", name);
+  op.inputs = {Shape{int64_t(z.N), int64_t(z.T), int64_t(width)}};
+  op.run = [=](const auto& in) {
+    return attention_rows(in[0], heads_of(z), options_of(seen, in[0]));
+  };
+  op.reference = [=](const auto& in) {
+    const Values y = attend(z, seen,
+                            {exchanged(in[0], z.N, z.T, z.H, z.D, 0, width),
+                             exchanged(in[0], z.N, z.T, z.G, z.D, in_q, width),
+                             exchanged(in[0], z.N, z.T, z.G, z.D, in_q + in_k, width)});
+    return exchanged(y, z.N, z.H, z.T, z.D);
+  };
+  return op;
+}
+
 // Y and the gradients of q, k and v.
 std::vector<Values> results_of(const AttentionSizes& z, const Seen& seen, DType dtype,
                                bool in_blocks) {
@@ -110,6 +168,21 @@ TEST_CASE("attention", "[ops]") {
   check_op(attention_op("of one key", {1, 1, 1, 1, 1, 1, 1}, {}));
   check_op(attention_op("of tensor cores", {1, 2, 1, 3, 4, 8, 8}, {.lengths = {3}}));
   check_op(attention_op("of turned scores", {2, 2, 1, 3, 3, 2, 3}, {causal, {2, 3}, -0.5}));
+}
+
+TEST_CASE("attention of rows", "[ops]") {
+  const auto causal = AttentionMask::causal;
+  check_op(rows_op("to all keys", {2, 2, 2, 3, 5, 4, 4}, {}));
+  check_op(rows_op("of groups", {2, 4, 2, 5, 3, 3, 3}, {.scale = 0.25}));
+  check_op(rows_op("with lengths", {3, 2, 1, 3, 5, 2, 2}, {.lengths = {5, 1, 3}}));
+  check_op(rows_op("causal", {2, 2, 1, 4, 4, 3, 3}, {causal}));
+  check_op(rows_op("of one key", {1, 1, 1, 1, 1, 1, 1}, {}));
+  check_op(rows_op("of tensor cores", {1, 2, 2, 3, 4, 8, 8}, {.lengths = {3}}));
+  check_op(packed_op("to all keys", {2, 3, 3, 4, 4, 2, 2}, {}));
+  check_op(packed_op("of groups", {2, 4, 2, 3, 3, 3, 3}, {.scale = 0.25}));
+  check_op(packed_op("with lengths", {3, 2, 1, 5, 5, 2, 2}, {.lengths = {5, 1, 3}}));
+  check_op(packed_op("causal, with lengths", {2, 2, 2, 4, 4, 3, 3}, {causal, {2, 4}}));
+  check_op(packed_op("of tensor cores", {1, 2, 1, 4, 4, 8, 8}, {}));
 }
 
 TEST_CASE("attention in many blocks is a product by a softmax", "[ops]") {
@@ -155,6 +228,32 @@ TEST_CASE("attention keeps y and a logarithm for each query, and its scratch is 
     };
     REQUIRE(peaks(1 << 16) < 2.1 * peaks(1 << 15));
   }
+}
+
+TEST_CASE("attention of rows keeps no heads", "[ops]") {
+  constexpr int64_t N = 2, T = 8, H = 2, G = 1, D = 4;  // of whole blocks of the ledger
+  const MetaScope on(true);
+  const Tensor qkv = require_grad(ones({N, T, (H + 2 * G) * D}));
+  auto& bytes = ledger(qkv.device());
+  const auto before = bytes.current()[Category::activations];
+  const Tensor y = attention_rows(qkv, {H, G, D});
+  REQUIRE(y.shape() == Shape{N, T, H * D});
+  REQUIRE(bytes.current()[Category::activations] - before == size_t(4 * N * T * H * (D + 1)));
+}
+
+TEST_CASE("attention of rows refuses what does not fit", "[ops]") {
+  const MetaScope on(GENERATE(false, true));
+  const Tensor q = ones({2, 4, 12}), k = ones({2, 5, 6});
+  const detail::AttentionHeads heads{4, 2, 3};
+  REQUIRE_ERROR(attention_rows(q, k, ones({2, 4, 6}), heads), "q [2, 4, 12], k [2, 5, 6] and v");
+  REQUIRE_ERROR(attention_rows(q, ones({1, 5, 6}), ones({1, 5, 6}), heads), "k and v [N, S, 6]");
+  REQUIRE_ERROR(attention_rows(k, k, k, heads), "expected q [N, T, 12]");
+  REQUIRE_ERROR(attention_rows(q, k, k, {4, 3, 3}), "4 heads of queries in 3 groups");
+  REQUIRE_ERROR(attention_rows(q, k, k, heads, {.scale = 0.0}), "the scale 0: expected a positive");
+  REQUIRE_ERROR(attention_rows(q, k, k, heads, {AttentionMask::causal}), "4 queries and 5 keys");
+  REQUIRE_ERROR(attention_rows(q, k, k, heads, {.lengths = indices({1}, q)}), "lengths i32 [1]");
+  REQUIRE_ERROR(attention_rows(q, heads), "expected [N, T, 24]");
+  REQUIRE_ERROR(attention_rows(ones({2, 24}), heads), "qkv [2, 24]");
 }
 
 TEST_CASE("attention refuses what does not fit", "[ops]") {
