@@ -228,7 +228,12 @@ void add_networks(nb::module_& m) {
           },
           "inputs"_a, "outputs"_a,
           nb::sig("def __init__(self, inputs: Value | typing.Sequence[Value] | dict[str, Value], "
-                  "outputs: Value | typing.Sequence[Value] | dict[str, Value]) -> None"));
+                  "outputs: Value | typing.Sequence[Value] | dict[str, Value]) -> None"))
+      .def_prop_ro("_inputs", [](const Network& self) {
+        nb::list names;
+        for (const Network::Input& input : self.inputs) names.append(input.name);
+        return names;
+      });
 }
 
 }  // namespace accrue::python

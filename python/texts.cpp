@@ -178,21 +178,18 @@ nb::object embed(nb::handle weights, nb::handle texts, nb::handle model,
           "accrue.predict()",
           o.weights);
     const LoadedNetwork network = load_network(o, o.sample, device);
-    const auto embeddings = [&](nb::handle tokens) {
-      return answers_of(tokens, LanguageModel::of(*network.model), TextAnswers::embeddings,
-                        o.micro_batch, device);
-    };
-    if (!are_texts(texts)) {
-      z = embeddings(texts);
-      return;
-    }
-    const Tokens tokens = tokens_of_texts(o, texts, tokenizer);
-    Tensor all;
-    until_interrupted([&](const StopRequest& stop) {
-      const nb::gil_scoped_release release;
-      all = embeddings_of(tokens, LanguageModel::of(*network.model), o.micro_batch, device, stop);
+    z = answers_to_all(texts, o.micro_batch, [&](nb::handle some) {
+      if (!are_texts(some))
+        return answers_of(some, LanguageModel::of(*network.model), TextAnswers::embeddings,
+                          o.micro_batch, device);
+      const Tokens tokens = tokens_of_texts(o, some, tokenizer);
+      Tensor all;
+      until_interrupted([&](const StopRequest& stop) {
+        const nb::gil_scoped_release release;
+        all = embeddings_of(tokens, LanguageModel::of(*network.model), o.micro_batch, device, stop);
+      });
+      return array_of(all);
     });
-    z = array_of(all);
   });
   return z;
 }
@@ -205,13 +202,14 @@ void add_texts(nb::module_& m) {
       generate_door,
       "def generate(weights: typing.Any, prompt: typing.Any, model: str | Layer | None = None, "
       "*, max_new_tokens: int = 200, temperature: float = 1.0, top_k: int = 0, top_p: float = "
-      "1.0, repetition_penalty: float = 1.0, seed: int = 1, tokenizer: str = '', on_text: "
+      "1.0, repetition_penalty: float = 1.0, seed: int = 1, tokenizer: typing.Any = '', on_text: "
       "typing.Callable[[typing.Any], typing.Any] | None = None",
       "typing.Any",
       "Continues a prompt, a text or tokens [L], by a language model, and returns both together: "
       "a str,\nor int32 [L + n]. It keeps the keys and values of all tokens, as `accrue text "
       "write` does.\n\n"
-      "weights: a safetensors file, or Weights; None with base= a GGUF file.\n"
+      "weights: a safetensors file, Weights, or the Result of a training; None with base= a GGUF "
+      "file.\n"
       "max_new_tokens: at most so many after the prompt. A text ends at the tokenizer's end of "
       "text.\n"
       "temperature: logits are divided by it; 0 takes the likeliest token each time.\n"
@@ -219,7 +217,7 @@ void add_texts(nb::module_& m) {
       "top_p: draws from the fewest likeliest tokens whose probabilities add up to this.\n"
       "repetition_penalty: above 1 it repeats earlier tokens less often.\n"
       "seed: another one gives another text.\n"
-      "tokenizer: bytes, a tokenizer.json or a directory; by default the model's own, else "
+      "tokenizer: bytes, a path or an object as train() takes it; by default the model's own, else "
       "bytes.\n"
       "on_text: called with each part of the text, or each token, as it is written. False ends "
       "it.\n");
@@ -231,13 +229,14 @@ void add_texts(nb::module_& m) {
   const FunctionDoc of_embed = docs.of(
       embed_door,
       "def embed(weights: typing.Any, texts: typing.Any, model: str | Layer | None = None, *, "
-      "tokenizer: str = ''",
+      "tokenizer: typing.Any = '', columns: typing.Any = None",
       "numpy.ndarray",
       "The embeddings of texts, float32 [N, E] of norm 1, by a network that was trained on "
       "pairs of texts.\n\n"
-      "weights: a safetensors file, or Weights.\n"
-      "texts: a list of texts, or tokens as train() takes them: a document each.\n"
-      "tokenizer: bytes, a tokenizer.json or a directory; by default the model's own, else "
+      "weights: a safetensors file, Weights, or the Result of a training.\n"
+      "texts: a list of texts, or tokens as train() takes them: a document each. Both may be "
+      "fetched, from\na data set or a stream that ends; columns is then the name of the texts.\n"
+      "tokenizer: bytes, a path or an object as train() takes it; by default the model's own, else "
       "bytes.\n");
   m.def("embed", &embed, "weights"_a.none(), "texts"_a, "model"_a = nb::none(), nb::kw_only(),
         "tokenizer"_a = "", "options"_a, nb::sig(of_embed.signature), of_embed.doc);

@@ -171,6 +171,19 @@ class PythonTrainer {
   }
   nb::object predict(nb::handle x) {
     const Use use(*this);
+    return answers_to_all(x, trainer().training().batches().micro,
+                          [&](nb::handle some) { return answers_to_some(some); });
+  }
+
+  nb::object evaluate_spelt(nb::handle data) {
+    return spelt([&] { return evaluate(data); });
+  }
+  nb::object predict_spelt(nb::handle x) {
+    return spelt([&] { return predict(x); });
+  }
+
+ private:
+  nb::object answers_to_some(nb::handle x) {
     Training& training = trainer().training();
     if (const auto* const model = LanguageModel::in(training.model()))
       return answers_of(
@@ -193,15 +206,6 @@ class PythonTrainer {
                       training.batches().micro, training.parameters().compute_dtype(),
                       run_->device());
   }
-
-  nb::object evaluate_spelt(nb::handle data) {
-    return spelt([&] { return evaluate(data); });
-  }
-  nb::object predict_spelt(nb::handle x) {
-    return spelt([&] { return predict(x); });
-  }
-
- private:
   template <class Work>
   nb::object spelt(const Work& work) const {
     nb::object result;

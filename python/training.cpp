@@ -14,6 +14,7 @@
 #include "python/answers.h"
 #include "python/arrays.h"
 #include "python/call.h"
+#include "python/fetched.h"
 #include "python/signatures.h"
 #include "python/tokens.h"
 #include "python/trainer.h"
@@ -109,6 +110,49 @@ nb::object evaluate(nb::handle weights, nb::handle model, nb::handle data,
   return call.has_arrays() ? result("Score", scores["test"]) : result("Scores", scores);
 }
 
+// Answers of the network of weights, which are read once.
+class Answering {
+ public:
+  Answering(const Call& call, const Request& request, Device device)
+      : call_(call), request_(request), device_(device) {}
+
+  nb::object to(nb::handle x) {
+    const Request& o = request_;
+    if (const auto& given = call_.given().network; given && has_named_answers(x, *given)) {
+      Dataset data = question_by_name(x, given->inputs);
+      check_inputs(data, o.inputs_of_weights, o.weights, o);
+      const LoadedNetwork& network = loaded(o.sample);
+      return answers_by_name(std::move(data), o.domains.pixels(), *network.model, o.micro_batch,
+                             network.parameters.compute_dtype(), device_);
+    }
+    if (!is_fetched(x) && tokens_of(x) && o.class_count_of_weights) {
+      const Text* const text = o.domains.of_model_as<Text>(o.model_name);
+      return answers_of(x, LanguageModel::of(*loaded(o.sample).model),
+                        text && text->embeds() ? TextAnswers::embeddings : TextAnswers::logits,
+                        o.micro_batch, device_);
+    }
+    Dataset data = question_of(x, call_.taken(), o.sample.classes_seen());
+    for (const char* name : {"mean", "std"})
+      if (o.given.contains(name)) data.check_pixels(fmt::format("--{}", name));
+    check_inputs(data, o.inputs_of_weights, o.weights, o);
+    see_as_trained(data, o);
+    const LoadedNetwork& network = loaded(o.sample_in(data));
+    return answers_to(std::move(data), o.domains.pixels(), *network.model, o.micro_batch,
+                      network.parameters.compute_dtype(), device_);
+  }
+
+ private:
+  const LoadedNetwork& loaded(const SampleSpec& sample) {
+    if (!network_) network_.emplace(load_network(request_, sample, device_));
+    return *network_;
+  }
+
+  const Call& call_;
+  const Request& request_;
+  const Device device_;
+  std::optional<LoadedNetwork> network_;
+};
+
 nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb::kwargs& options) {
   const AtWork at_work;
   Call call(predict_door, options);
@@ -123,30 +167,8 @@ nb::object predict(nb::handle weights, nb::handle x, nb::handle model, const nb:
     if (const auto* const tables = o.domains.of_model_as<Tables>(o.model_name))
       fail("{} holds weights of {}, which sees the columns of a table, but x is an array: {}",
            o.weights, o.model_name, tables->where_it_answers());
-    if (const auto& given = call.given().network; given && has_named_answers(x, *given)) {
-      Dataset data = question_by_name(x, given->inputs);
-      check_inputs(data, o.inputs_of_weights, o.weights, o);
-      const LoadedNetwork network = load_network(o, o.sample, device);
-      y = answers_by_name(std::move(data), o.domains.pixels(), *network.model, o.micro_batch,
-                          network.parameters.compute_dtype(), device);
-      return;
-    }
-    if (tokens_of(x) && o.class_count_of_weights) {
-      const LoadedNetwork network = load_network(o, o.sample, device);
-      const Text* const text = o.domains.of_model_as<Text>(o.model_name);
-      y = answers_of(x, LanguageModel::of(*network.model),
-                     text && text->embeds() ? TextAnswers::embeddings : TextAnswers::logits,
-                     o.micro_batch, device);
-      return;
-    }
-    Dataset data = question_of(x, call.taken(), o.sample.classes_seen());
-    for (const char* name : {"mean", "std"})
-      if (o.given.contains(name)) data.check_pixels(fmt::format("--{}", name));
-    check_inputs(data, o.inputs_of_weights, o.weights, o);
-    see_as_trained(data, o);
-    const LoadedNetwork network = load_network(o, o.sample_in(data), device);
-    y = answers_to(std::move(data), o.domains.pixels(), *network.model, o.micro_batch,
-                   network.parameters.compute_dtype(), device);
+    Answering answering(call, o, device);
+    y = answers_to_all(x, o.micro_batch, [&](nb::handle some) { return answering.to(some); });
   });
   return y;
 }
@@ -334,7 +356,8 @@ void add_training(nb::module_& m) {
            "The network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for "
            "rows of\n"
            "tokens [N, T] the logits of the next ones, [N, T, vocabulary]. zi2zi takes (sources, "
-           "styles) and draws.",
+           "styles) and draws.\nx may be samples that are fetched, too: the trainer's columns and "
+           "transform act on them.",
            nb::sig("def predict(self, x: typing.Any) -> numpy.ndarray"))
       .def("save_weights", &PythonTrainer::save_weights, "path"_a.none(),
            "Writes a safetensors file with PyTorch's names.",
@@ -416,12 +439,16 @@ void add_training(nb::module_& m) {
 
   const FunctionDoc of_predict = docs.of(
       predict_door,
-      "def predict(weights: typing.Any, x: typing.Any, model: str | Layer | None = None, *",
+      "def predict(weights: typing.Any, x: typing.Any, model: str | Layer | None = None, *, "
+      "columns: typing.Any = None, transform: typing.Callable[..., typing.Any] | None = None",
       "numpy.ndarray",
       "A network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for rows "
       "of tokens\n[N, T] the logits of the next ones, [N, T, vocabulary]. A network that was "
       "trained on pairs of\ntexts answers with embeddings [N, E] of documents of any lengths. "
-      "zi2zi takes (sources, styles)\nand draws.\n\n" +
+      "zi2zi takes (sources, styles)\nand draws.\n\n"
+      "x may be samples that are fetched, too, as data of train(), and a stream that ends; of (x, "
+      "y)\nit sees x. columns is then the name of x, (x, y), or a dictionary, and transform of a "
+      "sample.\n\n" +
           weights + data);
   m.def("predict", &predict, "weights"_a.none(), "x"_a.none(), "model"_a = nb::none(), "options"_a,
         nb::sig(of_predict.signature), of_predict.doc);

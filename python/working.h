@@ -32,6 +32,22 @@ void until_interrupted(const Work& work) {
   interrupts.rethrow();
 }
 
+// The answers to x. Samples that are fetched (accrue._chunks) come some at a time, whole
+// micro-batches of them.
+template <class Answer>
+nb::object answers_to_all(nb::handle x, int64_t micro_batch, const Answer& answer) {
+  if (!nb::hasattr(x, "_accrue_chunks")) return answer(x);
+  for (;;) {
+    nb::object some;
+    {
+      const InCallersCode in_their_code;
+      some = x.attr("next")(micro_batch);
+    }
+    if (some.is_none()) return x.attr("answers")();
+    x.attr("take")(answer(some));
+  }
+}
+
 // The value of the argument `quiet`, True by default. Throws Error unless it is a bool.
 bool is_quiet(nb::handle quiet);
 

@@ -40,8 +40,8 @@ export = _signatures.function(_accrue.export, _modules.export)
 export_onnx = export
 evaluate = _signatures.function(_accrue.evaluate, _modules.evaluate)
 predict = _signatures.function(_accrue.predict, _modules.predict)
-generate = _signatures.function(_accrue.generate)
-embed = _signatures.function(_accrue.embed)
+generate = _signatures.function(_accrue.generate, _modules.generate)
+embed = _signatures.function(_accrue.embed, _modules.embed)
 
 if _typing.TYPE_CHECKING:
     from ._estimators import Classifier as Classifier

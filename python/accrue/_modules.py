@@ -57,6 +57,8 @@ def _example(data: typing.Any) -> typing.Any:
     x = _first(data)
     if isinstance(x, dict):
         return {name: _example(array) for name, array in x.items()}
+    if hasattr(x, "through"):
+        return _example(x.first)
     return x.first.repeat(2, axis=0) if hasattr(x, "_accrue_part") else x
 
 
@@ -76,6 +78,7 @@ def plan(model: typing.Any = None, data: typing.Any = None, **options: typing.An
 
 def evaluate(weights: typing.Any, model: typing.Any = None, data: typing.Any = None,
              **options: typing.Any) -> typing.Any:
+    weights, model = _of_result(weights, model)
     data, options = _prepared(model, data, options)
     origin, weights = _known(weights, model, _example(data), options)
     if origin is None:
@@ -83,12 +86,99 @@ def evaluate(weights: typing.Any, model: typing.Any = None, data: typing.Any = N
     return _accrue.evaluate(weights, origin.network, origin.data(data), **origin.loss(origin.precise(options)))
 
 
-def predict(weights: typing.Any, x: typing.Any, model: typing.Any = None, **options: typing.Any) -> typing.Any:
-    origin, weights = _known(weights, model, x, options)
+def predict(weights: typing.Any, x: typing.Any, model: typing.Any = None, *, columns: typing.Any = None,
+            transform: typing.Any = None, **options: typing.Any) -> typing.Any:
+    weights, model = _of_result(weights, model)
+    x = _question(x, model if model is not None else weights, columns, transform, must_act=True)
+    origin, weights = _known(weights, model, _example(x), options)
     if origin is None:
         return _accrue.predict(weights, x, model, **options)
-    answers = _accrue.predict(weights, origin.samples(x), origin.network, **origin.precise(options))
+    answers = _accrue.predict(weights, _samples(origin, x), origin.network, **origin.precise(options))
     return origin.answers(answers)
+
+
+def embed(weights: typing.Any, texts: typing.Any, model: typing.Any = None, *, columns: typing.Any = None,
+          tokenizer: typing.Any = "", **options: typing.Any) -> typing.Any:
+    from . import _chunks, _texts
+
+    weights, model = _of_result(weights, model)
+    _check_language_model(weights, model, "embed")
+    if tokenizer is not None and not isinstance(tokenizer, str):
+        options["tokenizer"] = _texts._tokenizer(tokenizer)
+    elif tokenizer:
+        options["tokenizer"] = tokenizer
+    asked = []
+
+    def told() -> typing.Any:
+        asked.append(_chunks._Asked(columns, are_texts=True, what="texts"))
+        return asked[0]
+
+    texts = _chunks.of(texts, told, are_texts=True)
+    if columns is not None and not asked:
+        raise _accrue.Error("columns is for texts that are fetched, but texts is a list: expected no columns")
+    return _accrue.embed(weights, texts, model, **options)
+
+
+def generate(weights: typing.Any, prompt: typing.Any, model: typing.Any = None, *, tokenizer: typing.Any = "",
+             on_text: typing.Any = None, **options: typing.Any) -> typing.Any:
+    from . import _texts
+
+    weights, model = _of_result(weights, model)
+    _check_language_model(weights, model, "generate")
+    if tokenizer is not None and not isinstance(tokenizer, str):
+        options["tokenizer"] = _texts._tokenizer(tokenizer)
+    elif tokenizer:
+        options["tokenizer"] = tokenizer
+    if callable(on_text):
+        told = on_text
+
+        def on_text(piece: typing.Any) -> bool:
+            return not _listening._is_false(told(piece))
+
+    return _accrue.generate(weights, prompt, model, on_text=on_text, **options)
+
+
+def _of_result(weights: typing.Any, model: typing.Any) -> tuple:
+    """The weights of a Result or a Trainer in its place, and the network of a module or a file that it knows."""
+    if not isinstance(weights, Trainer) and not (hasattr(weights, "state_dict") and hasattr(weights, "_origin")):
+        return weights, model
+    origin = getattr(weights, "_origin", None)
+    if model is None and origin is not None and origin.network is not None:
+        model = origin
+    return weights.weights, model
+
+
+def _check_language_model(weights: typing.Any, model: typing.Any, function: str) -> None:
+    for each in (model, weights):
+        if _is_origin(each) or isinstance(each, _accrue.Layer):
+            raise _accrue.Error(f"{function}() is of language models that accrue knows, by name, config.json or GGUF file, "
+                                f"but the model is {type(each).__name__}, a network of the caller's own: expected "
+                                "accrue.predict(), which gives its answers to tokens, or model='DIR/config.json'")
+
+
+def _question(x: typing.Any, model: typing.Any, columns: typing.Any, transform: typing.Any,
+              must_act: bool = False) -> typing.Any:
+    """x as the module takes it, or samples that are fetched in its place (_chunks.py)."""
+    from . import _chunks
+
+    is_named = isinstance(model, _accrue.Network) or _is_origin(model)
+    names = model._inputs if isinstance(model, _accrue.Network) else getattr(model, "inputs", None)
+    asked = []
+
+    def told() -> typing.Any:
+        asked.append(_chunks._Asked(columns, transform, names, is_named))
+        return asked[0]
+
+    found = _chunks.of(x, told)
+    for name, given in (("columns", columns), ("transform", transform)):
+        if must_act and given is not None and (not asked or name == "transform" and not hasattr(found, "through")):
+            raise _accrue.Error(f"{name} is for samples that are fetched, but x is an array: expected no {name}")
+    return found
+
+
+def _samples(origin: typing.Any, x: typing.Any) -> typing.Any:
+    """x as the network of an origin takes it, also where it is fetched."""
+    return x.through(origin.samples) if hasattr(x, "through") else origin.samples(x)
 
 
 def export(weights: typing.Any, path: typing.Any, model: typing.Any = None, **options: typing.Any) -> None:
@@ -175,9 +265,11 @@ class Trainer(_accrue.Trainer):
         return score
 
     def predict(self, x: typing.Any) -> typing.Any:
+        model, _, options = self._given
+        x = _question(x, self._origin or model, options.get("columns"), options.get("transform"))
         if self._origin is None:
             return super().predict(x)
-        return self._origin.answers(super().predict(self._origin.samples(x)))
+        return self._origin.answers(super().predict(_samples(self._origin, x)))
 
     def __reduce__(self) -> typing.Any:
         """Pickles the arguments, data included, and a checkpoint; losses and history begin anew."""

@@ -220,6 +220,107 @@ class ByIndex(Case):
                          accrue.evaluate(result.weights, layers(), (X, Y)))
 
 
+class Questions(Case):
+    """Samples to answer to that are fetched."""
+
+    x = np.tile(X, (30, 1))  # more than wait at once
+
+    @classmethod
+    def setUpClass(cls):
+        cls.trainer = accrue.Trainer(layers(), (X, Y), **{**FEW, "micro_batch": 7})
+        cls.result = cls.trainer.run()
+        cls.expected = cls.trainer.predict(cls.x)
+
+    def answers(self, x, expected=None, **options):
+        expected = self.expected if expected is None else expected
+        np.testing.assert_array_equal(accrue.predict(self.result, x(), layers(), micro_batch=7, **options), expected)
+        if not options:
+            np.testing.assert_array_equal(self.trainer.predict(x()), expected)
+
+    def test_are_answered_in_their_order(self):
+        y = np.tile(Y, 30)
+        kinds = [lambda: Samples(self.x, y), lambda: list(zip(self.x, y)), lambda: iter(self.x), lambda: lambda: zip(self.x, y),
+                 lambda: Elsewhere(self.x), lambda: (Elsewhere(self.x), y), lambda: [(row,) for row in self.x]]
+        if torch:
+            tensors = TensorDataset(torch.tensor(self.x), torch.tensor(y))
+            kinds += [lambda: tensors, lambda: DataLoader(tensors, 5), lambda: Subset(tensors, range(len(self.x)))]
+        if datasets:
+            data = datasets.Dataset.from_dict({"a": list(self.x[:60]), "b": y[:60]}, features=datasets.Features(
+                {"a": datasets.Sequence(datasets.Value("float32")), "b": datasets.Value("int64")}))
+            for columns in ("a", ("a", "b")):
+                self.answers(lambda: data, self.expected[:60], columns=columns)
+            self.refuses(lambda: self.trainer.predict(data), "names a, b", "columns='x'")
+        if pandas:
+            frame = pandas.DataFrame(self.x, columns=[f"c{i}" for i in range(16)])
+            self.answers(lambda: frame.assign(y=y), columns=(list(frame.columns), "y"))
+            kinds += [lambda: frame]
+        for place, kind in enumerate(kinds):
+            with self.subTest(place):
+                self.answers(kind)
+
+    def test_wait_in_bounded_memory(self):
+        most = waiting = 0
+        real = accrue._chunks.Chunks._stacked
+
+        def rows():
+            nonlocal waiting
+            for row in self.x:
+                waiting += 1
+                yield row
+
+        def stacked(chunks, samples):
+            nonlocal most, waiting
+            if len(samples) > 1:
+                most, waiting = max(most, waiting), 0
+            return real(chunks, samples)
+
+        with unittest.mock.patch.object(accrue._chunks.Chunks, "_stacked", stacked), \
+                unittest.mock.patch.object(accrue._chunks, "_BYTES", 64 * 100):
+            self.answers(rows)
+        self.assertLessEqual(most, 100)
+
+    def test_of_mapped_files_are_answered(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(accrue._data, "_MAPPED_BYTES", 1000):
+            np.save(os.path.join(folder, "x.npy"), self.x)
+            self.answers(lambda: np.load(os.path.join(folder, "x.npy"), mmap_mode="r"))
+
+    def test_by_names_take_inputs_alone(self):
+        x = accrue.input(16)
+        network = accrue.Network({"x": x}, {"y": accrue.Linear(16, 3)(x, name="last")})
+        trainer = accrue.Trainer(network, {"x": X, "y": Y}, **FEW)
+        weights = trainer.run().weights
+        items = [{"x": x, "y": y} for x, y in zip(X, Y)]
+        for found in (trainer.predict(items), accrue.predict(weights, items, network, micro_batch=4),
+                      trainer.predict({"x": Elsewhere(X)}),
+                      accrue.predict(weights, [{"z": item["x"]} for item in items], network, columns={"x": "z"},
+                                     micro_batch=4)):
+            np.testing.assert_array_equal(found["y"], trainer.predict({"x": X})["y"])
+
+    def test_are_transformed_as_a_trainers_data(self):
+        def twice(x):
+            return 2 * x
+
+        trainer = accrue.Trainer(layers(), Samples(), transform=twice, **FEW)
+        weights = trainer.run().weights
+        expected = trainer.predict(2 * X)
+        np.testing.assert_array_equal(trainer.predict(Samples()), expected)
+        np.testing.assert_array_equal(accrue.predict(weights, list(X), layers(), micro_batch=4), trainer.predict(X))
+        np.testing.assert_array_equal(
+            accrue.predict(weights, Samples(), layers(), transform=lambda x, y: (2 * x, y), micro_batch=4), expected)
+
+    def test_that_cannot_be_are_refused(self):
+        for x, *words in ((Samples(self.x, Y, ValueError("torn")), "sample 37 of x", "ValueError: torn"),
+                          (Samples(self.x, Y, (X[0, 1:], 0)), "sample 37 of x is float32 [15]", "[16] of sample 0"),
+                          (iter(()), "x has no samples"), ([(1, 2, 3)], "3 parts")):
+            self.refuses(lambda: self.trainer.predict(x), *words)
+            self.refuses(lambda: accrue.predict(self.result, x, layers()), "x")
+        for name in ("columns", "transform"):
+            self.refuses(lambda: accrue.predict(self.result, X, layers(), **{name: len}), f"expected no {name}")
+        if torch:
+            loader = DataLoader(TensorDataset(torch.tensor(X)), 5, shuffle=True)
+            self.refuses(lambda: self.trainer.predict(loader), "shuffle=True", "in the order")
+
+
 class Bad(Case):
     def test_samples_are_named_with_their_cause(self):
         for bad, *words in ((KeyError("gone"), "KeyError", "gone"), ((X[0, :5], 0), "float32 [5]", "float32 [16]"),
