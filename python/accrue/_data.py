@@ -82,6 +82,9 @@ def prepared(model: typing.Any, data: typing.Any, options: dict, must_act: bool 
     from . import _texts
 
     asked = _Asked(model, options)
+    if not asked.has_names():
+        data = _texts.records_of(data, options, asked)
+        others = {name: _texts.records_of(each, {}, asked) for name, each in others.items()}
     if not asked.has_names() and _texts.are_tokens(data):
         data, more = _texts.tokens(data, options)
         for name, each in others.items():

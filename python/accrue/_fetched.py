@@ -223,6 +223,9 @@ class Part:
     def fetch(self, index: int, seed: int, epoch: int) -> numpy.ndarray:
         return self.source.part(self.place, index, seed, epoch)
 
+    def changed(self, change: typing.Callable[[numpy.ndarray], numpy.ndarray]) -> Changed:
+        return Changed(self, change)
+
     def expect_classes(self, classes: int) -> None:
         if self.known_classes is None:
             self.known_classes = classes
@@ -255,6 +258,27 @@ class Part:
                 raise Error(f"{self.source._name(self.place)} is -100 for each sample: expected some classes")
             self.counted = most + 1, has_ignored
         return self.counted
+
+
+class Changed:
+    """A part whose labels are changed, some of them to -100; `change` takes [N, ...]."""
+
+    _accrue_part = True
+    file = None
+
+    def __init__(self, part: typing.Any, change: typing.Callable[[numpy.ndarray], numpy.ndarray]):
+        self._part, self._change = part, change
+        self.length, self.shape = part.length, part.shape
+        self.first = _as_kind(change(part.first))
+
+    def __len__(self) -> int:
+        return self.length
+
+    def fetch(self, index: int, seed: int, epoch: int) -> numpy.ndarray:
+        return self._change(self._part.fetch(index, seed, epoch)[None])[0]
+
+    def classes(self) -> tuple[int, bool]:
+        return self._part.classes()[0], True
 
 
 class Rows:
@@ -295,6 +319,7 @@ class Rows:
                         "sample 0: expected samples of one shape and type")
         return row
 
+    changed = Part.changed
     expect_classes = Part.expect_classes
 
     def classes(self) -> tuple[int, bool]:

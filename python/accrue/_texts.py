@@ -50,6 +50,26 @@ def are_tokens(data: typing.Any) -> bool:
     return "input_ids" in _names(data)
 
 
+def records_of(data: typing.Any, options: dict, asked: typing.Any) -> typing.Any:
+    """Records with tokens, where a PyTorch data set or its loader gives them; other data as they are."""
+    from ._data import _is_indexable, _is_of
+
+    is_loader = _is_of(data, "torch", "DataLoader")
+    samples = data.dataset if is_loader else data
+    if isinstance(samples, (list, collections.abc.Mapping)) and not is_loader or not _is_indexable(samples) or not len(samples):
+        return data
+    if not (is_loader or _is_of(samples, "torch", "Dataset")) or hasattr(samples, "column_names") and not is_loader:
+        return data
+    first = samples[0]
+    if not isinstance(first, collections.abc.Mapping) or "input_ids" not in first:
+        return data
+    if is_loader:
+        from ._loaders import samples_of
+
+        samples = samples_of(data, options, asked.heed("workers") or 1, collates=False)
+    return [dict(samples[index]) for index in range(len(samples))]
+
+
 def texts(data: typing.Any, options: dict) -> tuple[typing.Any, dict]:
     """The path of JSON lines with the texts, and of the tokenizer's files."""
     options = dict(options)

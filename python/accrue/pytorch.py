@@ -193,7 +193,8 @@ def _labels_as_compared(module: torch.nn.Module, labels: typing.Any) -> np.ndarr
     """The labels by which such a module makes its loss, at the places of the answers that it compares with them."""
     known = ("ForCausalLM", "ForMaskedLM", "ForTokenClassification", "ForSequenceClassification",
              "ForImageClassification")
-    labels = np.asarray(labels)
+    given, is_fetched = labels, hasattr(labels, "_accrue_part")
+    labels = labels.first if is_fetched else np.asarray(labels)
     kind, config = getattr(module, "loss_type", None), getattr(module, "config", None)
     uses_table = "self.loss_function(" in inspect.getsource(inspect.unwrap(type(module).forward))
     if kind is None and uses_table:
@@ -204,9 +205,14 @@ def _labels_as_compared(module: torch.nn.Module, labels: typing.Any) -> np.ndarr
                     f"expected whole numbers, for one of {', '.join(known)}; give others as (x, y), or by an output's "
                     "name, with a loss of accrue's")
     if kind != "ForCausalLM":
-        return labels
+        return given if is_fetched else labels
+    return given.changed(_told_next) if is_fetched else _told_next(labels)
+
+
+def _told_next(labels: np.ndarray) -> np.ndarray:
+    """Labels [N, T] at the places of the tokens before them."""
     after = np.full_like(labels, -100, dtype=np.int32 if labels.dtype.kind == "u" else labels.dtype)
-    after[:, :-1] = labels[:, 1:]  # each place tells the next token
+    after[:, :-1] = labels[:, 1:]
     return after
 
 

@@ -15,8 +15,9 @@ from accrue import _fetched
 
 try:
     import torch
-    from torch.utils.data import (DataLoader, IterableDataset, RandomSampler, Subset, TensorDataset,
-                                  WeightedRandomSampler)
+    from torch.utils.data import (BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler, Subset,
+                                  SubsetRandomSampler, TensorDataset, WeightedRandomSampler)
+    from torch.utils.data.distributed import DistributedSampler
 except ImportError:
     torch = None
 try:
@@ -489,15 +490,95 @@ class OfTorch(Case):
     def test_loaders_are_heeded_or_refused_by_name(self):
         tensors = TensorDataset(torch.tensor(X), torch.tensor(Y))
         cases = ((DataLoader(tensors, 8), "batch_size=8", "effective_batch is 16"),
-                 (DataLoader(tensors, 16, collate_fn=lambda batch: batch), "collate_fn"),
                  (DataLoader(tensors, 16, num_workers=2), "num_workers=2", "workers=2"),
                  (DataLoader(tensors, 16, drop_last=True), "drop_last"),
                  (DataLoader(tensors, 16, generator=torch.Generator()), "generator", "seed="),
                  (DataLoader(tensors, 16, sampler=WeightedRandomSampler([1.0] * 50, 50)), "WeightedRandomSampler"),
                  (DataLoader(tensors, 16, sampler=RandomSampler(tensors, True)), "replacement"),
-                 (DataLoader(tensors, batch_size=None), "batch_size=None"))
+                 (DataLoader(tensors, batch_size=None), "batch_size=None"),
+                 (DataLoader(tensors, batch_sampler=BatchSampler(SequentialSampler(tensors), 8, False)), "batch_size=8"),
+                 (DataLoader(tensors, batch_sampler=[[1, 2], [3]]), "batch_sampler list"),
+                 (DataLoader(tensors, 16, sampler=DistributedSampler(tensors, 2, 0)), "DistributedSampler", "ranks"))
         for loader, *words in cases:
             self.refuses(lambda: accrue.train(layers(), loader, **FEW), "DataLoader", *words)
+
+
+    def test_samplers_give_their_order(self):
+        tensors = TensorDataset(torch.tensor(X), torch.tensor(Y))
+        options = {name: value for name, value in FEW.items() if name != "effective_batch"}
+        order = random.permutation(50)[:33].tolist()
+        chosen = (X[order], Y[order])
+        for loader, data, no_shuffle in (
+                (DataLoader(tensors, batch_sampler=BatchSampler(RandomSampler(tensors), 16, False)), (X, Y), False),
+                (DataLoader(tensors, batch_sampler=BatchSampler(SequentialSampler(tensors), 16, False)), (X, Y), True),
+                (DataLoader(tensors, 16, sampler=order), chosen, True),
+                (DataLoader(tensors, 16, sampler=SubsetRandomSampler(order)), chosen, False)):
+            self.same(accrue.train(layers(), loader, **options),
+                      accrue.train(layers(), data, no_shuffle=no_shuffle, **FEW))
+
+    def test_a_collate_fn_acts_on_samples_alone_or_is_refused(self):
+        tensors = TensorDataset(torch.tensor(X), torch.tensor(Y))
+        options = {name: value for name, value in FEW.items() if name != "effective_batch"}
+
+        def collated(change):
+            return lambda batch: (change(torch.stack([x for x, _ in batch])), torch.stack([y for _, y in batch]))
+
+        self.same(accrue.train(layers(), DataLoader(tensors, 16, shuffle=True, collate_fn=collated(lambda x: 2 * x)), **options),
+                  accrue.train(layers(), (2 * X, Y), **FEW))
+        for change, word in ((lambda x: x.flip(0), "mixes the samples"), (lambda x: x + torch.rand(1), "draws at random"),
+                             (lambda x: x[:, :11 + len(x)], "of one shape")):
+            self.refuses(lambda: accrue.train(layers(), DataLoader(tensors, 16, collate_fn=collated(change)), **FEW),
+                         "collate_fn", word)
+        self.refuses(lambda: accrue.train(layers(), DataLoader(tensors, 16, collate_fn=lambda batch: batch), **FEW),
+                     "collate_fn makes list")
+
+    def test_collators_of_transformers(self):
+        try:
+            import tokenizers
+            import transformers
+        except ImportError:
+            self.skipTest("needs transformers")
+        words = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"w{i}": i for i in range(20)}, unk_token="w0"))
+        tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="w0", mask_token="w19")
+        ids = [random.integers(1, 19, 4 + i % 5).tolist() for i in range(24)]
+
+        class Records(torch.utils.data.Dataset):
+            def __init__(self, labels):
+                self.labels = labels
+
+            def __len__(self):
+                return 24
+
+            def __getitem__(self, i):
+                return {"input_ids": ids[i], "attention_mask": [1] * len(ids[i]), **({"labels": i % 2} if self.labels else {})}
+
+        few = {"threads": 1, "micro_batch": 4, "steps": 2}
+        gpt = {"vocabulary": 20, "context": 8, "layers": 1, **few}
+        documents = [np.array(row, np.int32) for row in ids]
+        expected = accrue.train("gpt-tiny", documents, effective_batch=8, no_shuffle=True, **gpt)
+        for collate in (transformers.DataCollatorWithPadding(tokenizer),
+                        transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)):
+            self.same(accrue.train("gpt-tiny", DataLoader(Records(False), 8, collate_fn=collate), **gpt), expected)
+        self.same(accrue.train("gpt-tiny", Records(False), effective_batch=8, no_shuffle=True, **gpt), expected)
+        masks = DataLoader(Records(False), 8, collate_fn=transformers.DataCollatorForLanguageModeling(tokenizer))
+        self.refuses(lambda: accrue.train("gpt-tiny", masks, **gpt), "mlm=True", "rng")
+        torch.manual_seed(0)
+        bert = transformers.BertForSequenceClassification(transformers.BertConfig(
+            vocab_size=20, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+            max_position_embeddings=8, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
+        padded = [row + [0] * (8 - len(row)) for row in ids]
+        arrays = {"input_ids": np.array(padded), "attention_mask": (np.array(padded) > 0).astype(int), "labels": np.arange(24) % 2}
+        loader = DataLoader(Records(True), 8, collate_fn=transformers.DataCollatorWithPadding(tokenizer, "max_length", 8))
+        self.same(accrue.train(bert, loader, **few), accrue.train(bert, arrays, effective_batch=8, no_shuffle=True, **few))
+        loader = DataLoader(Records(True), 8, collate_fn=transformers.DataCollatorWithPadding(tokenizer))
+        self.refuses(lambda: accrue.train(bert, loader, **few), "padding='max_length'")
+        # Each place tells the next token.
+        torch.manual_seed(0)
+        gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=20, n_positions=8, n_embd=8, n_layer=1, n_head=2,
+                                                                     resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))
+        causal = {"input_ids": np.array(padded), "labels": np.where(np.array(padded) > 0, padded, -100)}
+        rows = [{name: array[i] for name, array in causal.items()} for i in range(24)]
+        self.same(accrue.train(gpt2, rows, effective_batch=8, **few), accrue.train(gpt2, causal, effective_batch=8, **few))
 
 
 @unittest.skipUnless(pandas, "needs pandas")
