@@ -151,7 +151,8 @@ class Accrue:
             return {"accrue": self.memory(configuration)}
         ways = {"accrue": self.speed(configuration)}
         if self.options.device == "cuda":
-            ways["accrue without graphs"] = self.speed(configuration, "--cuda-graphs", "off")
+            if not self.options.brief:
+                ways["accrue without graphs"] = self.speed(configuration, "--cuda-graphs", "off")
             if is_first:
                 ways["accrue"].update(self.ledger_peak(configuration))
         return ways
@@ -224,6 +225,8 @@ def parse():
     parser.add_argument("--json", type=pathlib.Path, help="write the figures")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32",
                         help="with --device cuda; PyTorch's bf16 is autocast")
+    parser.add_argument("--brief", action="store_true",
+                        help="with --device cuda: leave out accrue without CUDA graphs")
     parser.add_argument("--memory", action="store_true", help="compare peak memory, not speed")
     parser.add_argument("--python", action="append", metavar="PYTHON",
                         help="an interpreter that has torch; may be given again")

@@ -7,8 +7,8 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root
 # The bundle must start with the C library of Debian 12. Such machines often limit the size of
-# uploads.
-readonly glibc_needed=2.36 most_bytes=$((60 << 20))
+# uploads: of the bundle, and of it with the tracked files.
+readonly glibc_needed=2.36 most_bytes=$((54 << 20)) most_together=$((64 << 20))
 # shellcheck source=scripts/machine.sh
 source "$root/scripts/machine.sh"
 
@@ -16,7 +16,7 @@ usage() {
   cat <<END
 Usage: scripts/gpu_bundle.sh [FILE]
 Builds accrue and accrue_tests for sm_90 and x86-64-v3, stripped, with the few shared libraries that
-they need. Leaves out MPI, NCCL, oneDNN, protobuf and FreeType, which a GPU check does not use.
+they need, unless FILE is of the sources as they are. Leaves out MPI, NCCL, oneDNN, protobuf and FreeType, which a GPU check does not use.
   FILE   the archive (default: build/gpu-bundle.tar.gz)
 END
 }
@@ -25,9 +25,29 @@ case ${1:-} in
   -h | --help) usage; exit ;;
   -*) usage >&2; fail "unknown option '$1'" ;;
 esac
+# check_size: the archive's, and with what git would send along.
+check_size() {
+  local bytes sources
+  bytes=$(stat --format %s "$archive")
+  [[ $bytes -le $most_bytes ]] || fail "$archive has $bytes bytes: expected at most $most_bytes"
+  sources=$(git -C "$root" ls-files -z | (cd "$root" && xargs -0 stat --format %s) |
+    awk '{sum += $1} END {print sum + 0}')
+  [[ $((bytes + sources)) -le $most_together ]] ||
+    fail "$archive and the sources have $bytes + $sources bytes: expected at most $most_together"
+  echo "gpu_bundle: $((bytes / 1000000)) MB in $archive, $(((bytes + sources) / 1000000)) MB" \
+    "together with the sources"
+}
+
 archive=$(realpath --canonicalize-missing "${1:-$root/build/gpu-bundle.tar.gz}")
 folder=$root/build/cuda-bundle bundle=$root/build/gpu-bundle
 cd "$root"
+stamp=$(python3 "$root/scripts/gpu_machine.py")
+stamp_of_archive() { tar --extract --to-stdout --file "$archive" ./sources.txt 2>/dev/null; }
+if [[ -f $archive && $(stamp_of_archive) == "$stamp" ]]; then
+  check_size
+  echo "gpu_bundle: $archive is of these sources"
+  exit
+fi
 have_nvcc || fail "no nvcc here: install the CUDA toolkit, 12 or newer, or name it by CUDACXX"
 
 mapfile -t options < <(ccache_options)
@@ -53,13 +73,13 @@ ldd "$folder/apps/accrue" "$folder/tests/accrue_tests" | awk '$2 == "=>" {print 
       *) install --mode=644 --strip "$path" "$bundle/lib/$name" ;;
     esac
   done >"$bundle/libraries-of-cuda.txt"
+echo "$stamp" >"$bundle/sources.txt"
 
 newest=$(objdump -T "$bundle"/accrue* "$bundle"/lib/* |
   sed -n 's/.*GLIBC_\([0-9][0-9.]*\).*/\1/p' | sort --version-sort --unique | tail -n 1)
 [[ $(printf '%s\n' "$newest" $glibc_needed | sort --version-sort | tail -n 1) == "$glibc_needed" ]] ||
   fail "the bundle needs GLIBC $newest; build it on Debian 12, which has $glibc_needed"
 tar --create --gzip --file "$archive" --directory "$bundle" .
-bytes=$(stat --format %s "$archive")
-[[ $bytes -le $most_bytes ]] || fail "$archive has $bytes bytes: expected at most $most_bytes"
-echo "gpu_bundle: $((bytes / 1000000)) MB in $archive, for GLIBC $newest or newer; of CUDA it needs" \
+check_size
+echo "gpu_bundle: for GLIBC $newest or newer; of CUDA it needs" \
   "$(paste --serial --delimiters ' ' "$bundle/libraries-of-cuda.txt")"

@@ -13,7 +13,10 @@ import tempfile
 import time
 import unittest
 
-import gpu_check
+import gpu_machine
+import gpu_runs
+import gpu_schedule
+import gpu_steps
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 
@@ -35,9 +38,9 @@ TOOLS = {
     "compute-sanitizer": """
         while [[ $1 == --* ]]; do shift 2; done
         "$@" && echo "========= ERROR SUMMARY: 0 errors" """,
-    "ncu": """echo '"Kernel Name","Metric Name","Metric Unit","Metric Value"'
-        echo '"accrue::cuda::relu(float)","gpu__time_duration.sum","ns","2,500"'
-        echo '"accrue::cuda::relu(float)","dram__bytes.sum","Kbyte","10"' """,
+    "ncu": """echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
+        echo '"0","accrue::cuda::relu(float)","gpu__time_duration.sum","ns","2,500"'
+        echo '"0","accrue::cuda::relu(float)","dram__bytes.sum","Kbyte","10"' """,
 }
 PROGRAM = """
     while [[ $# -gt 1 && $1 != --json ]]; do shift; done
@@ -46,6 +49,8 @@ PROGRAM = """
 TESTS = """
     case $1:$2 in
       --list-tags:) ;;
+      --list-test-names-only:attention\\**) echo "attention" ;;
+      --list-test-names-only:*\\*\\[ops*) ;;
       --list-test-names-only:*ops*) echo "relu of [N, C]"; echo "a, b" ;;
       --list-test-names-only:*window*) echo "a window" ;;
       --list-test-names-only:*oom*) echo "the device is full" ;;
@@ -74,7 +79,8 @@ class GpuCheck(unittest.TestCase):
         self.machine = pathlib.Path(folder.name)
         self.tree, self.out = self.machine / "tree", self.machine / "out"
         (self.tree / "scripts").mkdir(parents=True)
-        for name in ("gpu_check.py", "gpu_machine.py", "gpu_summary.py", "make_satellite.py"):
+        for name in ("gpu_check.py", "gpu_machine.py", "gpu_rehearsal.py", "gpu_runs.py",
+                     "gpu_schedule.py", "gpu_steps.py", "gpu_summary.py", "make_satellite.py"):
             shutil.copy(SCRIPTS / name, self.tree / "scripts")
         (self.machine / "bin").mkdir()
         for name, text in TOOLS.items():
@@ -103,7 +109,9 @@ class GpuCheck(unittest.TestCase):
             text=True)
         return process.stdout, process.returncode
 
-    def check_bundle(self, *arguments):
+    def check_bundle(self, *arguments, sources=None):
+        (self.machine / "bundle" / "sources.txt").write_text(
+            sources or gpu_machine.stamp_of_sources(self.tree))
         archive = self.machine / "bundle.tar.gz"
         with tarfile.open(archive, "w:gz") as file:
             file.add(self.machine / "bundle", ".")
@@ -119,10 +127,17 @@ class GpuCheck(unittest.TestCase):
         output, status = self.check_bundle()
         self.assertEqual(status, 0, output)
         self.assertIn("PyTorch that can use the GPU", output.splitlines()[1])
-        self.assertIn("No required step failed.\n", self.summary())
-        ops, kernels, memcheck = (output.index(f" s  {name}")
-                                  for name in ("ops", "bench kernels", "memcheck"))
-        self.assertTrue(ops < kernels < memcheck)
+        self.assertIn("No required step failed. 5 of 5 tests passed.\n", self.summary())
+        order = [output.index(f" s  {name}") for name in (
+            "changed tests", "racecheck of what changed", "bench train gpt2",
+            "time per kernel, gpt2", "ops")]
+        self.assertEqual(order, sorted(order))
+        second, status = self.check_bundle("--part", "second")
+        self.assertEqual(status, 0, second)
+        self.assertTrue(second.index(" s  bench kernels") < second.index(" s  memcheck of all"))
+        # The page is of both parts.
+        for step in ("changed tests", "bench kernels"):
+            self.assertIn(f"| {step} | passed |", self.summary())
         calls = self.calls()
         self.assertFalse(any(call.startswith("cmake -") for call in calls), calls)
         # A process for each test, whose name Catch takes neither for tags nor for two patterns.
@@ -208,16 +223,69 @@ class GpuCheck(unittest.TestCase):
         output, status = self.check_bundle("--seconds", "1")
         self.assertEqual(status, 1, output)
         self.assertIn("FAILED: ", self.summary())
-        self.assertIn("| bench memory | 4 left | 0 | required | no time was left |", self.summary())
+        self.assertIn("| bench train | 5 left | 0 | required | no time was left: needs 6 s",
+                      self.summary())
         self.assertFalse(any("bench" in call for call in self.calls()))
+
+    def test_what_was_not_reached_is_done_in_the_second_part(self):
+        self.assertEqual(self.check_bundle("--skip", "bench|time per|racecheck")[1], 0)
+        cases = self.tree / "build" / "gpu-measured" / "cases-tests.json"
+        listed = json.loads(cases.read_text())["cases"]
+        self.assertEqual([case["name"] for case in listed], ["a window"])
+        late = {"tag": "window", "name": "a window", "status": "left", "seconds": 0, "output": ""}
+        other = late | {"name": "another", "status": "passed"}
+        cases.write_text(json.dumps({"cases": [other, late]}))
+        output, status = self.check_bundle("--part", "second", "--skip", "bench|time per|check")
+        self.assertEqual(status, 0, output)
+        self.assertIn(" s  tests: 2 passed\n", output)
+
+    def test_a_bundle_of_other_sources_is_told(self):
+        header = self.tree / "core.h"
+        header.write_text("int x;")
+        before = gpu_machine.stamp_of_sources(self.tree)
+        header.write_text("int y;")
+        _, status = self.check_bundle("--skip", "bench|test|ops|check|time per", sources=before)
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED: the bundle is of these sources.", self.summary())
+
+    def test_a_profile_survives_its_time_limit(self):
+        write_script(self.machine / "bin" / "ncu", """
+            echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
+            while [[ $1 != */accrue ]]; do shift; done
+            cp /bin/sleep "$MACHINE/slow"
+            "$MACHINE/slow" 60
+            echo '"0","accrue::relu(float)","gpu__time_duration.sum","us","2.5"'""")
+        runs = gpu_runs.Runs(options_for(self.machine), self.machine / "measured",
+                             gpu_schedule.Schedule({}, 60, gpu_schedule.Clock()))
+        runs.environment["MACHINE"] = str(self.machine)
+        ending = gpu_runs.ENDING
+        self.addCleanup(setattr, gpu_runs, "ENDING", ending)
+        gpu_runs.ENDING = (5, 5)
+        output = runs.step("optional", 11, "profile",
+                           [self.machine / "bin" / "ncu", self.machine / "accrue"],
+                           ended=self.machine / "slow")
+        self.assertIn('"accrue::relu(float)"', output)
+        self.assertIn("accrue::relu", (self.machine / "log.txt").read_text())
+        runs.log.close()
+
+    def test_a_rehearsal_needs_no_gpu_and_no_program(self):
+        for how in ("expected", "slow"):
+            output, status = self.check("--rehearse", how)
+            self.assertEqual(status, 0, output)
+            self.assertIn("A rehearsal: every figure is made up.", self.summary())
+        self.assertFalse((self.machine / "calls.txt").exists())
+
+
+def options_for(folder):
+    return argparse.Namespace(out=pathlib.Path(folder), program="true", tests="sleep", workers=2,
+                              skip="(?!)")
 
 
 class Units(unittest.TestCase):
     def test_what_hangs_is_stopped_and_holds_up_no_other(self):
         with tempfile.TemporaryDirectory() as folder:
-            options = argparse.Namespace(end=time.monotonic() + 60, out=pathlib.Path(folder),
-                                         program="true", tests="sleep", workers=2, skip="(?!)")
-            check = gpu_check.Check(options, pathlib.Path(folder) / "measured")
+            check = gpu_runs.Runs(options_for(folder), pathlib.Path(folder) / "measured",
+                                  gpu_schedule.Schedule({}, 60, gpu_schedule.Clock()))
             start = time.monotonic()
             status, _, seconds = check.run(["bash", "-c", "sleep 50 & sleep 50"], 0.2)
             self.assertIsNone(status)
@@ -229,12 +297,60 @@ class Units(unittest.TestCase):
             check.log.close()
 
     def test_kernels_of_a_profile(self):
-        kernels = gpu_check.kernels_of(
+        launches = gpu_steps.launches_of(
             'noise\n"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
-            '"0","a(int)","gpu__time_duration.sum","us","2.5"\n'
-            '"0","a(int)","dram__bytes.sum","Mbyte","1"\n'
-            '"1","b","gpu__time_duration.sum","ns","5,000"\n'
-            '"2","a(float)","gpu__time_duration.sum","us","1"\n')
+            '"0","void a<(int)4>(int)","gpu__time_duration.sum","us","2.5"\n'
+            '"0","void a<(int)4>(int)","dram__bytes.sum","Mbyte","1"\n'
+            '"1","void (anonymous namespace)::logit_softmax",'
+            '"gpu__time_duration.sum","ns","5,000"\n'
+            '"2","void a<(int)4>(float)","gpu__time_duration.sum","us","1"\n'
+            '"3","void a<(int)4>(float)","gpu__time_dur\n')
+        kernels = gpu_steps.kernels_of(launches)
         self.assertEqual([(each["name"], each["launches"], each["us"]) for each in kernels],
-                         [("b", 1, 5.0), ("a", 2, 3.5)])
+                         [("logit_softmax", 1, 5.0), ("a<(int)4>", 2, 3.5)])
         self.assertEqual(kernels[1]["bytes"], 1e6)
+        self.assertEqual([each["us"] for each in gpu_steps.head_of(launches)], [2.5, 5.0, 1.0])
+        self.assertEqual(gpu_steps.head_of(launches[:1]), [])
+
+
+class Schedules(unittest.TestCase):
+    def setUp(self):
+        self.clock = gpu_schedule.RehearsedClock()
+
+    def schedule(self, groups, seconds, **begun):
+        return gpu_schedule.Schedule(groups, seconds, self.clock, **begun)
+
+    def test_groups_fit_into_their_parts(self):
+        for seconds, groups in gpu_schedule.PARTS.values():
+            self.assertLessEqual(sum(groups.values()) + gpu_schedule.ROOM, seconds)
+
+    def test_a_group_may_use_what_earlier_ones_left_and_no_more(self):
+        schedule = self.schedule({"a": 10, "b": 20}, 100)
+        schedule.begin("a")
+        self.assertEqual(schedule.grant(40), 10)
+        self.clock.seconds = 4
+        schedule.begin("b")
+        self.assertEqual(schedule.left(), 26)
+        self.assertEqual(schedule.grant(15), 15)
+        self.clock.seconds = 29
+        self.assertEqual(schedule.grant(15), 0)
+        self.assertIn("needs 2 s, had 1", schedule.refusal(15))
+        schedule.begin("of no group")
+        self.assertEqual(schedule.left(), 100 - gpu_schedule.ROOM - 29)
+
+    def test_the_whole_ends_in_time_whatever_the_groups_say(self):
+        schedule = self.schedule({"a": 50}, 30)
+        schedule.begin("a")
+        self.assertEqual(schedule.grant(60), 30 - gpu_schedule.ROOM)
+        # A build has taken 20 of the seconds before the schedule begins.
+        self.clock.seconds = 20
+        later = self.schedule({"a": 50}, 30, begun=0)
+        later.begin("a")
+        self.assertEqual(later.left(), 10 - gpu_schedule.ROOM)
+
+    def test_a_step_needs_its_least_or_its_limit_if_that_is_shorter(self):
+        schedule = self.schedule({"a": 10}, 100)
+        schedule.begin("a")
+        self.assertEqual(schedule.grant(30, least=11), 0)
+        self.assertEqual(schedule.grant(30, least=10), 10)
+        self.assertEqual(schedule.grant(5, least=11), 5)

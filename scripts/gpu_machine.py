@@ -2,15 +2,18 @@
 machine's GPU, from a bundle or by a build here. Needs no network."""
 
 import glob
+import hashlib
 import itertools
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tarfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CUDA = pathlib.Path("/usr/local/cuda")
+SOURCES = (".h", ".cpp", ".cu", ".cuh", ".cmake", ".in", ".proto")
 CMAKE_NEEDED = 3, 25
 # Headers of each package to build with. One of them must exist; CMake has the last word.
 HEADERS = {"fmt": ["fmt/core.h"], "Eigen": ["Eigen/Core"], "CLI11": ["CLI/CLI.hpp"],
@@ -37,6 +40,20 @@ def output_of(*command, text=None):
     return done.stdout if done.returncode == 0 else ""
 
 
+def stamp_of_sources(root=ROOT):
+    """A checksum of what the programs are built from: sources and CMake's files, with their paths,
+    outside of build folders."""
+    stamp = hashlib.sha256()
+    for folder, inner, files in os.walk(root):
+        inner[:] = sorted(name for name in inner if not name.startswith(".")
+                          and pathlib.Path(folder, name) != root / "build")
+        for name in sorted(files):
+            path = pathlib.Path(folder, name)
+            if name == "CMakeLists.txt" or path.suffix in SOURCES:
+                stamp.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+    return stamp.hexdigest()
+
+
 def have_gpu():
     return output_of("nvidia-smi", "-L").startswith("GPU")
 
@@ -48,7 +65,7 @@ def compute_sanitizer():
 
 class Machine:
     def __init__(self, options):
-        self.options, self.python = options, options.python
+        self.options, self.python, self.stamp = options, options.python, None
         self.prefix = options.prefix and options.prefix / "usr"
         # pip installs cmake and ninja in folders that may not be on the PATH.
         places = [output_of(self.python, "-c", f"import {package} as p; print(p.{place})").strip()
@@ -155,6 +172,8 @@ class Machine:
                 archive.extractall(folder)
         except (OSError, tarfile.TarError):
             fail(f"cannot unpack {self.options.bundle}")
+        stamp = folder / "sources.txt"
+        self.stamp = stamp.read_text().strip() if stamp.exists() else ""
         # CUDA's libraries lie in the folders of Python's packages or beside the compiler.
         os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [
             *map(str, self.folders_of_python("*/lib")), str(CUDA / "lib64"),
@@ -168,8 +187,13 @@ class Machine:
             if lacking or subprocess.run([program, option], check=False,
                                          stdout=subprocess.DEVNULL).returncode != 0:
                 print("gpu_check: the bundle does not start here; building instead")
+                self.stamp = None
                 return None
         return programs
+
+    def is_stale(self):
+        """Whether the programs are from a bundle that was built of other sources."""
+        return self.stamp is not None and self.stamp != stamp_of_sources()
 
     def programs(self, seconds_left):
         """The program and its tests; raises SystemExit if there is no way to get them."""
@@ -186,3 +210,7 @@ class Machine:
                 all(map(shutil.which, ("ninja", "g++", self.python)))):
             fail("nothing can be built without the tools named above")
         return self.build(seconds_left())
+
+
+if __name__ == "__main__":  # for scripts/gpu_bundle.sh
+    print(stamp_of_sources(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT))

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import statistics
 
 GRAPHS = ("on", "off")
@@ -67,11 +68,11 @@ def window_of_eight(results, model):
     return eight / (8 * (four - one) / 3) if one and four and eight and four > one else None
 
 
-def ways_of(results, model, names=None):
-    """accrue's figures at 32 x 4, and the figures of PyTorch's ways with these names (None: all),
-    or no ways if one of them failed, because the best of the others proves nothing."""
+def ways_of(results, configuration, names=None):
+    """accrue's figures of a configuration, and the figures of PyTorch's ways with these names
+    (None: all), or no ways if one of them failed, because the best of the others proves nothing."""
     for result in results.get("pytorch", {"results": []})["results"]:
-        if result["configuration"] == f"{model}:32x4":
+        if result["configuration"] == configuration:
             ways = dict(result["ways"])
             ways.pop("accrue without graphs", None)
             accrue = ways.pop("accrue")
@@ -80,31 +81,57 @@ def ways_of(results, model, names=None):
     return None, []
 
 
-def advantage(results, model, names=None):
+def advantage(results, configuration, names=None):
     """accrue's samples per second over the samples per second of the fastest of these ways."""
-    accrue, ways = ways_of(results, model, names)
+    accrue, ways = ways_of(results, configuration, names)
     rates = [statistics.median(way["samples_per_s"]) for way in ways]
     return statistics.median(accrue["samples_per_s"]) / max(rates) if rates else None
 
 
-def memory_ratio(results, model):
+def memory_ratio(results, configuration):
     """accrue's peak over the smallest peak of PyTorch's ways, both without the samples."""
-    accrue, ways = ways_of(results, model)
+    accrue, ways = ways_of(results, configuration)
     peaks = [way["peak_allocated_bytes"] for way in ways]
     return accrue["peak_allocated_bytes"] / min(peaks) if peaks else None
 
 
+def tokens_per_s(results, name):
+    return results.get(f"train-{name}", {}).get("tokens_per_s")
+
+
+def speed_ratio(results, one, other):
+    """The samples per second of one training over another's."""
+    rates = [results.get(f"train-{name}", {}).get("samples_per_s") for name in (one, other)]
+    return rates[0] / rates[1] if all(rates) else None
+
+
 def targets(results):
+    gpt2, photographs = "gpt2:4x2 bf16", "resnet50:32x2"
+    yield Target("gpt2 4 x 2, bf16, speed over torch.compile",
+                 advantage(results, gpt2, ("compiled",)), 1)
+    yield Target("gpt2 4 x 2, bf16, peak bytes over PyTorch's least", memory_ratio(results, gpt2),
+                 most=1)
+    yield Target("TinyLlama with LoRA on 4 bits, tokens/s",
+                 tokens_per_s(results, "lora-1x4-4-bits"), 25000)
+    yield Target("the same, speed over a base in 16 bits",
+                 speed_ratio(results, "lora-1x4-4-bits", "lora-1x4-16-bits"), 1)
+    for precision, least in (("bf16", 1.5), ("tf32", 1.2), ("fp32", 1)):
+        text = photographs if precision == "fp32" else f"{photographs} {precision}"
+        yield Target(f"resnet50 32 x 2, {precision}, speed over PyTorch's best",
+                     advantage(results, text), least)
+    yield Target("resnet50 8 x 8, activations moved to the host over kept ones, speed",
+                 speed_ratio(results, "resnet50-8x8-offload", "resnet50-8x8-keep"), 0.8)
     yield Target("accumulate, bandwidth over a copy's", share_of_copy(results, "accumulate"), 0.9)
     yield Target("Adam, bandwidth over a copy's", share_of_copy(results, "adam"), 0.9)
     for model, eager, best in (("mlp", 5, 1.5), ("cnn", 2, 1.2)):
+        small = f"{model}:32x4"
         yield Target(f"{model} 32 x 4, speed over PyTorch eager",
-                     advantage(results, model, ("eager",)), eager)
-        yield Target(f"{model} 32 x 4, speed over PyTorch's best", advantage(results, model), best)
+                     advantage(results, small, ("eager",)), eager)
+        yield Target(f"{model} 32 x 4, speed over PyTorch's best", advantage(results, small), best)
         yield Target(f"{model}, a window of 8 x 32 over 8 micro-steps",
                      window_of_eight(results, model), most=1.05)
         yield Target(f"{model} 32 x 4, peak bytes over PyTorch's least",
-                     memory_ratio(results, model), most=0.7)
+                     memory_ratio(results, small), most=0.7)
 
 
 def table(heads, rows):
@@ -178,11 +205,31 @@ def profile_rows(results, most=12):
                        f"{kernel['bytes'] / kernel['us'] / 1e3:.0f}" if kernel["us"] else ""]
 
 
-def precision_rows(results):
+def head_rows(results):
+    """The launches around the first softmax over logits, with their kernels' whole names."""
     for stem, figures in results.items():
-        if stem.startswith(("train-resnet50-", "train-resnet-bn", "train-gpt2-")):
+        if stem.startswith("ncu-"):
+            for launch in figures.get("head", []):
+                yield [stem.removeprefix("ncu-"), launch["name"].replace("|", "/"),
+                       f"{launch['us']:.1f}", f"{launch['bytes'] / 1e6:.1f}"]
+
+
+def large_rows(results):
+    for stem, figures in results.items():
+        if stem.startswith(("train-resnet50-", "train-resnet-bn", "train-gpt2-", "train-lora-")):
+            tokens = figures.get("tokens_per_s")
             yield [stem.removeprefix("train-"), f"{figures['samples_per_s']:,.0f}",
+                   number(tokens, "{:,.0f}"),
                    f"{1e3 * figures['effective_batch'] / figures['samples_per_s']:.2f}"]
+
+
+def count_of_tests(results):
+    """The tests that passed, of those that were run or had to be. The sanitizers' are others."""
+    cases = {case["name"]: case["status"] for stem, figures in results.items()
+             if stem.startswith("cases-") and not re.match("cases-(memcheck|racecheck)", stem)
+             for case in figures["cases"]}
+    passed = sum(status == "passed" for status in cases.values())
+    return f" {passed} of {len(cases)} tests passed." if cases else ""
 
 
 def train_rows(results):
@@ -241,10 +288,12 @@ def summary(results):
          kernel_rows(results)),
         ("Training", ["model", "micro-batch x K", "samples/s", "without graphs", "us a window",
                       "without graphs"], train_rows(results)),
-        ("Training, ResNets and GPT-2", ["model", "samples/s", "ms a window"],
-         precision_rows(results)),
+        ("Training, ResNets and language models",
+         ["model", "samples/s", "tokens/s", "ms a window"], large_rows(results)),
         ("Time per kernel, by the profiler",
          ["model", "kernel", "launches", "us", "of all", "GB/s"], profile_rows(results)),
+        ("Kernels around the first softmax over logits", ["model", "kernel", "us", "MB"],
+         head_rows(results)),
         ("Convolutions, 32 images", ["model", "product", "algorithm", "math", "type", "shapes",
                                      "calls", "ms", "workspace MB", "parts", "padded"],
          convolution_rows(results)),
@@ -254,7 +303,7 @@ def summary(results):
          memory_rows(results)),
         ("Beside PyTorch", ["model", "way", "samples/s", "peak MB allocated", "reserved"],
          pytorch_rows(results))]
-    text = f"# GPU check\n\n{verdict(results)}\n\n{results['gpu']}\n"
+    text = f"# GPU check\n\n{verdict(results)}{count_of_tests(results)}\n\n{results['gpu']}\n"
     if "pytorch" in results:
         text += f"\n{results['pytorch']['torch']}\n"
     for title, heads, rows in tables:

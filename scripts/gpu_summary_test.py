@@ -83,6 +83,41 @@ class Summary(unittest.TestCase):
         self.assertEqual(verdicts["mlp 32 x 4, peak bytes over PyTorch's least"], ("met", 0.6))
         self.assertEqual(verdicts["cnn 32 x 4, speed over PyTorch eager"], ("not measured", None))
 
+    def test_targets_of_language_models_and_photographs(self):
+        verdicts = self.verdicts({
+            "train-lora-1x4-4-bits": train("1x4", 24.0) | {"tokens_per_s": 24e3},
+            "train-lora-1x4-16-bits": train("1x4", 20.0) | {"tokens_per_s": 20e3},
+            "train-resnet50-8x8-keep": train("8x8", 100.0),
+            "train-resnet50-8x8-offload": train("8x8", 90.0),
+            "pytorch-a": {"torch": "", "results": [pytorch("gpt2:4x2 bf16", 360, 130, 300),
+                                                   pytorch("resnet50:32x2", 600, 700, 650)]},
+            "pytorch-b": {"torch": "", "results": [
+                pytorch("resnet50:32x2 tf32", 2000, 1000, 1600)]}} | MEASURED)
+        self.assertEqual(verdicts["gpt2 4 x 2, bf16, speed over torch.compile"], ("met", 1.2))
+        self.assertEqual(verdicts["gpt2 4 x 2, bf16, peak bytes over PyTorch's least"],
+                         ("met", 0.6))
+        self.assertEqual(verdicts["TinyLlama with LoRA on 4 bits, tokens/s"], ("MISSED", 24e3))
+        self.assertEqual(verdicts["the same, speed over a base in 16 bits"], ("met", 1.2))
+        beside = "resnet50 32 x 2, {}, speed over PyTorch's best"
+        self.assertEqual(verdicts[beside.format("fp32")], ("MISSED", 600 / 700))
+        self.assertEqual(verdicts[beside.format("tf32")], ("met", 1.25))
+        self.assertEqual(verdicts[beside.format("bf16")], ("not measured", None))
+        moved = "resnet50 8 x 8, activations moved to the host over kept ones, speed"
+        self.assertEqual(verdicts[moved], ("met", 0.9))
+
+    def test_large_networks_and_the_head(self):
+        launch = {"name": "gemm<(int)8>(a | b)", "us": 900.5, "bytes": 7e6}
+        _, page, _ = run({
+            "train-lora-1x4-4-bits": {"samples_per_s": 24.0, "tokens_per_s": 24e3,
+                                      "effective_batch": 4},
+            "ncu-gpt2": {"kernels": [launch | {"launches": 2}], "head": [launch]},
+            "cases-ops": {"cases": [{"name": "a", "status": "left"},
+                                    {"name": "b", "status": "passed"}]},
+            "cases-memcheck-of-all-ops": {"cases": [{"name": "c", "status": "left"}]}}, [step("a")])
+        self.assertIn("No required step failed. 1 of 2 tests passed.\n", page)
+        self.assertIn("| lora-1x4-4-bits | 24 | 24,000 | 166.67 |", page)
+        self.assertIn("| gpt2 | gemm<(int)8>(a / b) | 900.5 | 7.0 |", page)
+
     def test_a_cached_array_is_no_bandwidth(self):
         small = {"kernels": MEASURED["kernels"] | {"array_bytes": 1 << 20}}
         self.assertEqual(self.verdicts(small)["Adam, bandwidth over a copy's"][0], "not measured")

@@ -230,12 +230,15 @@ def measure_way(request, way):
 
 
 def measure_speed(request):
-    """The figures of each way by its name, or its error (no compiler for torch.compile, say)."""
+    """The figures of each way by its name, or its error (no compiler for torch.compile, say).
+    The request may name the ways that it wants."""
     # Computes like accrue: float32 throughout, and tensor cores' shorter TF32 only on request.
     tf32 = request["precision"] == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     ways = {}
     for way in ways_of(request["model"], request["device"]):
+        if way.name not in request.get("ways", [way.name]):
+            continue
         try:
             ways[way.name] = measure_way(request, way)
         except Exception as error:  # pylint: disable=broad-except
