@@ -43,6 +43,12 @@ def exported(module, name, x, path, exporter):
     return outputs
 
 
+def holds_inference(path):
+    """Whether a batch norm of the file uses its running statistics, as after training."""
+    norms = [n for n in onnx.load(path, load_external_data=False).graph.node if n.op_type == "BatchNormalization"]
+    return any(not any(a.name == "training_mode" and a.i == 1 for a in norm.attribute) for norm in norms)
+
+
 @pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])
 @pytest.mark.parametrize("name", modules.MODULES)
 def test_steps(name, exporter, tmp_path):
@@ -65,6 +71,9 @@ def test_steps(name, exporter, tmp_path):
         module.load_state_dict(state)
         pytest.skip(f"torch.onnx.export: {' '.join(str(error).split())[:120]}")
     module.load_state_dict(state)
+    if holds_inference(path):  # whose gradients are not those of PyTorch's training
+        assert exporter == "dynamo"  # torchscript writes batch norms in training mode
+        pytest.skip("holds the inference graph")
     net = accrue.from_onnx(path)
     # Parameters that no weight slot holds, such as a class token.
     parameters = {n for n, _ in module.named_parameters(remove_duplicate=False)}
@@ -116,12 +125,12 @@ def test_steps(name, exporter, tmp_path):
         assert of_weights <= (1e-11 if name == "swin_t" else bound)
         assert memory[0] == memory[1]
     # The file that is saved has the trained weights, bit for bit.
-    check_saved(net, result, tmp_path / "tuned.onnx")
+    check_saved(net, result, others, tmp_path / "tuned.onnx")
 
 
-def check_saved(net, result, path):
+def check_saved(net, result, others, path):
     net.save(path, result.weights)
-    again = accrue.from_onnx(path, train=[name for name in net.constants if name in result.weights])
+    again = accrue.from_onnx(path, train=others) if others else accrue.from_onnx(path)
     assert sorted(again.weights) == sorted(result.weights)
     for name, array in again.weights.items():
         np.testing.assert_array_equal(array, result.weights[name])
