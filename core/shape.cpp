@@ -32,9 +32,9 @@ int64_t Shape::numel(int begin, int end) const {
 }
 
 Shape Shape::with(int dim, int64_t size) const {
-  Shape result = *this;
-  result.sizes_[dim < 0 ? dim + rank_ : dim] = size;
-  return result;
+  auto sizes = sizes_;
+  sizes[size_t(dim < 0 ? dim + rank_ : dim)] = size;
+  return Shape(std::span(sizes).first(size_t(rank_)));
 }
 
 std::string to_string(const Shape& shape) {

@@ -42,7 +42,12 @@ OnnxConstant::OnnxConstant(OnnxTensor tensor)
     : type_(tensor.type), shapes_{tensor.shape, tensor.shape}, initializer_(std::move(tensor)) {}
 
 OnnxConstant::OnnxConstant(OnnxType type, const Shape& shape, std::vector<double> numbers)
-    : OnnxConstant(type, {shape, shape}, {numbers, numbers}) {}
+    : type_(type), shapes_{shape, shape} {
+  check(std::ssize(numbers) == shape.numel(), "a constant {} has {} numbers", shape,
+        numbers.size());
+  numbers_[0] = std::make_shared<const std::vector<double>>(rounded(type, std::move(numbers)));
+  numbers_[1] = numbers_[0];
+}
 
 OnnxConstant::OnnxConstant(OnnxType type, std::array<Shape, 2> shapes,
                            std::array<std::vector<double>, 2> numbers)
@@ -95,9 +100,16 @@ const OnnxAttribute* OnnxConversion::find(const std::string& attribute) {
 
 bool OnnxConversion::has(const std::string& attribute) { return find(attribute) != nullptr; }
 
+// Sizes and places are below 2^31 (OnnxWalk::add()), so that beyond it is beyond all of them. Sums
+// and products of two then fit into 64 bits.
+int64_t detail::onnx_integer(double number) {
+  check(!std::isnan(number), "it has NaN as an integer: expected a number");
+  return int64_t(std::clamp(number, -0x1p31, 0x1p31));
+}
+
 int64_t OnnxConversion::integer(const std::string& attribute, int64_t by_default) {
   find(attribute);
-  return node.integer(attribute, by_default);
+  return onnx_integer(double(node.integer(attribute, by_default)));
 }
 
 double OnnxConversion::number(const std::string& attribute, double by_default) {
@@ -112,7 +124,9 @@ std::string OnnxConversion::text(const std::string& attribute, const std::string
 
 Integers OnnxConversion::integers(const std::string& attribute, Integers by_default) {
   find(attribute);
-  return node.integers(attribute, std::move(by_default));
+  Integers all = node.integers(attribute, std::move(by_default));
+  for (int64_t& each : all) each = onnx_integer(double(each));
+  return all;
 }
 
 int OnnxConversion::dimension(int64_t axis, int rank) const {
@@ -148,14 +162,6 @@ void OnnxConversion::check_attributes() const {
 
 // Constants
 
-namespace {
-
-constexpr double most_exact = 0x1p62;
-
-int64_t integer_of(double number) { return int64_t(std::clamp(number, -most_exact, most_exact)); }
-
-}  // namespace
-
 std::vector<double> OnnxConversion::numbers(size_t i) const {
   const OnnxValue& value = (*this)[i];
   check(value.is_constant(),
@@ -169,7 +175,7 @@ std::vector<double> OnnxConversion::numbers(size_t i) const {
 
 Integers OnnxConversion::integers(size_t i) const {
   Integers all;
-  for (const double each : numbers(i)) all.push_back(integer_of(each));
+  for (const double each : numbers(i)) all.push_back(onnx_integer(each));
   return all;
 }
 
@@ -188,7 +194,7 @@ Extents OnnxConversion::extents(size_t i) const {
         "its input {} has as many elements as the samples: expected a shape", i);
   Extents extents;
   for (size_t k = 0; k < few.size(); ++k) {
-    const auto extent = extent_of(integer_of(few[k]), integer_of(many[k]));
+    const auto extent = extent_of(onnx_integer(few[k]), onnx_integer(many[k]));
     check(extent.has_value(),
           "its input {} holds {} for {} samples and {} for {}: expected numbers that are the same, "
           "or multiples of the samples",
@@ -257,7 +263,7 @@ int64_t product(const Extents& sizes, size_t begin, size_t end) {
   int64_t product = 1;
   for (size_t i = begin; i < end; ++i)
     check(!__builtin_mul_overflow(product, sizes[i].number, &product) &&
-              std::abs(product) < int64_t{1} << 48,
+              product > -(int64_t{1} << 48) && product < int64_t{1} << 48,
           "{} has more elements than memory: expected a smaller shape", to_string(OpValue(sizes)));
   return product;
 }
@@ -301,6 +307,7 @@ OnnxValue OnnxConversion::reshape(const OnnxValue& x, Extents shape) {
   const int64_t turns = product(sizes, 0, was) * x.outer;
   const int64_t inside = product(sizes, was, sizes.size()) / x.outer;
   const int64_t first = product(shape, 0, place), last = product(shape, place + 1, shape.size());
+  if (first == 0 || last == 0) return y;  // without elements
   check(turns % first == 0 && inside % last == 0,
         "{} becomes {}, which mixes samples: expected a shape that keeps them apart",
         to_string(x.sizes), to_string(y.sizes));

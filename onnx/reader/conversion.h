@@ -69,6 +69,9 @@ OnnxValue onnx_value_of(std::shared_ptr<const OnnxConstant> constant, const std:
 // for one that depends on the number of samples in another way.
 OnnxValue constant_for_one(const OnnxValue& constant);
 
+// A number as an integer, no farther from 0 than 2^31. Throws Error for NaN.
+int64_t onnx_integer(double number);
+
 class OnnxRecipe;
 
 // One node of the file while it becomes calls of a Graph. Nodes whose inputs are all constants

@@ -238,23 +238,26 @@ Values gather_nd_of(OnnxConversion& c) {
 Values one_hot_of(OnnxConversion& c) {
   c.check(is_floating(c[2].type) || c[2].type == OnnxType::undefined,
           "its values are {}: expected floating numbers", to_string(c[2].type));
-  const double depth = c.number(1);
+  const int64_t depth = onnx_integer(c.number(1));
   const std::vector<double> values = c.numbers(2);
-  const OnnxValue index = indices(c, c[0], int64_t(depth));
+  c.check(depth >= 1 && values.size() == 2,
+          "its depth is {} and it has {}: expected a depth from 1 on and 2 values", depth,
+          counted(std::ssize(values), "value"));
+  const OnnxValue index = indices(c, c[0], depth);
   const int rank = c.rank(0) + 1, dim = c.dimension(c.integer("axis", -1), rank);
   const Extents& sizes = c.sizes(0);
   OnnxValue y = c.reshape(index, {extent_product(c, sizes, 0, sizes.size())});
-  y = c.call("one_hot", {y}, {{"num_classes", int64_t(depth)}});
+  y = c.call("one_hot", {y}, {{"num_classes", depth}});
   Extents shape = sizes;
-  shape.emplace_back(int64_t(depth));
+  shape.emplace_back(depth);
   y = c.reshape(y, shape);
   if (dim != rank - 1) {
     Integers order = as_integers(all_dimensions(rank - 1));
     order.insert(order.begin() + dim, rank - 1);
     y = c.call("permute", {y}, {{"dims", order}});
   }
-  return {OnnxConversion::typed(sum_of(c, times(c, y, values.at(1) - values.at(0)), values.at(0)),
-                                c[2].type)};
+  return {
+      OnnxConversion::typed(sum_of(c, times(c, y, values[1] - values[0]), values[0]), c[2].type)};
 }
 
 }  // namespace

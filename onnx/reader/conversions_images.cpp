@@ -267,6 +267,8 @@ std::array<Axis, 2> axes_of(OnnxConversion& c, const OnnxValue& image, std::vect
     Axis& axis = axes[size_t(dim - (rank - 2))];
     if (!scales.empty()) {
       axis.scale = scales[i];
+      c.check(axis.scale > 0 && axis.scale < 0x1p20, "a scale is {}: expected one above 0",
+              axis.scale);
       axis.out = int64_t(std::floor(double(axis.in) * scales[i] + 1e-6));
     } else {
       c.check(!sizes[i].per_sample, "a size grows with the samples: expected a number");
@@ -274,6 +276,8 @@ std::array<Axis, 2> axes_of(OnnxConversion& c, const OnnxValue& image, std::vect
       axis.scale = double(axis.out) / double(axis.in);
     }
     c.check(axis.out >= 1, "it leaves no places of {}: expected some", axis.in);
+    c.check(axis.out < 1 << 20, "it makes {} places of {}: expected fewer than 2^20", axis.out,
+            axis.in);
   }
   return axes;
 }

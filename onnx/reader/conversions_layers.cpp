@@ -391,6 +391,9 @@ Values fused_attention(OnnxConversion& c) {
   const int64_t axis = c.integer("axis", -1);
   const bool clears_nan = c.integer("clears_nan", 0) != 0;
   const Attention a = attention_of(c);
+  c.check(a.q.rank() >= 2 && a.k.rank() >= 2 && a.v.rank() >= 2,
+          "its products are of {}, {} and {}: expected matrices", to_string(a.q.sizes),
+          to_string(a.k.sizes), to_string(a.v.sizes));
   const auto& q = a.q.sizes.shape;
   c.keep_apart(a.q, {a.q.rank() - 2, a.q.rank() - 1});
   c.keep_apart(a.k, {a.k.rank() - 2, a.k.rank() - 1});

@@ -192,7 +192,8 @@ Values recurrent_of(OnnxConversion& c, const RecurrentLayer& layer) {
   const int64_t T = x.sizes.shape[0].number, G = layer.gates, H = c.size(2, 2);
   c.check(c.integer("hidden_size", H) == H, "hidden_size is not that of its weights: expected {}",
           H);
-  c.check(T >= 1, "it has no steps: expected some");
+  c.check(T >= 1 && T <= 1 << 16, "it has {}: expected 1 to 2^16, because each becomes calls",
+          counted(T, "step"));
   if (c.has(4))
     for (const double length : c.numbers(4))
       c.check(length == double(T), "a sequence has length {} of {}: expected all", length, T);

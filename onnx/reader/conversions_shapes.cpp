@@ -68,8 +68,11 @@ Values unsqueeze_of(OnnxConversion& c) {
   const std::vector<int> dims = dimensions_of(c, axes, rank);
   Extents shape;
   size_t next = 0;
-  for (int d = 0; d < rank; ++d)
-    shape.push_back(std::ranges::find(dims, d) != dims.end() ? Extent(1) : c.sizes(0).at(next++));
+  for (int d = 0; d < rank; ++d) {
+    const bool is_new = std::ranges::find(dims, d) != dims.end();
+    c.check(is_new || next < c.sizes(0).size(), "an axis is there twice: expected it once");
+    shape.push_back(is_new ? Extent(1) : c.sizes(0)[next++]);
+  }
   return {like_first(c, c.reshape(c[0], shape))};
 }
 
@@ -228,10 +231,11 @@ Values parts_of(OnnxConversion& c) {
   c.pass_over("keepdims");
   c.keep_apart(c[0], {dim});
   const int64_t n = c.size(0, dim);
+  c.check(n < 1 << 20, "it makes {} parts: expected fewer than 2^20", n);
   Integers sizes = c.has(1) ? c.integers(1) : Integers(size_t(n), 1);
   // One number is the size of each part.
   if (c.has(1) && c[1].rank() == 0) {
-    const int64_t each = sizes.at(0);
+    const int64_t each = onnx_integer(c.number(1));
     c.check(each >= 1, "its parts have size {}: expected at least 1", each);
     sizes.clear();
     for (int64_t begin = 0; begin < n; begin += each) sizes.push_back(std::min(each, n - begin));

@@ -28,8 +28,7 @@ double FoldedNode::number(size_t i) const {
 
 std::vector<int64_t> FoldedNode::integers(size_t i) const {
   std::vector<int64_t> all;
-  for (const double each : (*this)[i].numbers)
-    all.push_back(int64_t(std::clamp(each, -0x1p62, 0x1p62)));
+  for (const double each : (*this)[i].numbers) all.push_back(onnx_integer(each));
   return all;
 }
 
@@ -400,7 +399,7 @@ std::vector<Folded> split_of(const FoldedNode& n) {
 std::vector<Folded> trilu_of(const FoldedNode& n) {
   Folded y = n[0];
   check(y.shape.rank() >= 2, "its input is {}: expected two dimensions or more", y.shape);
-  const int64_t k = n.has(1) ? int64_t(n.number(1)) : 0, columns = y.shape[-1];
+  const int64_t k = n.has(1) ? onnx_integer(n.number(1)) : 0, columns = y.shape[-1];
   const bool upper = n.node.integer("upper", 1) == 1;
   for (int64_t i = 0; i < std::ssize(y.numbers); ++i) {
     const int64_t row = i / columns % y.shape[-2], offset = i % columns - row;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "onnx/reader/file.h"
+#include "onnx/reader/conversion.h"
 
 namespace accrue::detail {
 

@@ -253,7 +253,7 @@ std::vector<Folded> cumsum_of(const FoldedNode& n) {
   Folded y = n[0];
   check(n.node.integer("exclusive", 0) == 0 && n.node.integer("reverse", 0) == 0,
         "it is exclusive or in reverse: expected neither");
-  const int dim = n.dimension(int64_t(n.number(1)), y.shape.rank());
+  const int dim = n.dimension(onnx_integer(n.number(1)), y.shape.rank());
   const int64_t inner = y.shape.numel(dim + 1, y.shape.rank()), size = y.shape[dim];
   for (int64_t i = 0; i < std::ssize(y.numbers); ++i)
     if (i / inner % size > 0) y.numbers[size_t(i)] += y.numbers[size_t(i - inner)];

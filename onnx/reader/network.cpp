@@ -113,9 +113,11 @@ void OnnxNetwork::Content::find_inputs(const std::set<std::string>& needed) {
     }
     double elements = 1;
     for (const auto& size : input.sizes) elements *= double(size.value_or(1));
-    check(elements >= 1 && elements < 0x1p40,
-          "[onnx] the input '{}' is {}: expected sizes from 1 on of a sample that fits into memory",
-          info.name, sizes_text(info));
+    check(
+        elements >= 1 && elements < 0x1p31,
+        "[onnx] the input '{}' is {}: expected sizes from 1 on, of fewer than 2^31 elements for a "
+        "sample",
+        info.name, sizes_text(info));
     inputs.push_back(std::move(input));
   }
   check(!inputs.empty(), "[onnx] the outputs of {} depend on no input: expected one",

@@ -185,6 +185,9 @@ std::vector<std::string> detail::constant_nodes_in_slots(const OnnxFile& file,
 
 void OnnxWalk::add(const std::string& name, OnnxValue value) {
   value.name = name;
+  for (const Extent& size : value.sizes.shape)
+    check(size.number < int64_t{1} << 31, "its result '{}' is {}: expected sizes below 2^31", name,
+          to_string(value.sizes));
   check_sizes(value);
   values_[name] = std::move(value);
 }
