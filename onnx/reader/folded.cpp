@@ -1,5 +1,7 @@
 #include "onnx/reader/folded.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -8,10 +10,18 @@
 
 namespace accrue {
 
+int64_t detail::most_folded() {
+  static const double memory = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  return int64_t(std::min(memory / 64, 0x1p30));
+}
+
 size_t detail::check_folded(const Shape& shape) {
   double elements = 1;
   for (const int64_t size : shape.sizes()) elements *= double(size);
-  check(elements <= 0x1p26, "it gives {}: expected a constant of at most 2^26 elements", shape);
+  check(elements <= double(most_folded()),
+        "it gives {}: expected a constant of at most {} elements, which take up to an eighth of "
+        "this machine's memory",
+        shape, most_folded());
   return size_t(elements);
 }
 

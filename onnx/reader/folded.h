@@ -16,7 +16,10 @@ struct Folded {
   std::vector<double> numbers{};
 };
 
-// The number of elements. Throws Error for more than a calculated constant should have.
+// The most elements of a calculated constant: 8 bytes each are an eighth of the machine's memory.
+// Never above 2^30.
+int64_t most_folded();
+// The number of elements. Throws Error for more than most_folded().
 size_t check_folded(const Shape& shape);
 
 // A node whose inputs are constants. Throws Error for what it does not have.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/inside.h"
+#include "onnx/reader/folded.h"
 #include "onnx/reader/folding.h"
 
 namespace accrue {
@@ -251,8 +252,14 @@ OnnxValues OnnxWalk::results_of(const OnnxNode& node, const std::set<std::string
   std::vector<std::shared_ptr<const OnnxConstant>> constants;
   for (const OnnxValue& input : inputs) constants.push_back(input.constant);
   OnnxValues results;
-  for (auto& constant : fold(node, constants, recipe_.opset))
+  for (auto& constant : fold(node, constants, recipe_.opset)) {
+    folded_ += constant->shape(1).numel();
     results.push_back(onnx_value_of(std::move(constant)));
+  }
+  check(folded_ <= 2 * most_folded(),
+        "the constants that it and the nodes before it give have {} elements: expected at most {}, "
+        "which take up to a quarter of this machine's memory",
+        folded_, 2 * most_folded());
   return results;
 }
 

@@ -49,6 +49,7 @@ class OnnxWalk {
   const std::set<std::string>& weights_;
   OnnxRecipe& recipe_;
   std::map<std::string, OnnxValue> values_;
+  int64_t folded_ = 0;  // elements of constants that nodes gave
 };
 
 }  // namespace accrue::detail
