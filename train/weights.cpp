@@ -171,6 +171,7 @@ void check_finite(const std::string& path, const std::string& name, int64_t firs
 }
 
 std::string head_of(const Parameters& parameters) {
+  check(!parameters.all_entries().empty(), "the network has no weights: expected some");
   return layer_of(parameters.all_entries().back().name);
 }
 
@@ -184,7 +185,8 @@ std::optional<OtherHead> read_weights(const std::string& path, Parameters& param
   const std::string word = word_left_out(header, wanted);
   for (auto& entry : header.entries) entry.name = word + entry.name;
   std::optional<OtherHead> other;
-  if (new_head) other = other_head(head_of(parameters), header, wanted);
+  if (new_head && !parameters.all_entries().empty())
+    other = other_head(head_of(parameters), header, wanted);
   if (other && other->classes_in_file == other->classes && *new_head == NewHead::of_other_size)
     other.reset();
   const bool lacks_adapters = new_head && std::ranges::none_of(header.entries, [](const auto& e) {
