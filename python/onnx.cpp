@@ -125,6 +125,14 @@ nb::list taken_by(const OnnxNetworkOfPython& of) {
   return all;
 }
 
+// The inputs of integers that must be 0 or 1.
+std::vector<std::string> truths_of(const OnnxNetworkOfPython& of) {
+  std::vector<std::string> names;
+  for (const OnnxNetwork::Input& input : of.network->inputs())
+    if (input.is_truth) names.push_back(input.name);
+  return names;
+}
+
 nb::list stored_in(const OnnxNetworkOfPython& of) {
   nb::list all;
   for (const OnnxNetwork::Weight& weight : of.network->weights()) {
@@ -142,6 +150,7 @@ void add_onnx(nb::module_& m) {
       .def_prop_ro("layer", &layer_of, nb::for_getter(nb::sig("def layer(self) -> Network")))
       .def_prop_ro("inputs", &taken_by,
                    nb::for_getter(nb::sig("def inputs(self) -> list[tuple[str, bool]]")))
+      .def_prop_ro("truths", &truths_of)
       .def_prop_ro("outputs", [](const OnnxNetworkOfPython& of) { return of.network->outputs(); })
       .def_prop_ro("constants",
                    [](const OnnxNetworkOfPython& of) { return of.network->constants(); })

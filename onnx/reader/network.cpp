@@ -95,7 +95,7 @@ void OnnxNetwork::Content::find_inputs(const std::set<std::string>& needed) {
     const bool is_given = given != reading.samples.end();
     check(is_given || (info.has_shape && !info.sizes.empty()),
           "[onnx] the input '{}' has no sizes: expected the samples first", info.name);
-    Input input{info.name, {}, is_whole ? DType::i32 : DType::f32};
+    Input input{info.name, {}, is_whole ? DType::i32 : DType::f32, false};
     for (size_t i = 1; i < info.sizes.size(); ++i) {
       const auto* const number = std::get_if<int64_t>(&info.sizes[i]);
       input.sizes.push_back(number ? std::optional(*number) : std::nullopt);
@@ -257,6 +257,8 @@ OnnxNetwork::Content::Content(std::shared_ptr<const OnnxFile> given, OnnxReading
   for (const OnnxNode& node : nodes) walk.run(node, needed);
   add_outputs(walk);
   recipe->prune();
+  for (const std::string& name : recipe->truths())
+    for (Input& input : inputs) input.is_truth |= input.name == name && input.dtype == DType::i32;
   find_weights(nodes, trained);
   add_notes(nodes);
 }

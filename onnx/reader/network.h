@@ -40,6 +40,8 @@ class OnnxNetwork {
     std::string name;
     std::vector<std::optional<int64_t>> sizes;  // of one sample; none: free, and not given yet
     DType dtype;                                // f32, or i32 for integers and truth values
+    // Whether the network calculates with the integers, or compares them: expected 0 or 1.
+    bool is_truth = false;
   };
   struct Weight {
     std::string name;  // the initializer's

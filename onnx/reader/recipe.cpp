@@ -241,6 +241,29 @@ std::vector<OnnxRecipe::Held> OnnxRecipe::weights() const {
   return used;
 }
 
+std::set<std::string> OnnxRecipe::truths() const {
+  std::map<size_t, const Step*> givers;
+  std::vector<size_t> open;
+  for (const Step& step : steps_) {
+    for (const size_t result : step.results) givers[result] = &step;
+    if (!step.op || step.op->name != "embedding") continue;
+    const Step& table = *givers.at(step.operands[1]);
+    if (table.numbers && *table.numbers == std::vector<double>{0, 1})
+      open.push_back(step.operands[0]);
+  }
+  std::set<std::string> names;
+  std::set<size_t> seen;
+  while (!open.empty()) {
+    const size_t value = open.back();
+    open.pop_back();
+    if (value == OnnxValue::none || !seen.insert(value).second) continue;
+    const Step& giver = *givers.at(value);
+    if (!giver.op && !giver.held && !giver.numbers) names.insert(giver.name);
+    open.insert(open.end(), giver.operands.begin(), giver.operands.end());
+  }
+  return names;
+}
+
 size_t OnnxRecipe::calls() const {
   return size_t(std::ranges::count_if(steps_, [](const Step& step) { return step.op != nullptr; }));
 }

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,9 @@ class OnnxRecipe {
   void prune();
   std::unique_ptr<Graph> make() const;
   std::vector<Held> weights() const;  // and buffers, in the order of their first use
+  // Inputs of integers that must be 0 or 1, because they become numbers by
+  // OnnxConversion::as_numbers.
+  std::set<std::string> truths() const;
   size_t calls() const;
   const std::vector<std::string>& notes() const { return notes_; }
 

@@ -43,7 +43,7 @@ class FromOnnx(Origin):
         self.notes: list[str] = network.notes  #: sentences for the user
         self.calls: int = network.calls  #: of the network
         self.shapes: dict[str, tuple[int, ...]] = {name: shape for name, shape, _ in network.weights}
-        self._binary = frozenset(name for name in self.inputs if kinds.get(name) == "bool")
+        self._binary = frozenset(network.truths).union(name for name in self.inputs if kinds.get(name) == "bool")
         self.by_name = len(self.inputs) > 1 or len(self.outputs) > 1 or any(whole for _, whole in taken)
 
     def options(self, options: dict[str, typing.Any]) -> dict[str, typing.Any]:
