@@ -104,7 +104,7 @@ std::string OnnxNode::full_op() const {
 }
 
 std::string OnnxNode::words() const {
-  const std::string full = full_op();
+  const std::string full = op_in_file.empty() ? full_op() : op_in_file;
   if (!name.empty()) return fmt::format("{} '{}'", full, name);
   for (const std::string& output : outputs)
     if (!output.empty()) return fmt::format("{} that gives '{}'", full, output);

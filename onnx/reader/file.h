@@ -68,6 +68,8 @@ struct OnnxNode {
   std::string name;                          // may be empty
   std::vector<std::string> inputs, outputs;  // empty: left out
   std::map<std::string, OnnxAttribute> attributes;
+  // Where a pass put nodes together: the op of the file's node that gives the result.
+  std::string op_in_file{};
 
   // "Conv", or behind the domain: "com.microsoft.Gelu".
   std::string full_op() const;

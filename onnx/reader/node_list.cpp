@@ -104,6 +104,7 @@ void NodeList::replace(const std::set<size_t>& nodes, size_t last, OnnxNode by) 
   by.domain = "accrue";
   if (by.outputs.empty()) by.outputs = {nodes_[last].outputs.front()};
   if (by.name.empty()) by.name = nodes_[last].name;
+  by.op_in_file = nodes_[last].op_in_file.empty() ? nodes_[last].op : nodes_[last].op_in_file;
   for (const size_t node : nodes) {
     for (const std::string& input : nodes_[node].inputs) std::erase(takers_[input], node);
     if (node != last) gone_.insert(node);

@@ -105,7 +105,10 @@ bool detail::fuse_attention(NodeList& list, size_t last) {
   if (const auto kept = undropped(match, p)) p = *kept;
   const OnnxNode* const softmax = match.take(p, "Softmax");
   if (!softmax) return false;
-  by.attributes["axis"] = softmax->integer("axis", list.opset() < 13 ? 1 : -1);
+  const int64_t axis = softmax->integer("axis", list.opset() < 13 ? 1 : -1);
+  // Before opset 13 a softmax goes over all dimensions from its axis on.
+  if (list.opset() < 13 && axis >= 0 && axis < 2) return false;
+  by.attributes["axis"] = axis;
   const NodeScores scores = masked_scores(match, softmax->inputs[0]);
   const NodeProduct scaled = product_of(match, scores.value);
   if (scaled.factors.size() != 1) return false;
