@@ -103,6 +103,18 @@ Values matmul_of(OnnxConversion& c) {
   return {c.call("matmul", {a, b})};
 }
 
+Values fused_linear(OnnxConversion& c) {
+  const bool is_turned = c.integer("turned", 0) != 0;
+  const OnnxValue x = number_operand(c, c[0]);
+  c.check(x.rank() >= 1, "it multiplies {}: expected matrices", to_string(x.sizes));
+  c.keep_apart(x, {x.rank() - 1});
+  const auto other = [&] {
+    return c.call("transpose", {c[1]}, {{"dim0", int64_t{0}}, {"dim1", int64_t{1}}});
+  };
+  if (x.rank() >= 2) return {c.call("linear", {x, is_turned ? c[1] : other(), c[2]})};
+  return {c.call("add", {c.call("matmul", {x, is_turned ? other() : c[1]}), c[2]})};
+}
+
 // Einsum, as a product of matrices after dimensions are put in order
 
 struct Labelled {
@@ -427,6 +439,7 @@ void detail::add_onnx_layer_conversions(OnnxConverters& converters) {
       {"Dropout", {dropout_of}},
       {"MatMul", {matmul_of, {0, 1}}},
       {"Einsum", {einsum_of, {0, 1}}},
+      {"accrue.Linear", {fused_linear, {1, 2}}},
       {"accrue.Noise", {noise_of}},
       {"accrue.Silu", {of_one<fused_silu>}},
       {"accrue.Mish", {of_one<fused_mish>}},

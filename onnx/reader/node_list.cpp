@@ -223,7 +223,8 @@ std::vector<OnnxNode> detail::put_together(std::vector<OnnxNode> nodes, const On
   NodeList list(std::move(nodes), file, outputs);
   // From the end on, so that the larger of two parts is found first.
   for (size_t i = list.size(); i-- > 0;)
-    for (const auto pass : {fuse_attention, fuse_norm, fuse_noise, fuse_activation, fuse_sequence})
+    for (const auto pass :
+         {fuse_attention, fuse_norm, fuse_noise, fuse_activation, fuse_sequence, fuse_linear})
       if (!list.is_gone(i) && list[i].domain.empty() && pass(list, i)) break;
   return list.left();
 }

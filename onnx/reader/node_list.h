@@ -93,6 +93,7 @@ bool fuse_norm(NodeList& list, size_t last);
 bool fuse_activation(NodeList& list, size_t last);
 bool fuse_noise(NodeList& list, size_t last);
 bool fuse_attention(NodeList& list, size_t last);
+bool fuse_linear(NodeList& list, size_t last);
 // Here `last` is the node that makes the sequence.
 bool fuse_sequence(NodeList& list, size_t last);
 

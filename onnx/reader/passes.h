@@ -21,6 +21,9 @@ namespace accrue::detail {
 //       `rows` and `list` are k before it was transposed by way of three dimensions: [.., S, D] and
 //       [n, S, D], if the sizes say so. mask is none, add, where (scores where it is true, else
 //       `masked`) or where_not.
+//   Linear(x, weight, bias; turned): x times the weight [I, O], or with turned 1 times the
+//   transpose
+//       of [O, I], plus the bias [O]
 //   Parts(x, split; axis, keepdims, places): the parts of SplitToSequence with these numbers
 // A part whose results something else takes, or `outputs` name, stays as it is.
 std::vector<OnnxNode> put_together(std::vector<OnnxNode> nodes, const OnnxFile& file,

@@ -54,6 +54,21 @@ Part norm_of_images(DescribedFile& f) {
   return {mul(f, d, f.node("Reciprocal", {root})), var};
 }
 
+Part linear(DescribedFile& f) {
+  f.initializer(onnx_tensor("w", OnnxType::f64, {4, 3}, onnx_waves({4, 3}, 0.3)));
+  f.initializer(onnx_tensor("b", OnnxType::f64, {3}, {0.25, 0, -1}));
+  const std::string y = of_two(f, "MatMul", "x", "w");
+  return {add(f, y, "b"), y};
+}
+
+Part linear_by_transpose(DescribedFile& f) {
+  f.initializer(onnx_tensor("w", OnnxType::f64, {3, 4}, onnx_waves({3, 4}, 0.3)));
+  f.initializer(onnx_tensor("b", OnnxType::f64, {3}, {0.25, 0, -1}));
+  const std::string y =
+      of_two(f, "MatMul", "x", f.node("Transpose", {"w"}, {{"perm", std::vector<int64_t>{1, 0}}}));
+  return {add(f, "b", y), y};
+}
+
 Part rms_norm(DescribedFile& f) {
   f.initializer(onnx_tensor("scale", OnnxType::f64, {4}, {1, 0.5, 2, 1.5}));
   const std::string mean =
@@ -152,6 +167,8 @@ OnnxNetwork network(Describe describe, bool shows_part, std::vector<OnnxNode>* n
 TEST_CASE("What exporters took apart is put together again and gives the same", "[onnx-reader]") {
   using namespace onnx_passes;
   const std::vector<Row> rows{{"layer norm", layer_norm, "LayerNorm"},
+                              {"linear", linear, "Linear"},
+                              {"linear by a transpose", linear_by_transpose, "Linear"},
                               {"norm of images", norm_of_images, "LayerNorm"},
                               {"norm by root mean squares", rms_norm, "RmsNorm"},
                               {"gelu", gelu, "Gelu"},
