@@ -7,6 +7,7 @@
 #include "kernels/detail/loss_seed.cuh"
 #include "kernels/detail/matmul.h"
 #include "kernels/detail/reduce.cuh"
+#include "kernels/quantized_matmul.h"
 
 namespace accrue::cuda {
 namespace {
@@ -14,26 +15,65 @@ namespace {
 // A block handles a row. It reads the logits twice, the second time from the cache.
 constexpr int logit_threads = 512;
 
-// Some rows of logits, with their labels and the results for each row.
-template <class W>
+// The logits of a row that products compute: all of them, or as many as make a multiple of 16 bytes
+// in every type. For such extents alone cuBLASLt always has its kernels for tensor cores; others
+// take several times as long. The kernels here compute the others, at most 7, together with their
+// part of dx and their rows of dw. In 16 bits the product that makes dx lies over the logits.
+int64_t multiplied_logits(const LinearCrossEntropy& in) {
+  constexpr int64_t step = 8, least = 64;
+  const bool are_all = in.V() < least || in.E() > in.row_stride() ||
+                       is_stored_otherwise(in.w.shape, in.w.dtype, in.x.dtype);
+  return are_all ? in.V() : in.V() / step * step;
+}
+
+// Some rows of logits, with their labels, operands, and the results for each row.
+template <class T, class W = Wide<T>>
 struct LogitRows {
   const int32_t* labels;
   W* softmax;  // [rows, 2]
-  const W* logits;
+  W* logits;
   int64_t V, stride;
-  bool leaves_out;
+  const T *x, *last_w;  // last_w: the rows of w from `multiplied` on
+  int64_t multiplied, E;
+  int64_t begin;  // the first row's number
+  bool leaves_out, leaves_own_out;
 
   LogitRows(const LinearCrossEntropy& in, int64_t begin)
       : labels(in.labels.as<const int32_t>() + begin),
         softmax(in.softmax.as<W>() + 2 * begin),
-        logits(in.logits.as<const W>()),
+        logits(in.logits.as<W>()),
         V(in.V()),
         stride(in.row_stride()),
-        leaves_out(in.leaves_out) {}
+        x(in.x.as<const T>() + begin * in.E()),
+        last_w(nullptr),
+        multiplied(multiplied_logits(in)),
+        E(in.E()),
+        begin(begin),
+        leaves_out(in.leaves_out),
+        leaves_own_out(in.own == OwnLogit::left_out) {
+    if (multiplied < V) last_w = in.w.as<const T>() + multiplied * E;
+  }
 
-  __device__ const W* row(int64_t r) const { return logits + r * stride; }
+  __device__ W* row(int64_t r) const { return logits + r * stride; }
   __device__ bool leaves_out_row(int64_t r) const { return leaves_out && labels[r] == not_judged; }
   __device__ bool in_range(int32_t label) const { return 0 <= label && label < V; }
+
+  // Computes the logits of a row that the product has left out, one for each warp of the block, and
+  // leaves out the row's own logit. The whole block must call it.
+  __device__ void complete(int64_t r) const {
+    if (multiplied == V && !leaves_own_out) return;
+    const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
+    const int64_t own = leaves_own_out ? begin + r : -1, v = multiplied + warp;
+    if (v < V) {
+      RunningSum<W> sum;
+      for (int64_t e = lane; e < E; e += warp_threads)
+        sum.add(widen(x[r * E + e]) * widen(last_w[warp * E + e]));
+      const W logit = warp_sum(sum.total());
+      if (lane == 0 && v != own) row(r)[v] = logit;
+    }
+    if (threadIdx.x == 0 && leaves_own_out) row(r)[own] = -std::numeric_limits<W>::infinity();
+    __syncthreads();
+  }
 };
 
 // Calls use(v, row[v]) for a thread's share of a row, which is aligned to vectors.
@@ -50,14 +90,15 @@ __device__ void for_each_logit(const W* row, int64_t V, const Use& use) {
 
 // Computes the softmax and the loss of a row, 0 if the row is left out. `right`, if given, becomes
 // 1 or 0. Only whole blocks return early.
-template <class W>
+template <class T, class W = Wide<T>>
 __global__ void __launch_bounds__(logit_threads, 1)
-    logit_softmax_kernel(double* losses, int32_t* right, LogitRows<W> rows) {
+    logit_softmax_kernel(double* losses, int32_t* right, LogitRows<T> rows) {
   const int64_t r = blockIdx.x, V = rows.V;
   if (rows.leaves_out_row(r)) {
     if (threadIdx.x == 0) losses[r] = 0;
     return;
   }
+  rows.complete(r);
   const int32_t label = rows.labels[r];
   const W* row = rows.row(r);
   W maximum = -std::numeric_limits<W>::infinity();
@@ -110,7 +151,7 @@ struct UnitSeed {
 // because the sum of the other terms is computed separately.
 template <class T, class AnySeed, class W = Wide<T>>
 __global__ void __launch_bounds__(logit_threads, 1)
-    logit_gradient_kernel(T* d, AnySeed seed, bool adds_loss, LogitRows<W> rows, Counted counted) {
+    logit_gradient_kernel(T* d, AnySeed seed, bool adds_loss, LogitRows<T> rows, Counted counted) {
   const int64_t r = blockIdx.x, V = rows.V;
   if (adds_loss && r == 0 && threadIdx.x == 0) seed.add_loss();
   const W* row = rows.row(r);
@@ -119,6 +160,7 @@ __global__ void __launch_bounds__(logit_threads, 1)
     write_row(out, row, V, [](int64_t, W) { return T(W(0)); });
     return;
   }
+  rows.complete(r);
   const int32_t label = rows.labels[r];
   const RowSoftmax<W> softmax{rows.softmax[2 * r], rows.softmax[2 * r + 1]};
   const W scale =
@@ -153,26 +195,93 @@ __global__ void __launch_bounds__(logit_threads, 1)
 
 Grid a_block_for_each(int64_t rows) { return {dim3(static_cast<unsigned>(rows)), logit_threads}; }
 
-template <class W>
-__global__ void __launch_bounds__(block_threads)
-    leave_own_out_kernel(W* logits, int64_t stride, int64_t begin, int64_t size) {
-  for (int64_t i = first_item(); i < size; i += item_stride())
-    logits[i * stride + begin + i] = -std::numeric_limits<W>::infinity();
+// dw[v, e] = sum_r d[r, v] * x[r, e] for the last rows of w. A block sums a tile of a row; its warp
+// y reads rows y, y + 32, ... The block then reads the warps' sums transposed, so that each warp
+// adds up one element by shuffles. The unused column avoids bank conflicts.
+template <bool accumulate, class T, class W = Wide<T>>
+__global__ void __launch_bounds__(warp_threads* warp_threads)
+    last_dw_kernel(W* dw, const T* d, int64_t d_stride, const T* x, int64_t rows, int64_t E) {
+  __shared__ W of_warp[warp_threads][warp_threads + 1];
+  const int64_t first = int64_t{blockIdx.x} * warp_threads, e = first + threadIdx.x;
+  RunningSum<W> sum;
+  if (e < E)
+    for (int64_t r = threadIdx.y; r < rows; r += warp_threads)
+      sum.add(widen(d[r * d_stride + blockIdx.y]) * widen(x[r * E + e]));
+  of_warp[threadIdx.y][threadIdx.x] = sum.total();
+  __syncthreads();
+  const W element = warp_sum(of_warp[threadIdx.x][threadIdx.y]);
+  if (threadIdx.x == 0 && first + threadIdx.y < E)
+    store(dw[blockIdx.y * E + first + threadIdx.y], element, std::bool_constant<accumulate>{});
 }
 
-// The first rows of logits or of their gradient, without the padding.
-View unpadded(const View& rows, int64_t size, const LinearCrossEntropy& in) {
-  return {rows.data, {size, in.V()}, rows.dtype, rows.device};
+// dx[r, e] = product[r, e] + sum_v d[r, v] * w[v, e], over the last rows v of w.
+template <bool accumulate, class T, class W = Wide<T>>
+__global__ void __launch_bounds__(block_threads)
+    last_dx_kernel(T* dx, const W* product, const T* d, int64_t d_stride, const T* w, int64_t count,
+                   int64_t E, int64_t size) {
+  for (int64_t i = first_item(); i < size; i += item_stride()) {
+    const int64_t r = i / E, e = i % E;
+    W sum = product ? product[i] : W(0);
+    for (int64_t v = 0; v < count; ++v) sum += widen(d[r * d_stride + v]) * widen(w[v * E + e]);
+    store(dx[i], sum, std::bool_constant<accumulate>{});
+  }
+}
+
+// The first rows of logits or of their gradient, without what no product computes.
+View multiplied(const View& rows, int64_t size, const LinearCrossEntropy& in) {
+  return {rows.data, {size, multiplied_logits(in)}, rows.dtype, rows.device};
+}
+
+View multiplied_w(const LinearCrossEntropy& in) {
+  const int64_t count = multiplied_logits(in);
+  return count == in.V() ? in.w : rows_of(in.w, 0, count);
+}
+
+// The first rows of d's elements that no product reads.
+template <class T>
+const T* last_of(View d, const LinearCrossEntropy& in) {
+  return d.as<const T>() + multiplied_logits(in);
 }
 
 void compute_logits(const LinearCrossEntropy& in, int64_t begin, int64_t size) {
-  matmul({unpadded(in.logits, size, in), 0}, rows_of(in.x, begin, size), in.w, Transpose::no,
-         Transpose::yes, in.workspace, {.c = in.row_stride()});
-  if (in.own == OwnLogit::left_out)
-    dispatch_wide(in.logits.dtype, [&]<class W>() {
-      enqueue(grid_over(size), leave_own_out_kernel<W>, in.logits.as<W>(), in.row_stride(), begin,
-              size);
+  matmul({multiplied(in.logits, size, in), 0}, rows_of(in.x, begin, size), multiplied_w(in),
+         Transpose::no, Transpose::yes, in.workspace, {.c = in.row_stride()});
+}
+
+// dw = d^T x + beta * dw for the rows of x [size, E], whose gradients by their logits are in d.
+void add_dw(GradTarget dw, View d, View x, const LinearCrossEntropy& in) {
+  const int64_t size = x.shape[0], E = in.E(), first = multiplied_logits(in);
+  matmul({rows_of(dw.grad, 0, first), dw.beta}, multiplied(d, size, in), x, Transpose::yes,
+         Transpose::no, in.workspace, {.a = in.row_stride()});
+  if (first == in.V()) return;
+  const Grid grid{dim3(static_cast<unsigned>(ceil_div<int64_t>(E, warp_threads)),
+                       static_cast<unsigned>(in.V() - first)),
+                  dim3(warp_threads, warp_threads)};
+  dispatch_floating(x.dtype, [&]<class T>() {
+    with_beta(dw.beta, [&](auto accumulate) {
+      enqueue(grid, last_dw_kernel<accumulate.value, T>, dw.grad.as<Wide<T>>() + first * E,
+              last_of<T>(d, in), in.row_stride(), x.as<const T>(), size, E);
     });
+  });
+}
+
+// dx = d w + beta * dx for dx [size, E]. In 16 bits the product lies over the logits until the last
+// terms are added, so that dx is rounded once.
+void compute_dx(GradTarget dx, View d, const LinearCrossEntropy& in) {
+  const int64_t size = dx.grad.shape[0], E = in.E(), count = in.V() - multiplied_logits(in);
+  const bool is_apart = count > 0 && is_16_bit_dtype(dx.grad.dtype);
+  const View product{in.logits.data, {size, E}, in.logits.dtype, in.logits.device};
+  matmul(is_apart ? GradTarget{product, 0} : dx, multiplied(d, size, in), multiplied_w(in),
+         Transpose::no, Transpose::no, in.workspace, {.a = in.row_stride()});
+  if (count == 0) return;
+  dispatch_floating(
+      dx.grad.dtype, [&]<class T, class W = Wide<T>>() {
+        with_beta(is_apart ? dx.beta : 1, [&](auto accumulate) {
+          enqueue(grid_over(size * E), last_dx_kernel<accumulate.value, T>, dx.grad.as<T>(),
+                  is_apart ? product.as<const W>() : nullptr, last_of<T>(d, in), in.row_stride(),
+                  in.w.as<const T>() + multiplied_logits(in) * E, count, E, size * E);
+        });
+      });
 }
 
 // Calls with_logits(begin, size) while the logits of a chunk are in the buffer.
@@ -183,9 +292,9 @@ void compute_losses(View losses, View right, const LinearCrossEntropy& in,
   for (int64_t chunk = 0; chunk < chunks.count(); ++chunk) {
     const int64_t begin = chunks.begin(chunk), size = chunks.size(chunk);
     compute_logits(in, begin, size);
-    dispatch_wide(in.logits.dtype, [&]<class W>() {
-      enqueue(a_block_for_each(size), logit_softmax_kernel<W>, losses.as<double>() + begin,
-              right.data ? right.as<int32_t>() + begin : nullptr, LogitRows<W>(in, begin));
+    dispatch_floating(in.x.dtype, [&]<class T>() {
+      enqueue(a_block_for_each(size), logit_softmax_kernel<T>, losses.as<double>() + begin,
+              right.data ? right.as<int32_t>() + begin : nullptr, LogitRows<T>(in, begin));
     });
     with_logits(begin, size);
   }
@@ -206,8 +315,7 @@ void linear_cross_entropy(View loss, View losses, std::optional<GradTarget> unit
       if (!unit_dx) return;
       enqueue(a_block_for_each(size), logit_gradient_kernel<W, UnitSeed<W>>, in.logits.as<W>(),
               UnitSeed<W>{}, false, LogitRows<W>(in, begin), counted);
-      matmul({rows_of(unit_dx->grad, begin, size), 0}, unpadded(in.logits, size, in), in.w,
-             Transpose::no, Transpose::no, in.workspace, {.a = in.row_stride()});
+      compute_dx({rows_of(unit_dx->grad, begin, size), 0}, in.logits, in);
     });
     enqueue({1}, mean_of_counted_kernel<W>, loss.as<W>(), losses.as<const double>(), in.rows(),
             counted);
@@ -226,16 +334,10 @@ void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, con
     dispatch_floating(
         d.dtype, [&]<class T, class W = Wide<T>>() {
           enqueue(a_block_for_each(size), logit_gradient_kernel<T, Seed<W>>, d.as<T>(),
-                  Seed<W>(seed), turn == 0, LogitRows<W>(in, begin), counted);
+                  Seed<W>(seed), turn == 0, LogitRows<T>(in, begin), counted);
         });
-    const View d_of_chunk = unpadded(d, size, in);
-    const Strides strides{.a = in.row_stride()};
-    if (dw)
-      matmul({dw->grad, turn == 0 ? dw->beta : 1}, d_of_chunk, rows_of(in.x, begin, size),
-             Transpose::yes, Transpose::no, in.workspace, strides);
-    if (dx)
-      matmul({rows_of(dx->grad, begin, size), dx->beta}, d_of_chunk, in.w, Transpose::no,
-             Transpose::no, in.workspace, strides);
+    if (dw) add_dw({dw->grad, turn == 0 ? dw->beta : 1}, d, rows_of(in.x, begin, size), in);
+    if (dx) compute_dx({rows_of(dx->grad, begin, size), dx->beta}, d, in);
   }
 }
 

@@ -39,7 +39,7 @@ enum class OwnLogit { counts, left_out };
 //   With `judged`, on the cpu: 4 more bytes for each row, and c * E elements of the sums' type.
 //   In 16 bits, in backward: c * V elements for d.
 //   On cuda: the workspace of a product (4 to 32 MiB); rows of logits and d are rounded up to
-//   multiples of 64 elements.
+//   multiples of 64 elements. Products there take whole eights of V, and kernels of ours the rest.
 // A w that wants no gradient may be stored in another type (kernels/quantized_matmul.h).
 // Throws Error unless the shapes and dtypes agree, a w that wants a gradient is float32 beside
 // 16 bits, every label is in range, and, with OwnLogit::left_out, x has as many rows as w. On cuda

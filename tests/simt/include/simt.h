@@ -41,9 +41,11 @@ size_t live_device_blocks();
 
 // The work given to streams, graphs under capture included, since reset_launches(). Library calls
 // are the calls of cuBLASLt and cuDNN that compute; each is at least one kernel on a GPU. A graph
-// that is launched counts as one, whatever is in it.
+// that is launched counts as one, whatever is in it. `slow_products` are the library calls among
+// them whose products, in 16 bits or TF32, have extents, strides or addresses with which cuBLASLt's
+// heuristic does not promise tensor cores.
 struct Launches {
-  int64_t kernels = 0, library_calls = 0, graphs = 0;
+  int64_t kernels = 0, library_calls = 0, graphs = 0, slow_products = 0;
 };
 Launches launches();
 void reset_launches();

@@ -19,7 +19,13 @@ namespace simt {
 namespace {
 
 // The meaning of each word of cublasLtMatmulAlgo_t; four alignments, as in the preference.
-enum AlgoWord { mark_word, workspace_word, alignment_word, split_word = alignment_word + 4 };
+enum AlgoWord {
+  mark_word,
+  workspace_word,
+  alignment_word,
+  split_word = alignment_word + 4,
+  slow_word
+};
 constexpr uint64_t algo_mark = 0x73696d7461636372;
 
 // The most workspace that this library asks for; real ones ask for as much as they are allowed.
@@ -120,10 +126,31 @@ bool rounds_parts(const Operands& o, const cublasLtMatmulPreferenceOpaque_t& pre
   return (preference.reduction_mask & rounding) != 0 && o.K() > 1;
 }
 
+bool wants_tensor_cores(const Operands& o) {
+  const size_t bytes = type_bytes(o.layout_a.type);
+  return bytes == 2 || o.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+}
+
+// cuBLAS's conditions for the best use of tensor cores (its documentation, "Tensor Core Usage"):
+// the contiguous extents of A, B and C, their leading dimensions and their addresses are multiples
+// of 16 bytes. C is D here.
+bool suits_tensor_cores(const Operands& o, const std::array<uint32_t, 4>& alignment) {
+  const std::array<const Layout*, 4> layouts{&o.layout_a, &o.layout_b, &o.layout_c, &o.layout_d};
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const Layout& layout = *layouts[i];
+    const uint64_t contiguous = layout.order == CUBLASLT_ORDER_COL ? layout.rows : layout.cols;
+    const uint64_t bytes = type_bytes(layout.type);
+    if (contiguous * bytes % 16 != 0 || uint64_t(layout.ld) * bytes % 16 != 0) return false;
+    if (alignment[i] % 16 != 0) return false;
+  }
+  return true;
+}
+
 cublasLtMatmulHeuristicResult_t heuristic_result(uint64_t workspace,
                                                  const std::array<uint32_t, 4>& alignment,
-                                                 bool rounds_parts) {
+                                                 bool rounds_parts, bool is_slow) {
   cublasLtMatmulHeuristicResult_t result{};
+  result.algo.data[slow_word] = is_slow;
   result.algo.data[split_word] = rounds_parts;
   result.algo.data[mark_word] = algo_mark;
   result.algo.data[workspace_word] = workspace;
@@ -253,9 +280,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   const Operands o{*desc,     nullptr,   nullptr,   nullptr,  nullptr,
                    *layout_a, *layout_b, *layout_c, *layout_d};
   if (const cublasStatus_t status = judge(o)) return status;
+  const bool is_slow = wants_tensor_cores(o) && !suits_tensor_cores(o, preference->alignment);
   const auto add = [&](uint64_t workspace, bool rounds_parts) {
     if (*returned < requested)
-      results[(*returned)++] = heuristic_result(workspace, preference->alignment, rounds_parts);
+      results[(*returned)++] =
+          heuristic_result(workspace, preference->alignment, rounds_parts, is_slow);
   };
   if (o.K() % 2 != 0) {
     results[(*returned)++] = {};
@@ -286,6 +315,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   o.rounds_parts = algo != nullptr && algo->data[split_word] != 0;
   if (!valid_pointers(o, algo)) return CUBLAS_STATUS_INVALID_VALUE;
   const Workspace given{workspace, algo != nullptr ? algo->data[workspace_word] : 0};
-  const cudaError_t error = submit_library_work(stream, matmul_work(o, alpha, beta, given));
+  const bool is_slow = algo != nullptr && algo->data[slow_word] != 0;
+  const cudaError_t error =
+      submit_library_work(stream, matmul_work(o, alpha, beta, given), is_slow);
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

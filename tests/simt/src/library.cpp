@@ -17,9 +17,10 @@ void Workspace::scribble() const {
   std::memset(data, 0xff, asked);
 }
 
-cudaError_t submit_library_work(cudaStream_t stream, Work work) {
+cudaError_t submit_library_work(cudaStream_t stream, Work work, bool is_slow_product) {
   return call([&] {
     ++device().launches.library_calls;
+    device().launches.slow_products += is_slow_product;
     return submit(stream, std::move(work));
   });
 }

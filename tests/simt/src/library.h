@@ -15,8 +15,9 @@ struct Workspace {
   void scribble() const;
 };
 
-// submit() for a library: takes the lock, and refuses after a failure of the device.
-cudaError_t submit_library_work(cudaStream_t stream, Work work);
+// submit() for a library: takes the lock, and refuses after a failure of the device. A slow product
+// is counted as such (simt::Launches).
+cudaError_t submit_library_work(cudaStream_t stream, Work work, bool is_slow_product = false);
 
 // A program loads a library when it makes the library's handle. At exit the library is gone before
 // the objects that the program made earlier are destroyed. Functions that make a handle call

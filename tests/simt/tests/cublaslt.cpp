@@ -380,6 +380,37 @@ TEST_CASE("cublasLt requires the alignment that its heuristic was given", "[simt
   CHECK(run(nullptr) == CUBLAS_STATUS_INVALID_VALUE);
 }
 
+TEST_CASE("cublasLt counts products whose extents do not suit tensor cores", "[simt]") {
+  const FreshDevice fresh;
+  const auto is_slow = [](int m, int n, int k, bool transpose_a, cudaDataType_t type,
+                          uint32_t alignment, int more) {
+    const auto up = [](int size) { return (size + 7) / 8 * 8; };
+    Matmul product{{type, transpose_a ? k : m, transpose_a ? m : k, up(transpose_a ? k : m) + more},
+                   {type, k, n, up(k)},
+                   {CUDA_R_32F, m, n, up(m)}};
+    product.transpose_a = transpose_a;
+    product.alignment = alignment;
+    Array<__nv_bfloat16> a(2 * product.a.size()), b(2 * product.b.size());
+    Array<float> d(product.d.size());
+    Call call(product);
+    REQUIRE(call.choose() == CUBLAS_STATUS_SUCCESS);
+    const simt::Launches before = simt::launches();
+    REQUIRE(call.run(1.0f, a.data(), b.data(), 0.0f, d.data(), d.data(), nullptr, 0) ==
+            CUBLAS_STATUS_SUCCESS);
+    CHECK(simt::launches().library_calls == before.library_calls + 1);
+    return simt::launches().slow_products > before.slow_products;
+  };
+  CHECK_FALSE(is_slow(16, 17, 8, false, CUDA_R_16BF, 256, 0));  // n is contiguous nowhere
+  CHECK_FALSE(is_slow(16, 16, 8, true, CUDA_R_16BF, 16, 8));
+  CHECK(is_slow(17, 16, 8, true, CUDA_R_16BF, 256, 0));   // rows of D
+  CHECK(is_slow(20, 16, 8, false, CUDA_R_16BF, 256, 0));  // rows of A; of D they suit
+  CHECK_FALSE(is_slow(20, 16, 8, true, CUDA_R_16BF, 256, 0));
+  CHECK(is_slow(16, 16, 12, true, CUDA_R_16BF, 256, 0));
+  CHECK(is_slow(16, 16, 8, false, CUDA_R_16BF, 256, 4));  // the leading dimension
+  CHECK(is_slow(16, 16, 8, false, CUDA_R_16BF, 8, 0));
+  CHECK_FALSE(is_slow(17, 17, 7, false, CUDA_R_32F, 4, 1));  // no tensor cores are asked for
+}
+
 TEST_CASE("cublasLt works in its stream, with the scalars of the call", "[simt]") {
   const FreshDevice fresh;
   const Matmul m{{CUDA_R_32F, 1, 1, 1}, {CUDA_R_32F, 1, 1, 1}, {CUDA_R_32F, 1, 1, 1}};
