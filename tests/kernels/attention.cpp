@@ -199,6 +199,33 @@ TEST_CASE("attention in many blocks is a product by a softmax", "[ops]") {
   check({1, 2, 1, 140, 140, 16, 16}, {causal, {100}, 0.25}, DType::f16, 0.01);
 }
 
+// Head sizes that fill a part of a tile's channels, lengths one short of and one beyond a tile, and
+// groups of 8 heads, in several orders of the runner's threads.
+TEST_CASE("attention at the edges of tiles is a product by a softmax", "[ops]") {
+  const auto causal = AttentionMask::causal;
+  const std::vector<std::pair<AttentionSizes, Seen>> cases{
+      {{1, 8, 1, 1, 63, 72, 72}, {.lengths = {61}, .scale = 0.1}},
+      {{1, 1, 1, 63, 65, 96, 72}, {.scale = 0.1}},
+      {{2, 1, 1, 65, 65, 72, 96}, {causal, {65, 1}, 0.1}},
+      {{1, 8, 1, 65, 63, 24, 16}, {.lengths = {63}, .scale = 0.2}},
+      {{1, 1, 1, 129, 129, 16, 24}, {causal, {}, 0.25}}};
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto& [z, seen] = cases[i];
+    set_thread_order(int(i) + 1);
+    const DType dtype = i % 2 ? DType::f16 : DType::bf16;
+    const double most = dtype == DType::f16 ? 0.01 : 0.06;
+    const auto blocks = results_of(z, seen, dtype, true),
+               exact = results_of(z, seen, DType::f64, false);
+    for (size_t j = 0; j < blocks.size(); ++j) {
+      double largest = 1;
+      for (const double x : exact[j]) largest = std::max(largest, std::abs(x));
+      for (size_t k = 0; k < blocks[j].size(); ++k)
+        REQUIRE(std::abs(blocks[j][k] - exact[j][k]) < most * largest);
+    }
+  }
+  set_thread_order(0);
+}
+
 // causal_attention has its heads side by side in rows; with one head, that is the same.
 TEST_CASE("attention with a causal mask is causal_attention", "[ops]") {
   const Shape rows{2, 37, 16}, heads{2, 1, 37, 16};

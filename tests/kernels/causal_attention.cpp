@@ -405,6 +405,40 @@ TEST_CASE("causal_attention of 16 bits is the plain formula", "[ops]") {
       }
 }
 
+// Head sizes that fill a part of a tile's channels, one row, and rows one short of and one beyond
+// one tile and two. The order in which the runner's threads come changes from case to case.
+TEST_CASE("causal_attention of 16 bits at the edges of tiles is the plain formula", "[ops]") {
+  int order = 0;
+  for (const size_t D : {72, 96})
+    for (const size_t T : {1, 63, 65, 129}) {
+      const bool is_whole = D == 72;  // else the rows end within a longer sequence
+      const auto parts = static_cast<int32_t>(T / 3);
+      std::vector<int32_t> lengths;
+      if (T > 2) lengths = {parts, 1, static_cast<int32_t>(T) - parts - 1};
+      const CausalCase c{.N = 1,
+                         .H = T == 65 ? 2u : 1u,
+                         .G = 1,
+                         .D = D,
+                         .Tq = T,
+                         .T = is_whole ? T : T + 7,
+                         .lengths = is_whole ? lengths : std::vector<int32_t>{}};
+      set_thread_order(++order);
+      check_16_bits(c, order % 2 ? DType::bf16 : DType::f16, order % 4 < 2);
+    }
+  set_thread_order(0);
+}
+
+TEST_CASE("causal_attention of groups of 8 heads is the plain formula in any order of threads",
+          "[ops]") {
+  for (const int order : {1, 2, 3}) {
+    set_thread_order(order);
+    check_16_bits({.N = 1, .H = 16, .G = 2, .D = 16, .Tq = 65, .T = 65, .lengths = {40, 25}},
+                  DType::bf16, order == 2);
+    check_16_bits({.N = 2, .H = 8, .G = 1, .D = 72, .Tq = 1, .T = 63}, DType::f16, order == 1);
+  }
+  set_thread_order(0);
+}
+
 // Tensor cores need operands at multiples of 16 bytes.
 TEST_CASE("causal_attention of 16 bits takes operands at any address", "[ops]") {
   const CausalCase c{.N = 1, .H = 2, .G = 1, .D = 16, .Tq = 20, .T = 20};
