@@ -58,11 +58,11 @@ RefusedRecordings::RefusedRecordings(size_t works, By by) {
 RefusedRecordings::~RefusedRecordings() {
   simt::refuse_captures_from(std::numeric_limits<size_t>::max(), simt::RefusedBy::call);
 }
-int64_t launches_of(const std::function<void()>& work) {
+LaunchKinds launches_by_kind(const std::function<void()>& work) {
   simt::reset_launches();
   work();
   const simt::Launches all = simt::launches();
-  return all.kernels + all.library_calls + all.graphs;
+  return {all.kernels, all.library_calls, all.graphs};
 }
 int64_t slow_products_of(const std::function<void()>& work) {
   simt::reset_launches();
@@ -81,9 +81,9 @@ TensorLimit::TensorLimit(size_t) {}
 TensorLimit::~TensorLimit() = default;
 PageableAccess::PageableAccess() = default;
 PageableAccess::~PageableAccess() = default;
-int64_t launches_of(const std::function<void()>& work) {
+LaunchKinds launches_by_kind(const std::function<void()>& work) {
   work();
-  return 0;
+  return {};
 }
 int64_t slow_products_of(const std::function<void()>& work) {
   work();
@@ -91,6 +91,11 @@ int64_t slow_products_of(const std::function<void()>& work) {
 }
 void let_driver_give_more(bool) {}  // on a GPU its memory is taken instead
 #endif
+
+int64_t launches_of(const std::function<void()>& work) {
+  const LaunchKinds all = launches_by_kind(work);
+  return all.kernels + all.library_calls + all.graphs;
+}
 
 FullDevice::FullDevice() {
   let_driver_give_more(false);

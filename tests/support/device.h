@@ -45,6 +45,12 @@ int64_t launches_of(const std::function<void()>& work);
 // kernels with tensor cores.
 int64_t slow_products_of(const std::function<void()>& work);
 
+// The same by kind. Graphs count once, whatever they hold.
+struct LaunchKinds {
+  int64_t kernels = 0, library_calls = 0, graphs = 0;
+};
+LaunchKinds launches_by_kind(const std::function<void()>& work);
+
 // x itself if it is on the cpu, else a copy on the cpu.
 Tensor on_host(const Tensor& x);
 // The elements of a floating tensor on any device but a meta device. The conversion is exact.
