@@ -12,8 +12,12 @@
 namespace accrue::cuda {
 namespace {
 
-// A block handles a row. It reads the logits twice, the second time from the cache.
+// A block handles a row, which it reads once for the softmax and once for the gradient.
 constexpr int logit_threads = 512;
+// Two blocks of a multiprocessor read while others compute. In float64, which is for tests, their
+// registers do not suffice.
+template <class T>
+constexpr int logit_blocks = sizeof(T) == 8 ? 1 : 2;
 
 // The logits of a row that products compute: all of them, or as many as make a multiple of 16 bytes
 // in every type. For such extents alone cuBLASLt always has its kernels for tensor cores; others
@@ -76,22 +80,88 @@ struct LogitRows {
   }
 };
 
-// Calls use(v, row[v]) for a thread's share of a row, which is aligned to vectors.
+// Calls use(tile, part) for a thread's share of a row, which is aligned to vectors. tile[l] is the
+// row's vector number part + l * logit_threads. The vectors of a tile are loaded together: `loads`
+// of them, one near the end of the row, and at last perhaps one element.
+template <int width, int loads, class W, class Use>
+__device__ void for_each_tile(const W* row, int64_t V, const Use& use) {
+  const int64_t vectors = V / width;
+  int64_t part = threadIdx.x;
+  for (; part + (loads - 1) * logit_threads < vectors; part += loads * logit_threads) {
+    Vector<W, width> tile[loads];
+    for (int l = 0; l < loads; ++l) tile[l] = load_vector<width>(row, part + l * logit_threads);
+    use(tile, part);
+  }
+  for (; part < vectors; part += logit_threads) {
+    Vector<W, width> tile[1] = {load_vector<width>(row, part)};
+    use(tile, part);
+  }
+  const int64_t v = vectors * width + threadIdx.x;
+  if (v >= V) return;
+  Vector<W, 1> tile[1] = {{{row[v]}}};
+  use(tile, v);
+}
+
+// Calls use(v, row[v]) for a thread's share of a row.
 template <class W, class Use>
 __device__ void for_each_logit(const W* row, int64_t V, const Use& use) {
-  constexpr int width = 16 / sizeof(W);
-  for (int64_t part = threadIdx.x; part < V / width; part += logit_threads) {
-    const auto logits = load_vector<width>(row, part);
-    for (int k = 0; k < width; ++k) use(part * width + k, logits.values[k]);
-  }
-  const int64_t v = V / width * width + threadIdx.x;
-  if (v < V) use(v, row[v]);
+  for_each_tile<16 / sizeof(W), 1>(row, V,
+                                   [&]<int width>(const Vector<W, width>(&tile)[1], int64_t part) {
+                                     for (int k = 0; k < width; ++k)
+                                       use(part * width + k, tile[0].values[k]);
+                                   });
 }
+
+// The largest of the logits that a thread has seen, and the sum of exp(logit - maximum) over those
+// that are not the label's. A tile with a larger logit scales the sum down.
+template <class W>
+class ThreadSoftmax {
+ public:
+  __device__ explicit ThreadSoftmax(int32_t label) : label_(label) {}
+
+  template <int count, int width>
+  __device__ void add(Vector<W, width> (&tile)[count], int64_t part) {
+    W largest = maximum_;
+    for (const auto& vector : tile)
+      for (const W logit : vector.values) largest = logit > largest ? logit : largest;
+    if (largest > maximum_) {
+      sum_ *= std::exp(maximum_ - largest);
+      maximum_ = largest;
+    }
+    const W from = maximum_ == -infinity ? W(0) : maximum_;
+    W sum = 0;
+    for (int l = 0; l < count; ++l) {
+      if (part + l * logit_threads == label_ / width) leave_out(tile[l], label_ % width);
+      W of_vector = 0;
+      for (const W logit : tile[l].values) of_vector += std::exp(logit - from);
+      sum += of_vector;
+    }
+    sum_ += sum;
+  }
+
+  __device__ W maximum() const { return maximum_; }
+  // The sum of exp(logit - maximum), where `maximum` is the largest of all threads.
+  __device__ W sum(W maximum) const {
+    return maximum_ == maximum ? sum_ : sum_ * std::exp(maximum_ - maximum);
+  }
+
+ private:
+  static constexpr W infinity = std::numeric_limits<W>::infinity();
+
+  template <int width>
+  __device__ static void leave_out(Vector<W, width>& vector, int place) {
+    for (int k = 0; k < width; ++k)
+      if (k == place) vector.values[k] = -infinity;
+  }
+
+  int32_t label_;  // negative for none
+  W maximum_ = -infinity, sum_ = 0;
+};
 
 // Computes the softmax and the loss of a row, 0 if the row is left out. `right`, if given, becomes
 // 1 or 0. Only whole blocks return early.
 template <class T, class W = Wide<T>>
-__global__ void __launch_bounds__(logit_threads, 1)
+__global__ void __launch_bounds__(logit_threads, logit_blocks<T>)
     logit_softmax_kernel(double* losses, int32_t* right, LogitRows<T> rows) {
   const int64_t r = blockIdx.x, V = rows.V;
   if (rows.leaves_out_row(r)) {
@@ -101,16 +171,14 @@ __global__ void __launch_bounds__(logit_threads, 1)
   rows.complete(r);
   const int32_t label = rows.labels[r];
   const W* row = rows.row(r);
-  W maximum = -std::numeric_limits<W>::infinity();
-  for_each_logit(row, V, [&](int64_t, W logit) { maximum = logit > maximum ? logit : maximum; });
-  maximum = block_max<logit_threads>(maximum);
-  RunningSum<W> sum;
-  for_each_logit(row, V, [&](int64_t v, W logit) {
-    sum.add(RowSoftmax<W>::term(logit, maximum, v == label));
-  });
-  const RowSoftmax<W> softmax{maximum, block_sum<logit_threads>(sum.total())};
   const bool in_range = rows.in_range(label);
+  ThreadSoftmax<W> own(in_range ? label : -1);
+  for_each_tile<16 / sizeof(W), 16 / sizeof(W)>(
+      row, V, [&](auto& tile, int64_t part) { own.add(tile, part); });
+  const W maximum = block_max<logit_threads>(own.maximum());
+  RowSoftmax<W> softmax{maximum, block_sum<logit_threads>(own.sum(maximum))};
   if (threadIdx.x == 0) {
+    if (in_range) softmax.rest += RowSoftmax<W>::term(row[label], maximum, true);
     rows.softmax[2 * r] = softmax.maximum;
     rows.softmax[2 * r + 1] = softmax.rest;
     losses[r] =
@@ -126,18 +194,23 @@ __global__ void __launch_bounds__(logit_threads, 1)
   if (threadIdx.x == 0) right[r] = outdone == 0;
 }
 
-// out[v] = f(v, row[v]) for a thread's share of a row; out may be the row.
-template <class T, class W, class F>
-__device__ void write_row(T* out, const W* row, int64_t V, const F& f) {
-  constexpr int width = 16 / sizeof(T);
-  for (int64_t part = threadIdx.x; part < V / width; part += logit_threads) {
-    const auto in = load_vector<width>(row, part);
+// out[v] = f(row[v]) for a thread's share of a row, at_label(row[v]) at the label; out may be the
+// row.
+template <class T, class W, class F, class AtLabel>
+__device__ void write_row(T* out, const W* row, int64_t V, int32_t label, const F& f,
+                          const AtLabel& at_label) {
+  const auto write = [&]<int width>(const Vector<W, width>& in, int64_t part) {
     Vector<T, width> values;
-    for (int k = 0; k < width; ++k) values.values[k] = f(part * width + k, in.values[k]);
+    for (int k = 0; k < width; ++k) values.values[k] = f(in.values[k]);
+    if (part == label / width)
+      for (int k = 0; k < width; ++k)
+        if (k == label % width) values.values[k] = at_label(in.values[k]);
     store_vector(out, part, values);
-  }
-  const int64_t v = V / width * width + threadIdx.x;
-  if (v < V) out[v] = f(v, row[v]);
+  };
+  for_each_tile<16 / sizeof(T), 2>(
+      row, V, [&]<int width, int count>(const Vector<W, width>(&tile)[count], int64_t part) {
+        for (int l = 0; l < count; ++l) write(tile[l], part + l * logit_threads);
+      });
 }
 
 // The seed for a gradient that backward will multiply by the gradient of the loss.
@@ -157,7 +230,8 @@ __global__ void __launch_bounds__(logit_threads, 1)
   const W* row = rows.row(r);
   T* out = d + r * rows.stride;
   if (rows.leaves_out_row(r)) {
-    write_row(out, row, V, [](int64_t, W) { return T(W(0)); });
+    const auto zero = [](W) { return T(W(0)); };
+    write_row(out, row, V, -1, zero, zero);
     return;
   }
   rows.complete(r);
@@ -166,10 +240,10 @@ __global__ void __launch_bounds__(logit_threads, 1)
   const W scale =
       rows.in_range(label) ? W(counted.mean_of(seed.dloss())) : std::numeric_limits<W>::quiet_NaN();
   const W factor = scale / (1 + softmax.rest);
-  write_row(out, row, V, [&](int64_t v, W logit) {
-    const W e = std::exp(logit - softmax.maximum);
-    return T(v == label ? -factor * (softmax.rest + (1 - e)) : factor * e);
-  });
+  const auto term = [&](W logit) { return std::exp(logit - softmax.maximum); };
+  write_row(
+      out, row, V, label, [&](W logit) { return T(factor * term(logit)); },
+      [&](W logit) { return T(-factor * (softmax.rest + (1 - term(logit)))); });
 }
 
 // One block does this, so that the order of the sums is fixed.
