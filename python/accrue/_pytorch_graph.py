@@ -13,6 +13,7 @@ import torch
 import torch.utils.checkpoint
 
 from . import _accrue as a
+from . import _pytorch_moves as moves
 from ._accrue import Error, Value
 
 _Node = torch.fx.Node
@@ -193,6 +194,7 @@ class Caller:
         self.samples = a.input(1).shape[0]
         self.outer: dict[int, int] = {}  # of values by their identity
         self.kept: list[Value] = []  # so that identities last
+        self.layouts: dict[int, moves.Layout] = {}  # of values that are moved elements of others
         self.draws: dict[_Node, tuple[Value, float]] = {}  # noise that several calls share, and what it keeps
         self.binary: set[str] = set()  # inputs of whole numbers with which the module calculates
         self.count = 0
@@ -377,7 +379,7 @@ class Caller:
             raise Error(f"{name}{line_of(node)}: {error}") from error
         except (TypeError, IndexError, ValueError, RuntimeError, ArithmeticError) as error:
             raise Error(f"{name}{line_of(node)}: {error}: expected other arguments") from error
-        return self.checked(node, result, before)
+        return self.checked(node, self.moved(node, args, result), before)
 
     def is_constant(self, node: _Node, args: list, options: dict) -> bool:
         """True if the call gives the same for all samples and steps: PyTorch computes it now."""
@@ -410,6 +412,58 @@ class Caller:
             if before and id(value) not in self.outer:
                 self.flag(next(iter(before)), value)
         return result
+
+    # Moved elements
+
+    def layout(self, x: typing.Any) -> moves.Layout | None:
+        """Where the elements of a value lie."""
+        if id(x) not in self.layouts and self.place(x) == 0 and self.outer.get(id(x), 1) == 1:
+            self.lies(x, moves.Layout.of(x))
+        return self.layouts.get(id(x))
+
+    def lies(self, x: Value, layout: moves.Layout) -> Value:
+        self.layouts[id(x)] = layout
+        self.kept.append(x)
+        return x
+
+    def moved(self, node: _Node, args: list, result: typing.Any) -> typing.Any:
+        """The result of a call, and the value that it moved back to if it did; notes where elements lie."""
+        layout = self.layout(args[0]) if args and str(node.target) in moves.MOVES else None
+        found = None if layout is None else self.through(node, layout, args[1:])
+        if isinstance(found, list):
+            return [self.moved_to(x, each) for x, each in zip(result, found)]
+        return self.moved_to(result, found)
+
+    def moved_to(self, x: typing.Any, layout: moves.Layout | None) -> typing.Any:
+        if layout is None or not isinstance(x, Value):
+            return x
+        if layout.is_whole():
+            x = self.flag(1, moves.shaped(layout.base, x.shape))
+        return self.lies(x, layout)
+
+    def through(self, node: _Node, layout: moves.Layout, args: list) -> moves.Moved:
+        """The layout of a moving call's result, or a list of them."""
+        several = isinstance(node.meta["val"], (list, tuple))
+        tensors = node.meta["val"] if several else [node.meta["val"]]
+        return moves.MOVES[str(node.target)](layout, args, [[self.size(n) for n in each.shape] for each in tensors])
+
+    def is_moved_back(self, node: _Node, layout: moves.Moved) -> bool:
+        """True if all that is read of this call's result needs no copy, if it lies so."""
+        for user in node.users:
+            name = str(user.target)
+            if user.target is operator.getitem:
+                found = layout[user.args[1]] if isinstance(layout, list) else None
+            elif name in moves.MOVES and isinstance(layout, moves.Layout) and user.args[0] is node:
+                found = self.through(user, layout, [self.argument(each) for each in user.args[1:]])
+            elif "scaled_dot_product_attention" in name and isinstance(layout, moves.Layout) and (
+                    layout.heads() and len(user.args) == 3 and not set(user.kwargs) - {"is_causal", "scale"}):
+                continue
+            else:
+                return False
+            if found is None or not (isinstance(found, moves.Layout) and found.is_whole() or
+                                     self.is_moved_back(user, found)):
+                return False
+        return True
 
     # Shapes
 

@@ -8,6 +8,7 @@ import torch
 
 from . import _accrue as a
 from ._pytorch_graph import CALLS, sizes
+from ._pytorch_moves import Layout, attended
 from ._pytorch_rows import check, row
 from ._pytorch_shapes import chunk
 
@@ -227,6 +228,10 @@ def _attention(t, q, k, v, mask=None, dropout_p=0.0, is_causal=False, scale=None
     for each in (q, k, v):
         t.apart(each, [-2, -1])
     rank, T, D = len(q.shape), q.shape[-2], q.shape[-1]
+    if mask is None and dropout_p == 0 and (scale is None or scale > 0):
+        y = _attention_of_rows(t, q, k, v, is_causal, scale)
+        if y is not None:
+            return y
     if mask is None and dropout_p == 0 and rank == 4 and (not is_causal or T == k.shape[-2]) and (
             enable_gqa or q.shape[1] == k.shape[1] == v.shape[1]) and all(t.place(each) == 0 for each in (q, k, v)):
         return a.scaled_dot_product_attention(q, k, v, is_causal, scale)
@@ -245,6 +250,21 @@ def _attention(t, q, k, v, mask=None, dropout_p=0.0, is_causal=False, scale=None
     if dropout_p:
         p = t.dropped(t.flag(t.outer.get(id(q), 1), p), dropout_p)
     return a.matmul(p, v)
+
+
+def _attention_of_rows(t, q, k, v, is_causal, scale):
+    """Attention where heads lie side by side in rows, as linear layers give them; None where they do not."""
+    layouts = [t.layout(each) for each in (q, k, v)]
+    heads = [None if each is None else each.heads() for each in layouts]
+    if None in heads:
+        return None
+    of_q, of_k, of_v = heads
+    if (of_k.c, of_k.T, of_k.H, of_k.D) != (of_v.c, of_v.T, of_v.H, of_v.D) or (of_q.c, of_q.D) != (of_k.c, of_k.D) or (
+            of_q.H % of_k.H or is_causal and of_q.T != of_k.T):
+        return None
+    y = attended(of_q, of_k, of_v, is_causal, scale)
+    shape = [y.shape[0], of_q.T, of_q.H, of_q.D]
+    return t.lies(y.reshape(shape).transpose(1, 2), Layout.of(y).viewed(shape).permuted([0, 2, 1, 3]))
 
 
 def _repeated_heads(t, x, times):

@@ -129,7 +129,7 @@ def _select(t, x, dim, index):
     x = t.value(x)
     t.apart(x, [dim])
     index = index + x.shape[dim] if index < 0 else index
-    part = a.slice(x, dim, index, index + 1)
+    part = t.flag(t.outer.get(id(x), 1), a.slice(x, dim, index, index + 1))
     return t.reshaped(part, [size for i, size in enumerate(x.shape) if i != dim % len(x.shape)])
 
 

@@ -129,7 +129,14 @@ def _log_softmax(t, x, dim, dtype=None):
 def _linear(t, x, weight, bias=None):
     x = t.value(x)
     check(t, len(weight.shape) == 2, f"weight {sizes(weight.shape)}: expected [out, in]")
-    return a.linear(x, t.value(weight), bias if bias is None else t.value(bias))
+    weight, bias = t.value(weight), bias if bias is None else t.value(bias)
+    layout = t.layout(x)
+    if layout is not None and not layout.is_whole():
+        # The rows are taken in the order in which they lie, if nothing needs them in this one.
+        y = layout.times(weight, bias)
+        if y is not None and t.is_moved_back(t.node, y):
+            return t.lies(y.made([*x.shape[:-1], weight.shape[0]]), y)
+    return a.linear(x, weight, bias)
 
 
 @row("matmul.default", "mm.default", "bmm.default")

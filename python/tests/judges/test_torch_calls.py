@@ -47,6 +47,31 @@ def attention(is_causal=False, mask=None, scale=None):
     return call
 
 
+def heads_of(x, count):
+    return x.unflatten(-1, (count, -1)).transpose(1, 2)
+
+
+def attention_of_packed(x, l):
+    q, k, v = l(x).reshape(x.size(0), 5, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+    return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+def attention_of_groups(x, l):
+    q, k, v = (heads_of(each, n) for each, n in zip(l(x).split([12, 6, 6], 2), (4, 2, 2)))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2).flatten(2)
+
+
+def attention_of_windows(x, l):
+    q, k, v = (heads_of(each, 2) for each in l(x.reshape(-1, 2, 6)).chunk(3, 2))
+    return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.size(0), 2, 2, 4)
+
+
+def attention_across(x, to_queries, to_keys):
+    k, v = to_keys(x).unflatten(2, (2, 3, 2)).permute(2, 0, 3, 1, 4)
+    y = F.scaled_dot_product_attention(heads_of(to_queries(x[:, 1:4]), 3), k, v)
+    return y + k.mean(-2, keepdim=True)
+
+
 IMAGE, ROWS, FLAT = (4, 6, 5), (5, 12), (12,)
 ELEMENTWISE = ("relu sigmoid tanh exp expm1 abs neg sign floor erf sin cos tan atan sinh cosh asinh square exp2 "
                "relu6 round ceil").split()
@@ -183,6 +208,15 @@ CASES = {
                     lambda: nn.TransformerEncoderLayer(12, 3, 16, dropout=0, batch_first=True)),
     "transformer_first": (lambda x, l: l(x.transpose(0, 1)).transpose(0, 1), ROWS,
                           lambda: nn.TransformerEncoderLayer(12, 3, 16, dropout=0, norm_first=True)),
+    "packed_attention": (attention_of_packed, ROWS, lambda: nn.Linear(12, 24)),
+    "packed_groups": (attention_of_groups, ROWS, lambda: nn.Linear(12, 24)),
+    "packed_windows": (attention_of_windows, (4, 6), lambda: nn.Linear(6, 12)),
+    "attention_across": (attention_across, ROWS, lambda: nn.Linear(12, 6), lambda: nn.Linear(12, 12)),
+    "moved_linear": (lambda x, l: l(x.transpose(0, 1)).reshape(-1, 2, 3)[:, 1].reshape(5, -1, 3).transpose(0, 1), ROWS,
+                     lambda: nn.Linear(12, 6)),
+    "moved_back": (lambda x, l: l(x.transpose(0, 1)).unflatten(2, (2, 3)).permute(1, 0, 2, 3), ROWS,
+                   lambda: nn.Linear(12, 6)),
+    "moved_on": (lambda x, l: F.relu(l(x.permute(1, 0, 2))).transpose(0, 1), ROWS, lambda: nn.Linear(12, 6)),
     "lstm": (lambda x, l: l(x)[0], ROWS, lambda: nn.LSTM(12, 4, batch_first=True)),
     "gru": (lambda x, l: l(x)[0], ROWS, lambda: nn.GRU(12, 4, 2, batch_first=True)),
     "rnn": (lambda x, l: l(x)[0], ROWS, lambda: nn.RNN(12, 4, batch_first=True)),
@@ -192,9 +226,9 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_call(name):
-    call, shape, *layer = CASES[name]
+    call, shape, *layers = CASES[name]
     torch.manual_seed(1)
-    module = Case(call, shape, nn.ModuleList([layer[0]()]) if layer else None).double()
+    module = Case(call, shape, nn.ModuleList(each() for each in layers)).double()
     if name == "batch_norm_eval":
         module.layers[0].running_mean.normal_()
         module.layers[0].running_var.uniform_(0.5, 2)
@@ -213,3 +247,12 @@ def test_call(name):
         for parameter, p in module.named_parameters():
             gradient = (p - after[parameter]).detach().numpy()
             np.testing.assert_allclose(gradient, p.grad.numpy(), rtol=0, atol=1e-11 * max(largest, 1), err_msg=parameter)
+
+
+@pytest.mark.parametrize("name", ("packed_attention", "packed_groups", "packed_windows", "multihead", "moved_back"))
+def test_moved_heads_are_not_copied(name):
+    call, shape, *layers = CASES[name]
+    module = Case(call, shape, nn.ModuleList(each() for each in layers))
+    calls = str(accrue.from_torch(module, np.zeros((N, *shape), np.float32)))
+    assert ("attention_rows" in calls) == (name != "moved_back")
+    assert not [copy for copy in ("transpose(", "permute(", "slice(", "split(", "chunk(") if copy in calls]
