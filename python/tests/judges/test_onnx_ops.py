@@ -131,6 +131,11 @@ CASES = {
     "attention in groups": lambda x: A.scaled_dot_product_attention(
         x.permute(0, 2, 1, 3), x.permute(0, 2, 1, 3).slice(1, 0, 2),
         x.permute(0, 2, 1, 3).slice(1, 2, 4), True),
+    "attention_rows": lambda x: A.attention_rows(
+        rows(x).slice(2, 0, 4), 2, rows(x).slice(1, 3, 10).slice(2, 1, 3), rows(A.sin(x)).slice(1, 3, 10).slice(2, 3, 5),
+        1, scale=0.3),
+    "attention_rows packed": lambda x: A.attention_rows(A.cat([rows(x), rows(A.sin(x)).slice(2, 0, 3)], 2), 2, groups=1,
+                                                        is_causal=True),
     "self_attention": lambda x: A.self_attention(x, A.sin(x), A.cos(x)),
     "causal_attention": lambda x: A.causal_attention(
         x.reshape(x.shape[0], 5, 12).slice(1, 3, 5), A.sin(x).reshape(x.shape[0], 5, 12).slice(
