@@ -191,5 +191,6 @@ void add_onnx_reduction_conversions(OnnxConverters& converters);  // with Softma
 void add_onnx_image_conversions(OnnxConverters& converters);      // other pools, Resize
 void add_onnx_recurrent_conversions(OnnxConverters& converters);
 void add_onnx_layer_conversions(OnnxConverters& converters);  // dropout, products, fused
+void add_onnx_attention_conversions(OnnxConverters& converters);
 
 }  // namespace accrue::detail
