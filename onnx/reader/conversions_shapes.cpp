@@ -136,7 +136,16 @@ Values concat_of(OnnxConversion& c) {
   // Before opset 4, 1 is the default.
   const int dim = c.dimension("axis", 1);
   if (all.size() == 1) return {all[0]};
-  for (const OnnxValue& each : all) c.keep_apart(each, {dim});
+  // A file of one sample holds what it joins to each sample, such as a class token, for that one.
+  const bool has_samples = std::ranges::any_of(
+      all, [](const OnnxValue& each) { return OnnxConversion::samples_dimension(each) == 0; });
+  for (OnnxValue& each : all) {
+    const Extents& shape = each.sizes.shape;
+    const Extents by_sample = c.with_samples(shape);
+    if (dim > 0 && has_samples && shape != by_sample && shape.front() == Extent(1))
+      each = c.call("expand", {each}, {{"size", by_sample}});
+    c.keep_apart(each, {dim});
+  }
   return {like_first(c, c.call("cat", all, {{"dim", int64_t{dim}}}))};
 }
 
