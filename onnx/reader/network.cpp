@@ -201,11 +201,6 @@ void OnnxNetwork::Content::add_notes(const std::vector<OnnxNode>& nodes) {
         fmt::format("No weight slot holds the constants {}, which are not trained. If they are "
                     "weights, name them in `train`",
                     listed(still)));
-  if (const auto held = constant_nodes_in_slots(*file, nodes); !held.empty())
-    recipe->note(
-        fmt::format("The weights {} are Constant nodes, which are not trained. To train them, "
-                    "turn them into initializers",
-                    listed(held)));
   size_t convolutions = 0, with_bias = 0;
   bool has_norms = false;
   for (const OnnxNode& node : nodes) {

@@ -301,6 +301,19 @@ std::vector<OnnxNode> in_order(const Parser& parser, std::vector<OnnxNode> nodes
   return ordered;
 }
 
+// Whether the node is a Constant of a floating tensor: exporters hold weights there, too. A single
+// number is no weight.
+bool holds_weight(const onnx::NodeProto& node) {
+  const bool is_constant = node.op_type() == "Constant" && node.output_size() == 1 &&
+                           node.attribute_size() == 1 && node.attribute(0).name() == "value" &&
+                           (node.domain().empty() || node.domain() == "ai.onnx");
+  if (!is_constant) return false;
+  const TensorProto& tensor = node.attribute(0).t();
+  return is_floating(OnnxType(tensor.data_type())) &&
+         std::ranges::all_of(tensor.dims(), [](int64_t size) { return size > 0; }) &&
+         std::ranges::any_of(tensor.dims(), [](int64_t size) { return size > 1; });
+}
+
 void read_initializers(const Parser& parser, const onnx::GraphProto& graph, OnnxFile& file) {
   parser.require(graph.sparse_initializer_size() == 0,
                  "it has sparse initializers: expected dense ones");
@@ -337,7 +350,16 @@ std::shared_ptr<const OnnxFile> OnnxFile::read(const fs::path& path) {
     file->inputs.push_back(parser.info_of(proto));
   }
   std::vector<OnnxNode> nodes;
-  for (const auto& proto : graph.node()) nodes.push_back(parser.node_of(proto));
+  for (const auto& proto : graph.node()) {
+    if (!holds_weight(proto) || proto.output(0).empty() || !given.insert(proto.output(0)).second) {
+      nodes.push_back(parser.node_of(proto));
+      continue;
+    }
+    OnnxTensor tensor = parser.tensor_of(proto.attribute(0).t());
+    tensor.name = proto.output(0);
+    file->initializer_order.push_back(tensor.name);
+    file->initializers.emplace(tensor.name, std::move(tensor));
+  }
   file->nodes = in_order(parser, std::move(nodes), given);
   for (const OnnxNode& node : file->nodes) given.insert(node.outputs.begin(), node.outputs.end());
   std::set<std::string> names;
@@ -398,10 +420,10 @@ std::string detail::with_initializers(const fs::path& path,
   const Parser parser(path);
   ModelProto& model = *parser.model();
   size_t replaced = 0;
-  for (TensorProto& proto : *model.mutable_graph()->mutable_initializer()) {
-    const auto found = values.find(proto.name());
+  const auto replace = [&](const std::string& name, TensorProto& proto) {
+    const auto found = values.find(name);
     const bool is_external = proto.data_location() == TensorProto::EXTERNAL;
-    if (found == values.end() && !is_external) continue;
+    if (found == values.end() && !is_external) return;
     const OnnxTensor tensor = parser.tensor_of(proto);
     std::string raw;
     if (found != values.end()) {
@@ -413,7 +435,11 @@ std::string detail::with_initializers(const fs::path& path,
     }
     clear_elements(proto);
     proto.set_raw_data(std::move(raw));
-  }
+  };
+  onnx::GraphProto& graph = *model.mutable_graph();
+  for (TensorProto& proto : *graph.mutable_initializer()) replace(proto.name(), proto);
+  for (onnx::NodeProto& node : *graph.mutable_node())
+    if (holds_weight(node)) replace(node.output(0), *node.mutable_attribute(0)->mutable_t());
   parser.require(replaced == values.size(),
                  "{} of {} values are of initializers: expected all to be", replaced,
                  values.size());

@@ -169,21 +169,6 @@ std::set<std::string> detail::weights_of(const OnnxFile& file, const std::vector
   return weights;
 }
 
-std::vector<std::string> detail::constant_nodes_in_slots(const OnnxFile& file,
-                                                         const std::vector<OnnxNode>& nodes) {
-  const Makers makers = makers_in(nodes);
-  std::vector<std::string> found;
-  for (const std::string& name : values_in_slots(file, nodes, makers)) {
-    const auto maker = makers.find(name);
-    if (maker == makers.end() || maker->second->op != "Constant") continue;
-    const auto value = maker->second->attributes.find("value");
-    if (value == maker->second->attributes.end()) continue;
-    const auto* const tensor = std::get_if<OnnxTensor>(&value->second);
-    if (tensor && is_floating(tensor->type) && tensor->numel() > 1) found.push_back(name);
-  }
-  return found;
-}
-
 void OnnxWalk::add(const std::string& name, OnnxValue value) {
   value.name = name;
   for (const Extent& size : value.sizes.shape)

@@ -21,11 +21,6 @@ void refuse_branches(const std::vector<OnnxNode>& nodes);
 // only move them, and those that an Add gives to a convolution or product as its bias.
 std::set<std::string> weights_of(const OnnxFile& file, const std::vector<OnnxNode>& nodes);
 
-// Floating constants in weight slots that nodes hold, not initializers, so that nothing trains
-// them.
-std::vector<std::string> constant_nodes_in_slots(const OnnxFile& file,
-                                                 const std::vector<OnnxNode>& nodes);
-
 // Turns nodes into a recipe. `inputs` are its values, `weights` names initializers that become
 // parameters. Throws Error that names the node that cannot be one of a network.
 class OnnxWalk {

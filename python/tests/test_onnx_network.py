@@ -168,6 +168,71 @@ class Files(unittest.TestCase):
         with self.assertRaisesRegex(accrue.Error, "gone"):
             accrue.from_onnx(net.path, outputs="gone")
 
+    def test_weights_in_nodes(self):
+        path = images(self.folder / "net.onnx")
+        model = onnx.load(path)
+        held = [w for w in model.graph.initializer if w.name in ("conv.weight", "bn.running_mean", "fc.bias")]
+        for weight in held:
+            model.graph.initializer.remove(weight)
+            model.graph.node.insert(0, h.make_node("Constant", [], [weight.name], value=weight))
+        within = self.folder / "within.onnx"
+        onnx.save(model, within)
+        expected, found = (accrue.train(p, (self.x, self.y), **self.options) for p in (path, within))
+        self.assertEqual(set(found.weights), set(expected.weights))
+        for name, array in expected.weights.items():
+            np.testing.assert_array_equal(found.weights[name], array)
+        tuned = self.folder / "tuned.onnx"
+        accrue.from_onnx(within).save(tuned, found.weights)
+        self.assertEqual(len(onnx.load(tuned).graph.initializer), len(model.graph.initializer))
+        for name, array in accrue.from_onnx(tuned).weights.items():
+            np.testing.assert_array_equal(array, found.weights[name])
+
+    def test_integers_that_become_numbers(self):
+        weights = {"w": np.ones((4, 3), np.float32), "b": np.zeros(3, np.float32)}
+        nodes = [h.make_node("Cast", ["x"], ["1"], to=T.FLOAT), h.make_node("Gemm", ["1", "w", "b"], ["y"])]
+        path = write(self.folder / "net.onnx", nodes, weights, [value("x", "N", 4, type=T.INT64)],
+                     [value("y", "N", 3)])
+        x, y = np.arange(24).reshape(6, 4), np.zeros((6, 3), np.float32)
+        options = dict(loss="mse", effective_batch=6, micro_batch=3, threads=1)
+        accrue.train(path, (x % 2, y), **options)
+        with self.assertRaisesRegex(accrue.Error, "x has 23.*expected 0 or 1"):
+            accrue.train(path, (x, y), **options)
+
+    def test_attention_that_is_refused_has_a_name_in_the_file(self):
+        def attention(axis):
+            nodes = [h.make_node("Transpose", ["x"], ["t"], "turn", perm=[0, 1, 3, 2]),
+                     h.make_node("MatMul", ["x", "t"], ["s"], "scores"),
+                     h.make_node("Softmax", ["s"], ["p"], "softmax", **axis),
+                     h.make_node("MatMul", ["p", "x"], ["a"], "product"), h.make_node("MatMul", ["a", "w"], ["y"])]
+            return write(self.folder / "net.onnx", nodes, {"w": np.ones((4, 3), np.float32)},
+                         [value("x", "N", 2, 5, 4)], [value("y", "N", 2, 5, 3)], opset=11)
+
+        net = accrue.from_onnx(attention({}))  # over all of a sample
+        x = np.random.default_rng(3).normal(size=(2, 2, 5, 4)).astype(np.float32)
+        scores = np.exp(x @ x.transpose(0, 1, 3, 2))
+        expected = scores / scores.sum((1, 2, 3), keepdims=True) @ x @ net.weights["w"]
+        np.testing.assert_allclose(accrue.predict(net, x), expected, rtol=0, atol=1e-5)
+        with self.assertRaisesRegex(accrue.Error, "MatMul 'product': its softmax"):
+            accrue.from_onnx(attention({"axis": 2}))
+
+    def test_a_token_of_each_sample_in_a_file_of_one(self):
+        random = np.random.default_rng(5)
+        weights = {"token": random.normal(size=(1, 1, 4)).astype(np.float32),
+                   "w": random.normal(size=(4, 3)).astype(np.float32)}
+        nodes = [h.make_node("Concat", ["token", "x"], ["1"], axis=1), h.make_node("Relu", ["1"], ["2"]),
+                 h.make_node("ReduceMean", ["2"], ["3"], axes=[1], keepdims=0),
+                 h.make_node("MatMul", ["3", "w"], ["y"])]
+        path = write(self.folder / "net.onnx", nodes, weights, [value("x", 1, 5, 4)], [value("y", 1, 3)])
+        x = random.normal(size=(6, 5, 4)).astype(np.float32)
+        joined = np.concatenate([np.broadcast_to(weights["token"], (6, 1, 4)), x], 1)
+        net = accrue.from_onnx(path, train="token")
+        expected = np.maximum(joined, 0).mean(1) @ weights["w"]
+        np.testing.assert_allclose(accrue.predict(net, x), expected, rtol=0, atol=1e-5)
+        options = dict(loss="mse", effective_batch=6, threads=1, no_shuffle=True)
+        whole, split = (accrue.train(net, (x, expected + 1), micro_batch=micro, **options) for micro in (6, 4))
+        self.assertGreater(np.abs(whole.weights["token"] - weights["token"]).max(), 0)
+        np.testing.assert_allclose(split.weights["token"], whole.weights["token"], rtol=0, atol=1e-6)
+
     def test_sizes_that_the_file_leaves_free(self):
         path = images(self.folder / "net.onnx", size="S")
         accrue.train(path, (self.x, self.y), **self.options)

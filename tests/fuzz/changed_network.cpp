@@ -57,7 +57,7 @@ class Changes {
     return any(any(net_.nodes).outputs);
   }
 
-  // What took the node's result takes one of its inputs.
+  // Nodes that took the result take one of the inputs.
   void remove_node() {
     if (net_.nodes.size() < 2) return;
     const size_t at = below(net_.nodes.size());
@@ -201,7 +201,7 @@ class Changes {
     auto& inputs = any(net_.nodes).inputs;
     if (!inputs.empty()) any(inputs) = one_in(5) ? "" : any_value();
   }
-  // Of inputs or outputs.
+  // Adds or removes an input or an output.
   void change_count() {
     SmallNetwork::Node& node = any(net_.nodes);
     if (one_in(3)) node.outputs.push_back(one_in(2) ? "" : "n" + std::to_string(names_++));

@@ -71,7 +71,7 @@ def test_steps(name, exporter, tmp_path):
         module.load_state_dict(state)
         pytest.skip(f"torch.onnx.export: {' '.join(str(error).split())[:120]}")
     module.load_state_dict(state)
-    if holds_inference(path):  # whose gradients are not those of PyTorch's training
+    if holds_inference(path):  # whose gradients differ from PyTorch's in training
         assert exporter == "dynamo"  # torchscript writes batch norms in training mode
         pytest.skip("holds the inference graph")
     net = accrue.from_onnx(path)
