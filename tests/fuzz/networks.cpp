@@ -104,7 +104,7 @@ int main(int64_t files, uint64_t seed) {
 
 int main(int argc, char** argv) {
   try {
-    return accrue::fuzz::main(argc > 1 ? std::atoll(argv[1]) : 2'000,
+    return accrue::fuzz::main(argc > 1 ? std::atoll(argv[1]) : 900,
                               argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
