@@ -140,7 +140,12 @@ std::optional<std::string> NetworkFiles::own_file(const SampleSpec& sample,
 
 ModelFactory NetworkFiles::factory(const std::string&, const NetworkOptions&,
                                    const SampleSpec& sample) const {
-  return [network = file().network(choice(sample))] { return network->make(); };
+  const auto network = file().network(choice(sample));
+  check(std::ranges::any_of(network->weights(), [](const auto& each) { return !each.is_buffer; }),
+        "[onnx] {} has no weights to train: expected initializers in the weight slots of nodes, "
+        "such as a Conv's, or constants that --train names",
+        network->file().path.string());
+  return [network] { return network->make(); };
 }
 
 ObjectivePtr NetworkFiles::objective_of_numbers(const Dataset& data) const {
