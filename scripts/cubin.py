@@ -13,6 +13,27 @@ ENTRY = 0x10  # in a symbol's st_other: a kernel, not a function that kernels ca
 # In the 128 bits of an instruction: the operations, one for each kind of address, and the size.
 LOAD_GLOBAL, STORE_GLOBAL, SIZE_128 = (0x381, 0x981), (0x386, 0x986), 6
 
+# The operations of sm_70 to sm_90 by kind: the low 9 bits of an instruction, whatever the kind of
+# its operands. nvdisasm prints the names in the comments.
+KINDS = {
+    "tensor": (0x03C, 0x037, 0x03D, 0x03F),  # HMMA IMMA BMMA DMMA
+    "memory": (0x181, 0x186, 0x184, 0x188, 0x03B, 0x1AE, 0x180, 0x185, 0x183, 0x187,
+               # LDG STG LDS STS LDSM LDGSTS LD ST LDL STL
+               0x182, 0x0B9, 0x18E, 0x1A8, 0x18C),  # LDC ULDC RED ATOMG ATOMS
+    "integer": (0x024, 0x025, 0x027, 0x010, 0x012, 0x019, 0x011, 0x00C, 0x017, 0x013, 0x016,
+                # IMAD IMAD.WIDE IMAD.HI IADD3 LOP3 SHF LEA ISETP IMNMX IABS PRMT
+                0x002, 0x007, 0x109, 0x100, 0x101, 0x01C, 0x036, 0x048, 0x003, 0x005,
+                # MOV SEL POPC FLO BREV PLOP3 VIADD VIMNMX P2R CS2R
+                0x106, 0x105, 0x112, 0x111, 0x045, 0x0CA, 0x1C2,  # I2F F2I I2F F2I I2FP R2UR R2UR
+                0x090, 0x0A4, 0x0A5, 0x092, 0x099, 0x091, 0x08C, 0x082, 0x087, 0x09C),
+    # UIADD3 UIMAD UIMAD.WIDE ULOP3 USHF ULEA UISETP UMOV USEL UPLOP3
+    "float": (0x021, 0x020, 0x023, 0x00B, 0x009, 0x00A, 0x008, 0x108, 0x030, 0x031, 0x032, 0x034,
+              # FADD FMUL FFMA FSETP FMNMX FSET FSEL MUFU HADD2 HFMA2 HMUL2 HSETP2
+              0x03E, 0x104, 0x029, 0x028, 0x02B, 0x02A),  # F2FP F2F DADD DMUL DFMA DSETP
+}
+KIND_OF = {operation: kind for kind, operations in KINDS.items() for operation in operations}
+BRANCH, INSTRUCTION = 0x147, 16  # BRA, and the bytes of an instruction
+
 Section = collections.namedtuple("Section", "name data bytes")
 
 
@@ -66,9 +87,39 @@ def _wide_accesses(code):
     return counts
 
 
+def _target_of_branch(at, low, high):
+    """Where a branch leads: its distance from the next instruction is a number of words of 4 bytes
+    with a sign, in bits 16 to 23 and 34 to 81."""
+    words = (low >> 16 & 0xFF) | low >> 34 << 8 | (high & 0x3FFFF) << 38
+    words -= words >> 55 << 56
+    return at + INSTRUCTION + 4 * words
+
+
+def loops(code):
+    """The loops of machine code, in its order: for each the number of instructions by kind ("other"
+    are branches, barriers, shuffles and the like), and of all, with the loops within it, and
+    whether it has such loops. Every way through a loop counts, also if a pass takes only one."""
+    instructions = list(struct.iter_unpack("<QQ", code))
+    spans = set()
+    for i, (low, high) in enumerate(instructions):
+        if low & 0x1FF == BRANCH:
+            target = _target_of_branch(i * INSTRUCTION, low, high)
+            if 0 <= target < i * INSTRUCTION:  # an endless branch to itself fills up the end
+                spans.add((target // INSTRUCTION, i))
+    found = []
+    for begin, end in sorted(spans):
+        counts = dict.fromkeys([*KINDS, "other"], 0)
+        for low, _ in instructions[begin:end + 1]:
+            counts[KIND_OF.get(low & 0x1FF, "other")] += 1
+        inner = any(begin <= first and last <= end and (first, last) != (begin, end)
+                    for first, last in spans)
+        found.append(counts | {"all": end + 1 - begin, "has_loops": inner})
+    return found
+
+
 def kernels(cubin):
     """By mangled name: registers and bytes of stack of a thread, bytes of shared memory, the
-    threads that a block has at most (0 if no bounds are stated), 128-bit loads and stores."""
+    threads that a block has at most (0 if no bounds are stated), 128-bit loads and stores, loops()."""
     sections = {section.name: section for section in _sections(cubin)}
     names, symbols = sections[".strtab"].data, []
     for name, _, other, _, _, _ in struct.iter_unpack("<IBBHQQ", sections[".symtab"].data):
@@ -83,7 +134,8 @@ def kernels(cubin):
     for name in (name for name, other in symbols if other & ENTRY):
         threads = dict(_attributes(sections[f".nv.info.{name}"].data)).get(MAX_THREADS, (0, 1, 1))
         shared = sections.get(f".nv.shared.{name}")
-        loads, stores = _wide_accesses(sections[f".text.{name}"].data)
+        code = sections[f".text.{name}"].data
+        loads, stores = _wide_accesses(code)
         result[name] = {
             "registers": of_symbol[name][REGISTERS],
             "stack_bytes": of_symbol[name].get(STACK_SIZE, 0),
@@ -91,5 +143,6 @@ def kernels(cubin):
             "bounds": threads[0] * threads[1] * threads[2],
             "wide_loads": loads,
             "wide_stores": stores,
+            "loops": loops(code),
         }
     return result

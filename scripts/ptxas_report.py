@@ -3,6 +3,7 @@
 
     scripts/ptxas_report.py                              every kernel, as a table
     scripts/ptxas_report.py accumulate optimizer_step    kernels in accumulate/accumulate.cu, ...
+    scripts/ptxas_report.py --loops tensor_core_attention    instructions of main loops
     scripts/ptxas_report.py --markdown docs/ptxas.md     a short table
 
 Reads the objects of a build by preset cuda, which it brings up to date first; needs no GPU. Exits
@@ -32,6 +33,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Every parameter goes through these sources' kernels, so the short table has each kernel. The table
 # names sources, so it needs a build without CMAKE_UNITY_BUILD.
 STEP_KERNELS = ("accumulate", "accumulate_bf16", "squared_norm", "optimizer_step")
+# The instructions of these sources' loops are in the short page.
+LOOP_KERNELS = ("tensor_core_attention", "linear_cross_entropy")
+# A quarter of a multiprocessor issues an instruction a cycle, and makes 512 multiplications in 16
+# bits, so m16n8k16 takes it 4 cycles.
+TENSOR_CYCLES = 4
 # Kernels that store vectors but load none: they gather elements one at a time, or load 16-bit
 # elements for a vector of float.
 WIDE_STORES = ("pixel_shuffle_kernel<", "pixel_shuffle_backward_kernel<", "resize_kernel<",
@@ -79,6 +85,7 @@ class Kernel:
     stack_bytes: int = 0
     wide_loads: int = 0
     wide_stores: int = 0
+    loops: list = dataclasses.field(default_factory=list)
 
     # The toolkit's cuda_occupancy.h computes the same: a warp gets registers in units of 256, and
     # each of a multiprocessor's four partitions has a quarter of the registers and of the warps.
@@ -178,6 +185,29 @@ def kernel_table(kernels):
           k.wide_stores] for k in sorted(kernels, key=lambda k: (k.source, k.name))])
 
 
+def main_loop(kernel):
+    """The smallest loop with the most products of tensor cores, or without such products the
+    largest loop that has no other within it. None for a kernel without loops."""
+    products = max((loop["tensor"] for loop in kernel.loops), default=0)
+    if products:
+        return min((loop for loop in kernel.loops if loop["tensor"] == products),
+                   key=lambda loop: loop["all"])
+    return max((loop for loop in kernel.loops if not loop["has_loops"]),
+               key=lambda loop: loop["all"], default=None)
+
+
+def loop_table(kernels):
+    """A row for the main loop of each kernel: how many instructions of each kind. The last column
+    is the cycles to issue them over the cycles of the tensor cores: above 1, the loop is bound by
+    issuing."""
+    kinds = [*cubin.KINDS, "other"]
+    rows = [[f"`{kernel.name}`", loop["all"], *(loop[kind] for kind in kinds),
+             f"{loop['all'] / (TENSOR_CYCLES * loop['tensor']):.1f}" if loop["tensor"] else ""]
+            for kernel in sorted(kernels, key=lambda k: (k.source, k.name))
+            for loop in [main_loop(kernel)] if loop]
+    return table(["main loop of", "all", *kinds, "issue over tensor"], rows)
+
+
 def span(numbers):
     least, most = min(numbers), max(numbers)
     return least if least == most else f"{least} to {most}"
@@ -228,6 +258,20 @@ not aligned to 16 bytes, and float64, which only the tests use. Loads and stores
 (loops are unrolled). Accumulating 16-bit gradients loads the sum by 128 bits, the gradient by 64.
 
 {table(["kernel", "variants", *heads, "128-bit loads", "stores"], step_rows)}
+
+## Loops
+
+    scripts/ptxas_report.py --loops tensor_core_attention linear_cross_entropy
+
+shows the instructions of each kernel's main loop, by kind. That is the smallest one with all products
+of tensor cores, or else the largest without loops in it. On compute capability 9.0 a quarter of a
+multiprocessor issues one instruction a cycle, and a product of m16n8k16 takes its tensor cores 4
+cycles at their best rate. "Issue over tensor" is all instructions over 4 times the products: where it
+is above 1, issuing takes longer than the tensor cores do. A loop counts with the loops in it and with
+all ways through it, also if a pass takes only one. Shown are the kernels for bfloat16.
+
+{loop_table([kernel for kernel in kernels if kernel.source in LOOP_KERNELS
+             and re.search("BFloat16|logit_softmax_kernel<float>", kernel.name)])}
 """
 
 
@@ -236,6 +280,8 @@ def main():
     parser.add_argument("sources", nargs="*", metavar="STEM", help="default: every .cu")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "cuda-90-real",
                         help="a build by preset cuda for sm_90; configured if it is not there")
+    parser.add_argument("--loops", action="store_true",
+                        help="show the instructions of each kernel's main loop")
     parser.add_argument("--markdown", type=pathlib.Path, help="write the short table")
     options = parser.parse_args()
     commands = compilations(options.build)
@@ -251,7 +297,8 @@ def main():
     nvcc = next(word for word in commands[wanted[0]] if word.endswith("nvcc"))
     release = re.search(r"release ([\d.]+)", output_of([nvcc, "--version"])).group(1)
     how = f"nvcc {release}, sm_90."
-    print(f"{kernel_table(kernels)}\n\n{len(kernels)} kernels. {how}")
+    shown = loop_table(kernels) if options.loops else kernel_table(kernels)
+    print(f"{shown}\n\n{len(kernels)} kernels. {how}")
     if options.markdown:
         options.markdown.write_text(short_report(kernels, how))
     faults = [fault for kernel in kernels for fault in kernel.faults()]

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 from unittest import mock
 
+import cubin
 import ptxas_report
 
 NVCC = os.environ.get("CUDACXX") or shutil.which("nvcc", path=os.pathsep.join(
@@ -17,6 +18,10 @@ NVCC = os.environ.get("CUDACXX") or shutil.which("nvcc", path=os.pathsep.join(
 
 def kernel(name="kernel", **properties):
     return ptxas_report.Kernel("made_up", name, **properties)
+
+
+def looping(*loops, name="kernel"):
+    return kernel(name, registers=32, bounds=256, loops=list(loops))
 
 
 def faults(**properties):
@@ -80,6 +85,28 @@ class Rules(unittest.TestCase):
                       for source in sources)
         self.assertGreater(written, 0)
         self.assertEqual(len(ptxas_report.all_width_places()), written)
+
+    def test_main_loops(self):
+        counts = {"memory": 2, "integer": 3, "float": 1, "other": 1}
+        inner = counts | {"tensor": 0, "all": 7, "has_loops": False}
+        larger = inner | {"all": 9, "integer": 5}
+        outer = inner | {"tensor": 4, "all": 40, "has_loops": True}
+        whole = outer | {"all": 90}
+        self.assertEqual(ptxas_report.main_loop(looping(whole, outer, inner)), outer)
+        self.assertEqual(ptxas_report.main_loop(looping(inner, larger)), larger)
+        self.assertIsNone(ptxas_report.main_loop(looping()))
+        page = ptxas_report.loop_table([looping(outer, name="of_products"),
+                                        looping(name="without")])
+        self.assertIn("| `of_products` | 40 | 4 | 2 | 3 | 1 | 1 | 2.5 |", page)
+        self.assertNotIn("without", page)
+
+    def test_targets_of_branches(self):
+        # As nvdisasm shows them in code for sm_90.
+        for at, low, high, distance in [
+                (0xB0, 0x448947, 0x2FEA0003800000, 0x110),
+                (0x2080, 0x2000F81947, 0xFEA0003800000, 0x23E0),
+                (0x2690, 0xFFFFFFF800408947, 0xFEA000383FFFF, -0x700)]:
+            self.assertEqual(cubin._target_of_branch(at, low, high), at + 16 + distance)
 
     # The expected numbers are cudaOccMaxActiveBlocksPerMultiprocessor's (cuda_occupancy.h) for an
     # H100.
@@ -146,6 +173,14 @@ class Planted(unittest.TestCase):
         faults_found = "; ".join(found.faults())
         self.assertIn("states no __launch_bounds__", faults_found)
         self.assertIn(f"1024 threads of {found.registers} registers take", faults_found)
+
+    def test_loops(self):
+        main = ptxas_report.main_loop(self.planted["planted_sum_kernel<true, 8>"])
+        self.assertGreaterEqual(main["memory"], 1)
+        self.assertGreaterEqual(main["integer"], 8)  # sums of 8 numbers
+        self.assertEqual((main["tensor"], main["float"], main["has_loops"]), (0, 0, False))
+        # Its loops are unrolled.
+        self.assertIsNone(ptxas_report.main_loop(self.planted["unbounded"]))
 
     def test_many_registers_with_bounds(self):
         found = self.planted["bounded"]
