@@ -119,7 +119,8 @@ def loops(code):
 
 def kernels(cubin):
     """By mangled name: registers and bytes of stack of a thread, bytes of shared memory, the
-    threads that a block has at most (0 if no bounds are stated), 128-bit loads and stores, loops()."""
+    threads that a block has at most (0 if no bounds are stated), 128-bit loads and stores, and
+    loops()."""
     sections = {section.name: section for section in _sections(cubin)}
     names, symbols = sections[".strtab"].data, []
     for name, _, other, _, _, _ in struct.iter_unpack("<IBBHQQ", sections[".symtab"].data):

@@ -263,12 +263,12 @@ not aligned to 16 bytes, and float64, which only the tests use. Loads and stores
 
     scripts/ptxas_report.py --loops tensor_core_attention linear_cross_entropy
 
-shows the instructions of each kernel's main loop, by kind. That is the smallest one with all products
-of tensor cores, or else the largest without loops in it. On compute capability 9.0 a quarter of a
+shows the instructions of each kernel's main loop, by kind: the smallest loop with all products of
+tensor cores, or else the largest without loops in it. On compute capability 9.0 a quarter of a
 multiprocessor issues one instruction a cycle, and a product of m16n8k16 takes its tensor cores 4
-cycles at their best rate. "Issue over tensor" is all instructions over 4 times the products: where it
-is above 1, issuing takes longer than the tensor cores do. A loop counts with the loops in it and with
-all ways through it, also if a pass takes only one. Shown are the kernels for bfloat16.
+cycles at their best rate. "Issue over tensor" is all instructions over 4 times the products. Where
+it is above 1, issuing takes longer than the tensor cores do. A loop counts with the loops in it and
+with all ways through it, also if a pass takes only one. Shown are the kernels for bfloat16.
 
 {loop_table([kernel for kernel in kernels if kernel.source in LOOP_KERNELS
              and re.search("BFloat16|logit_softmax_kernel<float>", kernel.name)])}
