@@ -9,10 +9,11 @@ namespace accrue::app {
 
 // `accrue bench train`: measures samples/s over whole windows, and the share of the machine's GEMM
 // rate that their arithmetic reaches. The GEMM rate is measured in the same run, in turns with the
-// windows. With `profile`, also times each kernel of more windows.
+// windows. With `profile`, also times each kernel of more windows. With `roofline`, sets the least
+// time of each kernel on a GPU beside its time in the profile; without a GPU it measures nothing.
 struct BenchTrainOptions {
   double seconds = 5;
-  bool profile = false;
+  bool profile = false, roofline = false;
 };
 Settings settings_of(BenchTrainOptions& bench, Request& options);
 void bench_train(const Request& options, const BenchTrainOptions& bench);

@@ -19,6 +19,7 @@
 #include "train/profile_json.h"
 #include "train/profile_report.h"
 #include "train/relative_cost.h"
+#include "train/roofline.h"
 #include "train/training.h"
 
 namespace accrue::app {
@@ -107,6 +108,11 @@ Settings settings_of(BenchTrainOptions& bench, Request& options) {
                 {"profile", no_result,
                  "Then run windows for as long again with every kernel timed, without CUDA graphs, "
                  "and show a table by phase and op"})
+      .add_flag(bench.roofline, true,
+                {"roofline", no_result,
+                 "Show how long an H200 takes at least for each kernel of a micro-step and of a "
+                 "step, by its bytes and operations; on cuda beside the times of --profile, "
+                 "elsewhere without measuring"})
       .add(options.json, {"json", no_result, "Write the figures", writes("FILE", Path::text)});
   return s;
 }
@@ -122,6 +128,15 @@ void bench_train(const Request& asked, const BenchTrainOptions& bench) {
       "bench train measures networks of one loss, but --model {} is a game of {}: expected another "
       "model; accrue train says how many samples a second it took",
       options.model_name, trained.players.size());
+  std::optional<Roofline> roofline;
+  if (bench.roofline) roofline = roofline_of(trained, data.train);
+  if (roofline && device != Device::cuda) {
+    say("{} {}\n{}", options.model_title(), trained.batches.describe(), roofline_table(*roofline));
+    const nlohmann::ordered_json result{{"model", options.model_title()},
+                                        {"roofline", roofline_json(*roofline)}};
+    if (!options.json.empty()) write_output(options.json, result.dump(2) + "\n");
+    return;
+  }
   const Batches batches = trained.batches;
   const size_t resident_before = resident_bytes();
   Training training(trained, data.train, device);
@@ -166,12 +181,17 @@ void bench_train(const Request& asked, const BenchTrainOptions& bench) {
                                 {"gemm_flops_per_s", gemm_rate},
                                 {"share_of_gemm_rate", share}};
   if (!model.pieces.empty()) result[model.pieces + "_per_s"] = pieces_per_s;
-  if (bench.profile) {
+  if (bench.profile || roofline) {
     const auto profile = profile_windows(windows, device, bench.seconds);
     const MachineRates rates{gemm_rate, ladder::copy_bytes_per_s(device)};
     say("\n{}", profile_table(*profile, rates, terminal_columns()));
     print_cost(*profile, median(window_seconds));
     result["profile"] = profile_json(*profile, rates);
+    if (roofline) {
+      add_measured(*roofline, *profile);
+      say("\n{}", roofline_table(*roofline));
+      result["roofline"] = roofline_json(*roofline);
+    }
   }
   if (!options.json.empty()) write_output(options.json, result.dump(2) + "\n");
 }
