@@ -358,16 +358,29 @@ LinearCrossEntropy head_arguments(const HeadOperands& of, const Tensor& logits,
 }
 
 Tensor empty_logits(std::string_view op, const HeadOperands& of, int64_t chunk_rows,
-                    bool is_frozen = false) {
+                    HeadPass pass) {
   check(chunk_rows >= 0, "[{}] {} rows in a chunk: expected 1 or more, or 0 for a default", op,
         chunk_rows);
   const int64_t rows = of.x.size(0), V = of.w.size(0);
   const int64_t most = chunk_rows > 0 ? std::min(chunk_rows, rows)
-                                      : chunk_rows_for(rows, V, of.x.dtype(), is_frozen);
+                                      : chunk_rows_for(rows, V, of.x.dtype(), of.x.device(), pass);
   // On cuda rows begin at multiples of 128 bytes, also where d has 16 bits: for other rows,
   // cuBLASLt's kernels take several times as long.
   const int64_t row_stride = plans_for_cuda(of.x.device()) ? round_up<int64_t>(V, 64) : V;
   return Tensor::empty({most, row_stride}, wide(of.x.dtype()), of.x.device(), Category::workspace);
+}
+
+// In 16 bits on the cpu, d has memory of its own; otherwise the result is undefined.
+Tensor d_apart_from(const Tensor& logits, const HeadOperands& of) {
+  if (!is_16_bit_dtype(of.x.dtype()) || plans_for_cuda(of.x.device())) return {};
+  return Tensor::empty(logits.shape(), of.x.dtype(), of.x.device(), Category::workspace);
+}
+
+// d in the memory of the logits: a row begins where the logits of the row do.
+View d_over(const Tensor& logits, const HeadOperands& of) {
+  const DType dtype = of.x.dtype();
+  const auto in_one = static_cast<int64_t>(size_of(logits.dtype()) / size_of(dtype));
+  return {logits.view().data, {logits.size(0), in_one * logits.size(1)}, dtype, logits.device()};
 }
 
 Tensor empty_softmax(const HeadOperands& of) {
@@ -380,11 +393,14 @@ Tensor for_each_row_of(const HeadOperands& of, DType dtype) {
 
 }  // namespace
 
-int64_t detail::chunk_rows_for(int64_t rows, int64_t V, DType dtype, bool is_frozen) {
-  constexpr int64_t least = 64;
-  const int64_t bytes = is_frozen ? 32 << 20 : 64 << 20;
-  const auto element =
-      static_cast<int64_t>(size_of(wide(dtype)) + (is_16_bit_dtype(dtype) ? size_of(dtype) : 0));
+int64_t detail::chunk_rows_for(int64_t rows, int64_t V, DType dtype, Device device, HeadPass pass) {
+  constexpr int64_t least = 64, MiB = 1 << 20;
+  const bool on_cuda = plans_for_cuda(device);
+  const int64_t bytes = pass == HeadPass::reads_w_once            ? 32 * MiB
+                        : on_cuda && pass == HeadPass::adds_to_dw ? 192 * MiB
+                                                                  : 64 * MiB;
+  const bool is_apart = is_16_bit_dtype(dtype) && !on_cuda;
+  const auto element = static_cast<int64_t>(size_of(wide(dtype)) + (is_apart ? size_of(dtype) : 0));
   const int64_t most = std::max(least, bytes / (V * element) / RowChunks::step * RowChunks::step);
   return std::min(rows, std::max(least, RowChunks(rows, most).size(0)));
 }
@@ -413,7 +429,10 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labe
   // In float16 a gradient without the loss scale would vanish.
   const bool is_frozen = !dw_edge.wants_grad() && !is_16_bit_dtype(of.x.dtype());
   const bool is_dx_alone = is_frozen && dx_edge.wants_grad();
-  Tensor logits = empty_logits(op, of, chunk_rows, is_frozen), softmax = empty_softmax(of);
+  const HeadPass pass = is_frozen              ? HeadPass::reads_w_once
+                        : dw_edge.wants_grad() ? HeadPass::adds_to_dw
+                                               : HeadPass::reads_w;
+  Tensor logits = empty_logits(op, of, chunk_rows, pass), softmax = empty_softmax(of);
   Tensor unit_dx = is_dx_alone ? Tensor::empty(of.x.shape(), of.x.dtype(), device) : Tensor();
   {
     const HeadScratch scratch(of, logits, leaves_out);
@@ -440,12 +459,9 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labe
                 LinearCrossEntropyTargets targets{dw, dx};
                 if (dx) targets.dx->grad.shape = of.x.shape();
                 const HeadScratch scratch(of, logits, leaves_out);
-                const Tensor d =
-                    is_16_bit_dtype(of.x.dtype())
-                        ? Tensor::empty(logits.shape(), of.x.dtype(), device, Category::workspace)
-                        : logits;
+                const Tensor apart = d_apart_from(logits, of);
                 launch<cpu::linear_cross_entropy_backward, cuda::linear_cross_entropy_backward>(
-                    device, targets, seed, d.view(),
+                    device, targets, seed, apart.defined() ? apart.view() : d_over(logits, of),
                     head_arguments(of, logits, softmax, leaves_out, scratch, own), counted);
               });
   return loss;
@@ -458,7 +474,8 @@ void detail::add_linear_score(const Tensor& score, const Tensor& x, const Tensor
   check(score.defined() && score.shape() == Shape{3} && score.dtype() == DType::f64 &&
             score.device() == x.device(),
         "[{}] expected score f64 [3] on {}, where x is", op, name(x.device()));
-  const Tensor logits = empty_logits(op, of, chunk_rows), softmax = empty_softmax(of);
+  const Tensor logits = empty_logits(op, of, chunk_rows, HeadPass::reads_w),
+               softmax = empty_softmax(of);
   const HeadScratch scratch(of, logits, true);
   launch<cpu::add_linear_score, cuda::add_linear_score>(
       x.device(), score.view(), for_each_row_of(of, DType::f64).view(),

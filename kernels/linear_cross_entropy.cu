@@ -14,19 +14,24 @@ namespace {
 
 // A block handles a row, which it reads once for the softmax and once for the gradient.
 constexpr int logit_threads = 512;
-// Two blocks of a multiprocessor read while others compute. In float64, which is for tests, their
-// registers do not suffice.
+// Two blocks of a multiprocessor read while others compute, and a thread waits for several vectors
+// at a time. In float64, which is for tests, nvcc would call exp instead of inlining it so often.
 template <class T>
 constexpr int logit_blocks = sizeof(T) == 8 ? 1 : 2;
+template <class T>
+constexpr int logit_width = sizeof(T) == 8 ? 1 : 16 / sizeof(T);
+template <class T>
+constexpr int logit_loads = sizeof(T) == 8 ? 1 : 4;
 
 // The logits of a row that products compute: all of them, or as many as make a multiple of 16 bytes
 // in every type. For such extents alone cuBLASLt always has its kernels for tensor cores; others
 // take several times as long. The kernels here compute the others, at most 7, together with their
-// part of dx and their rows of dw. In 16 bits the product that makes dx lies over the logits.
+// part of dx and their rows of dw. In 16 bits they need room for the product that makes dx.
 int64_t multiplied_logits(const LinearCrossEntropy& in) {
   constexpr int64_t step = 8, least = 64;
-  const bool are_all = in.V() < least || in.E() > in.row_stride() ||
-                       is_stored_otherwise(in.w.shape, in.w.dtype, in.x.dtype);
+  const bool has_room = !is_16_bit_dtype(in.x.dtype) || in.E() <= in.row_stride() / 2;
+  const bool are_all =
+      in.V() < least || !has_room || is_stored_otherwise(in.w.shape, in.w.dtype, in.x.dtype);
   return are_all ? in.V() : in.V() / step * step;
 }
 
@@ -87,19 +92,22 @@ template <int width, int loads, class W, class Use>
 __device__ void for_each_tile(const W* row, int64_t V, const Use& use) {
   const int64_t vectors = V / width;
   int64_t part = threadIdx.x;
-  for (; part + (loads - 1) * logit_threads < vectors; part += loads * logit_threads) {
-    Vector<W, width> tile[loads];
-    for (int l = 0; l < loads; ++l) tile[l] = load_vector<width>(row, part + l * logit_threads);
-    use(tile, part);
-  }
+  if constexpr (loads > 1)
+    for (; part + (loads - 1) * logit_threads < vectors; part += loads * logit_threads) {
+      Vector<W, width> tile[loads];
+      for (int l = 0; l < loads; ++l) tile[l] = load_vector<width>(row, part + l * logit_threads);
+      use(tile, part);
+    }
   for (; part < vectors; part += logit_threads) {
     Vector<W, width> tile[1] = {load_vector<width>(row, part)};
     use(tile, part);
   }
-  const int64_t v = vectors * width + threadIdx.x;
-  if (v >= V) return;
-  Vector<W, 1> tile[1] = {{{row[v]}}};
-  use(tile, v);
+  if constexpr (width > 1) {
+    const int64_t v = vectors * width + threadIdx.x;
+    if (v >= V) return;
+    Vector<W, 1> tile[1] = {{{row[v]}}};
+    use(tile, v);
+  }
 }
 
 // Calls use(v, row[v]) for a thread's share of a row.
@@ -173,7 +181,7 @@ __global__ void __launch_bounds__(logit_threads, logit_blocks<T>)
   const W* row = rows.row(r);
   const bool in_range = rows.in_range(label);
   ThreadSoftmax<W> own(in_range ? label : -1);
-  for_each_tile<16 / sizeof(W), 16 / sizeof(W)>(
+  for_each_tile<logit_width<W>, logit_loads<W>>(
       row, V, [&](auto& tile, int64_t part) { own.add(tile, part); });
   const W maximum = block_max<logit_threads>(own.maximum());
   RowSoftmax<W> softmax{maximum, block_sum<logit_threads>(own.sum(maximum))};
@@ -194,11 +202,33 @@ __global__ void __launch_bounds__(logit_threads, logit_blocks<T>)
   if (threadIdx.x == 0) right[r] = outdone == 0;
 }
 
-// out[v] = f(row[v]) for a thread's share of a row, at_label(row[v]) at the label; out may be the
-// row.
+// Calls use(vector, part) for a thread's share of a row, which is aligned to vectors, in tiles. The
+// whole block loads a tile before any of its threads uses it, and at last elements one by one.
+template <int width, int loads, class W, class Use>
+__device__ void for_each_in_step(const W* row, int64_t V, const Use& use) {
+  const int64_t vectors = V / width;
+  for (int64_t first = 0; first < vectors; first += loads * logit_threads) {
+    Vector<W, width> tile[loads] = {};
+    const auto part = [&](int l) { return first + l * logit_threads + threadIdx.x; };
+    for (int l = 0; l < loads; ++l)
+      if (part(l) < vectors) tile[l] = load_vector<width>(row, part(l));
+    __syncthreads();
+    for (int l = 0; l < loads; ++l)
+      if (part(l) < vectors) use(tile[l], part(l));
+  }
+  const int64_t v = vectors * width + threadIdx.x;
+  const Vector<W, 1> last{{v < V ? row[v] : W(0)}};
+  __syncthreads();
+  if (v < V) use(last, v);
+}
+
+// out[v] = f(row[v]) for a row, at_label(row[v]) at the label. out begins where the row does. If
+// its elements are narrower, a tile of them lies within the tiles of the row that the block has
+// loaded. The whole block must call it.
 template <class T, class W, class F, class AtLabel>
-__device__ void write_row(T* out, const W* row, int64_t V, int32_t label, const F& f,
-                          const AtLabel& at_label) {
+__device__ void write_over_row(T* out, const W* row, int64_t V, int32_t label, const F& f,
+                               const AtLabel& at_label) {
+  constexpr int full = logit_width<T>, loads = (logit_loads<T> + 1) / 2;
   const auto write = [&]<int width>(const Vector<W, width>& in, int64_t part) {
     Vector<T, width> values;
     for (int k = 0; k < width; ++k) values.values[k] = f(in.values[k]);
@@ -207,10 +237,12 @@ __device__ void write_row(T* out, const W* row, int64_t V, int32_t label, const 
         if (k == label % width) values.values[k] = at_label(in.values[k]);
     store_vector(out, part, values);
   };
-  for_each_tile<16 / sizeof(T), 2>(
-      row, V, [&]<int width, int count>(const Vector<W, width>(&tile)[count], int64_t part) {
-        for (int l = 0; l < count; ++l) write(tile[l], part + l * logit_threads);
-      });
+  if constexpr (sizeof(T) < sizeof(W)) for_each_in_step<full, loads>(row, V, write);
+  else
+    for_each_tile<full, loads>(
+        row, V, [&]<int width, int count>(const Vector<W, width>(&tile)[count], int64_t part) {
+          for (int l = 0; l < count; ++l) write(tile[l], part + l * logit_threads);
+        });
 }
 
 // The seed for a gradient that backward will multiply by the gradient of the loss.
@@ -220,18 +252,18 @@ struct UnitSeed {
   __device__ void add_loss() const {}
 };
 
-// d = scale * (softmax - onehot) for a row; d may be the logits. At the label no digits cancel,
-// because the sum of the other terms is computed separately.
+// d = scale * (softmax - onehot) for a row, over its logits. At the label no digits cancel, because
+// the sum of the other terms is computed separately.
 template <class T, class AnySeed, class W = Wide<T>>
-__global__ void __launch_bounds__(logit_threads, 1)
-    logit_gradient_kernel(T* d, AnySeed seed, bool adds_loss, LogitRows<T> rows, Counted counted) {
+__global__ void __launch_bounds__(logit_threads, logit_blocks<T>)
+    logit_gradient_kernel(AnySeed seed, bool adds_loss, LogitRows<T> rows, Counted counted) {
   const int64_t r = blockIdx.x, V = rows.V;
   if (adds_loss && r == 0 && threadIdx.x == 0) seed.add_loss();
   const W* row = rows.row(r);
-  T* out = d + r * rows.stride;
+  T* out = reinterpret_cast<T*>(rows.row(r));
   if (rows.leaves_out_row(r)) {
     const auto zero = [](W) { return T(W(0)); };
-    write_row(out, row, V, -1, zero, zero);
+    write_over_row(out, row, V, -1, zero, zero);
     return;
   }
   rows.complete(r);
@@ -241,7 +273,7 @@ __global__ void __launch_bounds__(logit_threads, 1)
       rows.in_range(label) ? W(counted.mean_of(seed.dloss())) : std::numeric_limits<W>::quiet_NaN();
   const W factor = scale / (1 + softmax.rest);
   const auto term = [&](W logit) { return std::exp(logit - softmax.maximum); };
-  write_row(
+  write_over_row(
       out, row, V, label, [&](W logit) { return T(factor * term(logit)); },
       [&](W logit) { return T(-factor * (softmax.rest + (1 - term(logit)))); });
 }
@@ -291,11 +323,11 @@ __global__ void __launch_bounds__(warp_threads* warp_threads)
 // dx[r, e] = product[r, e] + sum_v d[r, v] * w[v, e], over the last rows v of w.
 template <bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
-    last_dx_kernel(T* dx, const W* product, const T* d, int64_t d_stride, const T* w, int64_t count,
-                   int64_t E, int64_t size) {
+    last_dx_kernel(T* dx, const W* product, int64_t product_stride, const T* d, int64_t d_stride,
+                   const T* w, int64_t count, int64_t E, int64_t size) {
   for (int64_t i = first_item(); i < size; i += item_stride()) {
     const int64_t r = i / E, e = i % E;
-    W sum = product ? product[i] : W(0);
+    W sum = product ? product[r * product_stride + e] : W(0);
     for (int64_t v = 0; v < count; ++v) sum += widen(d[r * d_stride + v]) * widen(w[v * E + e]);
     store(dx[i], sum, std::bool_constant<accumulate>{});
   }
@@ -326,7 +358,7 @@ void compute_logits(const LinearCrossEntropy& in, int64_t begin, int64_t size) {
 void add_dw(GradTarget dw, View d, View x, const LinearCrossEntropy& in) {
   const int64_t size = x.shape[0], E = in.E(), first = multiplied_logits(in);
   matmul({rows_of(dw.grad, 0, first), dw.beta}, multiplied(d, size, in), x, Transpose::yes,
-         Transpose::no, in.workspace, {.a = in.row_stride()});
+         Transpose::no, in.workspace, {.a = d.shape[1]});
   if (first == in.V()) return;
   const Grid grid{dim3(static_cast<unsigned>(ceil_div<int64_t>(E, warp_threads)),
                        static_cast<unsigned>(in.V() - first)),
@@ -334,25 +366,28 @@ void add_dw(GradTarget dw, View d, View x, const LinearCrossEntropy& in) {
   dispatch_floating(x.dtype, [&]<class T>() {
     with_beta(dw.beta, [&](auto accumulate) {
       enqueue(grid, last_dw_kernel<accumulate.value, T>, dw.grad.as<Wide<T>>() + first * E,
-              last_of<T>(d, in), in.row_stride(), x.as<const T>(), size, E);
+              last_of<T>(d, in), d.shape[1], x.as<const T>(), size, E);
     });
   });
 }
 
-// dx = d w + beta * dx for dx [size, E]. In 16 bits the product lies over the logits until the last
-// terms are added, so that dx is rounded once.
+// dx = d w + beta * dx for dx [size, E]. In 16 bits the product waits in the second half of the
+// rows of logits, behind d, until the last terms are added, so that dx is rounded once.
 void compute_dx(GradTarget dx, View d, const LinearCrossEntropy& in) {
   const int64_t size = dx.grad.shape[0], E = in.E(), count = in.V() - multiplied_logits(in);
   const bool is_apart = count > 0 && is_16_bit_dtype(dx.grad.dtype);
-  const View product{in.logits.data, {size, E}, in.logits.dtype, in.logits.device};
+  const int64_t stride = in.row_stride();
+  void* const behind_d =
+      static_cast<char*>(in.logits.data) + stride / 2 * int64_t(size_of(in.logits.dtype));
+  const View product{behind_d, {size, E}, in.logits.dtype, in.logits.device};
   matmul(is_apart ? GradTarget{product, 0} : dx, multiplied(d, size, in), multiplied_w(in),
-         Transpose::no, Transpose::no, in.workspace, {.a = in.row_stride()});
+         Transpose::no, Transpose::no, in.workspace, {.c = is_apart ? stride : 0, .a = d.shape[1]});
   if (count == 0) return;
   dispatch_floating(
       dx.grad.dtype, [&]<class T, class W = Wide<T>>() {
         with_beta(is_apart ? dx.beta : 1, [&](auto accumulate) {
           enqueue(grid_over(size * E), last_dx_kernel<accumulate.value, T>, dx.grad.as<T>(),
-                  is_apart ? product.as<const W>() : nullptr, last_of<T>(d, in), in.row_stride(),
+                  is_apart ? product.as<const W>() : nullptr, stride, last_of<T>(d, in), d.shape[1],
                   in.w.as<const T>() + multiplied_logits(in) * E, count, E, size * E);
         });
       });
@@ -387,8 +422,8 @@ void linear_cross_entropy(View loss, View losses, std::optional<GradTarget> unit
   dispatch_wide(loss.dtype, [&]<class W>() {
     compute_losses(losses, {}, in, [&](int64_t begin, int64_t size) {
       if (!unit_dx) return;
-      enqueue(a_block_for_each(size), logit_gradient_kernel<W, UnitSeed<W>>, in.logits.as<W>(),
-              UnitSeed<W>{}, false, LogitRows<W>(in, begin), counted);
+      enqueue(a_block_for_each(size), logit_gradient_kernel<W, UnitSeed<W>>, UnitSeed<W>{}, false,
+              LogitRows<W>(in, begin), counted);
       compute_dx({rows_of(unit_dx->grad, begin, size), 0}, in.logits, in);
     });
     enqueue({1}, mean_of_counted_kernel<W>, loss.as<W>(), losses.as<const double>(), in.rows(),
@@ -396,7 +431,8 @@ void linear_cross_entropy(View loss, View losses, std::optional<GradTarget> unit
   });
 }
 
-// dx may be x: a chunk of dx is written after dw has read the same chunk of x.
+// d lies over the logits. dx may be x: a chunk of dx is written after dw has read the same chunk of
+// x.
 void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, const LossSeed& seed,
                                    View d, const LinearCrossEntropy& in, const Counted& counted) {
   const RowChunks chunks(in.rows(), in.logits.shape[0]);
@@ -407,8 +443,8 @@ void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, con
     if (turn > 0) compute_logits(in, begin, size);
     dispatch_floating(
         d.dtype, [&]<class T, class W = Wide<T>>() {
-          enqueue(a_block_for_each(size), logit_gradient_kernel<T, Seed<W>>, d.as<T>(),
-                  Seed<W>(seed), turn == 0, LogitRows<T>(in, begin), counted);
+          enqueue(a_block_for_each(size), logit_gradient_kernel<T, Seed<W>>, Seed<W>(seed),
+                  turn == 0, LogitRows<T>(in, begin), counted);
         });
     if (dw) add_dw({dw->grad, turn == 0 ? dw->beta : 1}, d, rows_of(in.x, begin, size), in);
     if (dx) compute_dx({rows_of(dx->grad, begin, size), dx->beta}, d, in);

@@ -19,9 +19,9 @@ enum class OwnLogit { counts, left_out };
 // counts, the loss and the gradients are 0.
 // Backward, with d[r, v] = dloss/n * (softmax(l_r)[v] - [v = label[r]]), or 0 in other rows:
 //   dw[v, e] = sum_r d[r, v] * x[r, e]      dx[r, e] = sum_v d[r, v] * w[v, e].
-// d overwrites the logits where it has their type. Chunk after chunk is added to dw by its target's
-// beta, in float32 even in 16 bits, where the logits are float32 and d is 16-bit. Takes a LossSeed,
-// too.
+// d overwrites the logits, but lies apart from them in 16 bits on the cpu. Chunk after chunk is
+// added to dw by its target's beta, in float32 even in 16 bits, where the logits are float32 and d
+// is 16-bit. Takes a LossSeed, too.
 // Keeps x (and writes dx over it when no one else holds it), w, labels, judged, and the maximum and
 // the sum of exponentials of each row. It also keeps the last chunk's logits, with which backward
 // begins: their memory is needed at that moment anyway. It computes the logits of other chunks
@@ -37,7 +37,7 @@ enum class OwnLogit { counts, left_out };
 // Scratch for a chunk of c rows, in addition to the logits:
 //   8 bytes for each row of x.
 //   With `judged`, on the cpu: 4 more bytes for each row, and c * E elements of the sums' type.
-//   In 16 bits, in backward: c * V elements for d.
+//   In 16 bits on the cpu, in backward: c * V elements for d.
 //   On cuda: the workspace of a product (4 to 32 MiB); rows of logits and d are rounded up to
 //   multiples of 64 elements. Products there take whole eights of V, and kernels of ours the rest.
 // A w that wants no gradient may be stored in another type (kernels/quantized_matmul.h).
@@ -60,11 +60,16 @@ namespace detail {
 void add_linear_score(const Tensor& score, const Tensor& x, const Tensor& w, const Tensor& labels,
                       int64_t chunk_rows = 0);
 
+// How often a training or an evaluation reads w: once for each chunk, or more often. Some also add
+// every chunk to dw.
+enum class HeadPass { reads_w_once, reads_w, adds_to_dw };
+
 // The number of rows in a chunk, for `rows` rows with V logits and operands of `dtype`. The logits,
-// and d where it lies apart, take about 64 MiB, but at least 64 rows. A frozen head, which computes
-// no chunk again, takes half as much. Chunks are nearly equal. They have a multiple of 16 rows,
-// which suits the products, unless there are fewer rows.
-int64_t chunk_rows_for(int64_t rows, int64_t V, DType dtype, bool is_frozen = false);
+// and d where it lies apart, take about 64 MiB, but at least 64 rows. A pass that reads w once
+// takes half as much. On cuda a pass that adds to dw takes three times as much, because each chunk
+// reads and writes all of dw. Chunks are nearly equal. They have a multiple of 16 rows, which suits
+// the products, unless there are fewer rows.
+int64_t chunk_rows_for(int64_t rows, int64_t V, DType dtype, Device device, HeadPass pass);
 
 }  // namespace detail
 

@@ -222,6 +222,36 @@ TEST_CASE("linear_cross_entropy of many logits does not depend on the threads", 
   REQUIRE(dx_of_frozen(3) == dx);
 }
 
+// On cuda a block goes through such a row in several tiles. x is positive, so that nothing cancels
+// in dw but in the rows of the labels.
+TEST_CASE("linear_cross_entropy of rows of several tiles", "[ops]") {
+  const Head head{20003, 3, {0, 8195, 20002, 12345}};
+  Values xs = uniform(4 * 3, 1), ws = uniform(20003 * 3, 2);
+  for (double& x : xs) x = (std::round(8 * x) + 9) / 16;  // exact in every type
+  for (double& w : ws) w = std::round(16 * w) / 16;
+  const auto run = [&]<class T>(T) {
+    const Tensor x = leaf<T>(xs, head.x_shape()), w = leaf<Wide<T>>(ws, head.w_shape());
+    if (sizeof(T) == 2) w.variable()->copy = leaf<T>(ws, head.w_shape()).detach();
+    return differentiate(linear_cross_entropy(x, w, indices(head.labels, x)), x, w);
+  };
+  const Outcome expected = run(double());
+  REQUIRE(expected.loss == Approx(head.loss(xs, ws)).epsilon(1e-12));
+  const auto agrees = [&](const Outcome& outcome, double unit) {
+    REQUIRE(outcome.loss == Approx(expected.loss).epsilon(0x1p-20));
+    REQUIRE(largest_difference(outcome.dx, expected.dx) < 2 * unit);
+    int64_t wrong = 0;
+    for (size_t v = 0; v < head.V; ++v) {
+      const bool is_label = std::ranges::count(head.labels, int32_t(v)) > 0;
+      for (size_t i = v * head.E; i < (v + 1) * head.E; ++i)
+        wrong +=
+            outcome.dw[i] != Approx(expected.dw[i]).epsilon(4 * unit).margin(is_label ? unit : 0);
+    }
+    REQUIRE(wrong == 0);
+  };
+  agrees(run(float()), 0x1p-18);
+  agrees(run(BFloat16()), 0x1p-9);
+}
+
 TEST_CASE("linear_cross_entropy keeps the digits of a small loss", "[ops]") {
   // The label's logit is 20 above the other logits, except one that is 19 below it.
   constexpr size_t V = 40;
@@ -314,30 +344,49 @@ TEST_CASE("linear_cross_entropy of a frozen head computes each logit once", "[op
 TEST_CASE("linear_cross_entropy never holds more logits than one chunk", "[ops]") {
   constexpr int64_t rows = 1024, V = 50257, E = 768;
   // 64 MiB have room for 333 rows, or 320 in multiples of 16, so there are four chunks. In 16 bits,
-  // with a separate d, they have room for 222 rows, or 208, so there are five chunks.
-  REQUIRE(chunk_rows_for(rows, V, DType::f32) == 256);
-  REQUIRE(chunk_rows_for(rows, V, DType::f32, true) == 160);
-  REQUIRE(chunk_rows_for(rows, V, DType::bf16) == 208);
-  REQUIRE(chunk_rows_for(100, V, DType::f32) == 100);
-  REQUIRE(chunk_rows_for(100, 1 << 20, DType::f32) == 64);
-  REQUIRE(chunk_rows_for(40, 1 << 20, DType::f32) == 40);
-  for (const Device device : {Device::meta, Device::meta_cuda}) {
-    const Tensor x = require_grad(Tensor::empty({2, rows / 2, E}, DType::f32, device)),
+  // with a separate d, they have room for 222 rows, or 208, so there are five chunks. 192 MiB have
+  // room for 1001 rows, or 992, so there are two chunks.
+  const auto rows_of_chunk = [](int64_t of, int64_t logits, DType dtype, Device device,
+                                HeadPass pass = HeadPass::adds_to_dw) {
+    return chunk_rows_for(of, logits, dtype, device, pass);
+  };
+  REQUIRE(rows_of_chunk(rows, V, DType::f32, Device::cpu) == 256);
+  REQUIRE(rows_of_chunk(rows, V, DType::f32, Device::cpu, HeadPass::reads_w_once) == 160);
+  REQUIRE(rows_of_chunk(rows, V, DType::bf16, Device::cpu) == 208);
+  REQUIRE(rows_of_chunk(100, V, DType::f32, Device::cpu) == 100);
+  REQUIRE(rows_of_chunk(100, 1 << 20, DType::f32, Device::cpu) == 64);
+  REQUIRE(rows_of_chunk(40, 1 << 20, DType::f32, Device::cpu) == 40);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    REQUIRE(rows_of_chunk(rows, V, dtype, Device::cuda) == 512);
+    REQUIRE(rows_of_chunk(4 * rows, V, dtype, Device::cuda) == 832);
+    REQUIRE(rows_of_chunk(rows, V, dtype, Device::cuda, HeadPass::reads_w) == 256);
+    REQUIRE(rows_of_chunk(rows, V, dtype, Device::cuda, HeadPass::reads_w_once) == 160);
+  }
+  struct Case {
+    Device device;
+    DType dtype;
+    size_t bytes;
+  };
+  // The logits, on cuda in rows padded to multiples of 64 and with d over them; d in 16 bits on the
+  // cpu; for each row three numbers and a place; and the gathered rows, or the products' workspace.
+  const size_t gathered = rows * 4 + E * 4 * 256, workspace = 32 << 20;
+  for (const auto& [device, dtype, bytes] :
+       {Case{Device::meta, DType::f32, 256 * V * 4 + gathered},
+        Case{Device::meta, DType::bf16, 208 * V * (4 + 2) + gathered},
+        Case{Device::meta_cuda, DType::f32, 512 * 50304 * 4 + workspace},
+        Case{Device::meta_cuda, DType::bf16, 512 * 50304 * 4 + workspace}}) {
+    const Tensor x = require_grad(Tensor::empty({2, rows / 2, E}, dtype, device)),
                  w = require_grad(Tensor::empty({V, E}, DType::f32, device)),
                  labels = Tensor::empty({2, rows / 2}, DType::i32, device),
                  judged = judged_weight(labels);
+    if (dtype != DType::f32) w.variable()->copy = Tensor::empty(w.shape(), dtype, device);
     claim_grad(x);
     claim_grad(w);
     Ledger& memory = ledger(device);
     const size_t before = memory.current().total();
     memory.reset_peak();
     backward(linear_cross_entropy(x, w, labels, judged));
-    // The logits, on cuda in rows padded to multiples of 64; for each row three numbers and a
-    // place; and the gathered rows, or the products' workspace.
-    const size_t expected = device == Device::meta
-                                ? 256 * V * 4 + rows * (2 * 4 + 8 + 4) + 256 * E * 4
-                                : 256 * 50304 * 4 + rows * (2 * 4 + 8) + (32 << 20);
-    REQUIRE(memory.peak().total() - before <= expected + 2 * 64);
+    REQUIRE(memory.peak().total() - before <= bytes + rows * (2 * 4 + 8) + 2 * 64);
   }
 }
 
@@ -368,11 +417,19 @@ TEST_CASE("linear_cross_entropy gives the products of any vocabulary to tensor c
     const Tensor w = require_grad(Tensor::full(head.w_shape(), 0.5, DType::f32, test_device()));
     w.variable()->copy = half(head.w_shape());
     const Tensor x = require_grad(half(head.x_shape())), labels = indices(head.labels, x);
-    const int64_t slow = slow_products_of([&] {
+    const Tensor score = Tensor::full({3}, 0, DType::f64, test_device());
+    const auto run = [&] {
       backward(linear_cross_entropy(x, w, labels, {}, 16));
-      add_linear_score(Tensor::full({3}, 0, DType::f64, test_device()), x, w, labels, 16);
-    });
-    REQUIRE(slow == 0);
+      add_linear_score(score, x, w, labels, 16);
+    };
+    REQUIRE(slow_products_of(run) == 0);
+    zero_grad(x);
+    zero_grad(w);
+    // For a chunk of forward or of the score: a product and the softmax. For one of backward: the
+    // product again, d, and for each of dw and dx a product and the rest; the last chunk's logits
+    // are still there. And the mean, the seed and the score.
+    const int64_t chunks = (rows + 15) / 16;
+    if (on_runner()) REQUIRE(launches_of(run) == chunks * (2 + 2 + 6) - 1 + 3);
   }
 }
 

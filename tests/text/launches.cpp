@@ -15,7 +15,8 @@
 namespace accrue::test {
 namespace {
 
-constexpr int64_t words = 61, tokens_of_row = 40;
+// Like GPT-2's 50,257 tokens these are not a multiple of 8, and more than 64.
+constexpr int64_t words = 69, tokens_of_row = 40;
 
 Dataset rows_to_count(int64_t rows) {
   std::vector<int32_t> tokens, positions;
@@ -92,7 +93,9 @@ TEST_CASE("a micro-step of GPT-2 takes no more launches than it did", "[launches
   const LaunchKinds chunk{more.kernels - head.kernels, more.library_calls - head.library_calls};
   const LaunchKinds rest{one.micro_step.kernels - layer.kernels,
                          one.micro_step.library_calls - layer.library_calls};
-  const int64_t chunks = 1 + (4096 - 1) / chunk_rows_for(4096, 50257, DType::bf16);
+  const int64_t rows_of_chunk =
+      detail::chunk_rows_for(4096, 50257, DType::bf16, Device::cuda, detail::HeadPass::adds_to_dw);
+  const int64_t chunks = 1 + (4096 - 1) / rows_of_chunk;
   const int64_t gpt2 = 12 * (layer.kernels + layer.library_calls) + rest.kernels +
                        rest.library_calls + (chunks - 1) * (chunk.kernels + chunk.library_calls);
   INFO("a layer has " << layer.kernels << " kernels and " << layer.library_calls
@@ -103,12 +106,12 @@ TEST_CASE("a micro-step of GPT-2 takes no more launches than it did", "[launches
                       << " chunks and " << gpt2 << " launches");
   REQUIRE(layer.kernels == 22);
   REQUIRE(layer.library_calls == 12);
-  REQUIRE(rest.kernels == 18);
+  REQUIRE(rest.kernels == 20);
   REQUIRE(rest.library_calls == 3);
-  REQUIRE(chunk.kernels == 2);
+  REQUIRE(chunk.kernels == 4);
   REQUIRE(chunk.library_calls == 4);
   REQUIRE(two.step.kernels + two.step.library_calls == 5);
-  REQUIRE(gpt2 == 543);
+  REQUIRE(gpt2 == 463);
 }
 
 }  // namespace accrue::test
