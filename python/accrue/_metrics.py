@@ -20,6 +20,9 @@ def _named(metrics: typing.Any) -> dict[str, typing.Callable]:
         raise _accrue.Error(f"metrics is {metrics!r}: expected functions of y and the answers, a list or by names in a "
                             "dict")
     if not isinstance(metrics, dict):
+        for metric in metrics:
+            if isinstance(metric, str) and metric in _TAKEN:
+                raise _accrue.Error(f"metrics has '{metric}', which scores have by themselves: expected no '{metric}'")
         names = [getattr(metric, "__name__", type(metric).__name__) for metric in metrics]
         for name in names:
             if names.count(name) > 1:

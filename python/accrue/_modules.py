@@ -6,7 +6,7 @@ import os
 import sys
 import typing
 
-from . import _accrue, _listening, _metrics, _origins, onnx
+from . import _accrue, _listening, _metrics, _names, _origins, onnx
 
 
 def _is_origin(model: typing.Any) -> bool:
@@ -62,6 +62,37 @@ def _example(data: typing.Any) -> typing.Any:
     return x.first.repeat(2, axis=0) if hasattr(x, "_accrue_part") else x
 
 
+def _spelled(options: dict) -> dict:
+    """Arguments of a training with a loss by the program's name, and weights in place of a Result."""
+    if isinstance(options.get("loss"), str):
+        options = {**options, "loss": options["loss"].replace("_", "-")}
+    if isinstance(options.get("init"), _accrue_results().Result):
+        options = {**options, "init": options["init"].weights}
+    return options
+
+
+def _accrue_results() -> typing.Any:
+    from . import _results  # which imports this file
+
+    return _results
+
+
+def _of_result(weights: typing.Any, model: typing.Any) -> tuple:
+    """Weights and their network: a Result knows both, and so does a Trainer."""
+    results = _accrue_results()
+    if isinstance(weights, (results.Result, Trainer)):
+        model = weights._network if model is None else model
+        weights = weights.weights
+    if isinstance(weights, _accrue.Layer):
+        raise _accrue.Error("weights is a network of layers, which has none by itself: expected the Result of its "
+                            "training, weights, or their file")
+    needs_network = isinstance(weights, results.Weights) and weights.metadata.get("model") == "sequential"
+    if model is None and needs_network:
+        raise _accrue.Error("weights are of a network of layers, which they do not describe: expected the network as "
+                            "model, too, or the Result in place of its weights")
+    return weights, model
+
+
 def train(model: typing.Any = None, data: typing.Any = None, *, on_step: typing.Any = None,
           on_epoch: typing.Any = None, progress: typing.Any = None, **options: typing.Any) -> typing.Any:
     trainer = Trainer(model, data, _is_of_train=True, **options)
@@ -69,7 +100,7 @@ def train(model: typing.Any = None, data: typing.Any = None, *, on_step: typing.
 
 
 def plan(model: typing.Any = None, data: typing.Any = None, **options: typing.Any) -> typing.Any:
-    data, options = _prepared(model, data, options)
+    data, options = _prepared(model, data, _spelled(options))
     if not _is_origin(model):
         return _accrue.plan(model, data, **options)
     network, data, options = _learned(_traced(model, _example(data), options), data, options)
@@ -79,7 +110,7 @@ def plan(model: typing.Any = None, data: typing.Any = None, **options: typing.An
 def evaluate(weights: typing.Any, model: typing.Any = None, data: typing.Any = None,
              **options: typing.Any) -> typing.Any:
     weights, model = _of_result(weights, model)
-    data, options = _prepared(model, data, options)
+    data, options = _prepared(model, data, _spelled(options))
     origin, weights = _known(weights, model, _example(data), options)
     if origin is None:
         return _accrue.evaluate(weights, model, data, **options)
@@ -101,8 +132,7 @@ def embed(weights: typing.Any, texts: typing.Any, model: typing.Any = None, *, c
           tokenizer: typing.Any = "", **options: typing.Any) -> typing.Any:
     from . import _chunks, _texts
 
-    weights, model = _of_result(weights, model)
-    _check_language_model(weights, model, "embed")
+    weights, model = _of_language_model(weights, model, "embed")
     if tokenizer is not None and not isinstance(tokenizer, str):
         options["tokenizer"] = _texts._tokenizer(tokenizer)
     elif tokenizer:
@@ -123,8 +153,7 @@ def generate(weights: typing.Any, prompt: typing.Any, model: typing.Any = None, 
              on_text: typing.Any = None, **options: typing.Any) -> typing.Any:
     from . import _texts
 
-    weights, model = _of_result(weights, model)
-    _check_language_model(weights, model, "generate")
+    weights, model = _of_language_model(weights, model, "generate")
     if tokenizer is not None and not isinstance(tokenizer, str):
         options["tokenizer"] = _texts._tokenizer(tokenizer)
     elif tokenizer:
@@ -138,22 +167,16 @@ def generate(weights: typing.Any, prompt: typing.Any, model: typing.Any = None, 
     return _accrue.generate(weights, prompt, model, on_text=on_text, **options)
 
 
-def _of_result(weights: typing.Any, model: typing.Any) -> tuple:
-    """The weights of a Result or a Trainer in its place, and the network of a module or a file that it knows."""
-    if not isinstance(weights, Trainer) and not (hasattr(weights, "state_dict") and hasattr(weights, "_origin")):
-        return weights, model
-    origin = getattr(weights, "_origin", None)
-    if model is None and origin is not None and origin.network is not None:
-        model = origin
-    return weights.weights, model
-
-
-def _check_language_model(weights: typing.Any, model: typing.Any, function: str) -> None:
+def _of_language_model(weights: typing.Any, model: typing.Any, function: str) -> tuple:
+    """Weights of a language model, and the model, as _of_result gives them."""
+    if not isinstance(weights, _accrue.Layer):
+        weights, model = _of_result(weights, model)
     for each in (model, weights):
         if _is_origin(each) or isinstance(each, _accrue.Layer):
             raise _accrue.Error(f"{function}() is of language models that accrue knows, by name, config.json or GGUF file, "
                                 f"but the model is {type(each).__name__}, a network of the caller's own: expected "
                                 "accrue.predict(), which gives its answers to tokens, or model='DIR/config.json'")
+    return weights, model
 
 
 def _question(x: typing.Any, model: typing.Any, columns: typing.Any, transform: typing.Any,
@@ -182,6 +205,7 @@ def _samples(origin: typing.Any, x: typing.Any) -> typing.Any:
 
 
 def export(weights: typing.Any, path: typing.Any, model: typing.Any = None, **options: typing.Any) -> None:
+    weights, model = _of_result(weights, model)
     if _is_file(model) or isinstance(model, onnx.FromOnnx):
         if options:
             raise _accrue.Error("the model is an ONNX file, which is written as it is but for its weights: expected "
@@ -212,6 +236,11 @@ def _known(weights: typing.Any, model: typing.Any, x: typing.Any, options: dict)
 class Trainer(_accrue.Trainer):
     def __init__(self, model: typing.Any = None, data: typing.Any = None, *, metrics: typing.Any = None,
                  **options: typing.Any):
+        _names.check("train" if "_is_of_train" in options else "Trainer", options)
+        if isinstance(model, (str, os.PathLike)) and os.fspath(model).endswith(".safetensors"):
+            raise _accrue.Error(f"model is {os.fspath(model)}, a file of weights: expected init={os.fspath(model)!r}, "
+                                "which says the model")
+        options = _spelled(options)
         self._given = model, data, {**options, "metrics": metrics}
         self._origin = None
         self._may_show_progress = options.get("quiet") is None
@@ -243,7 +272,17 @@ class Trainer(_accrue.Trainer):
         if result.score is not None:
             self._metrics.add_to(result.score, super().predict)
         result._origin = self._origin
+        result._layers = self._layers
         return result
+
+    @property
+    def _layers(self) -> typing.Any:
+        return self._given[0] if isinstance(self._given[0], _accrue.Layer) else None
+
+    @property
+    def _network(self) -> typing.Any:
+        """The `model` of predict() and others, as a Result has it."""
+        return self._origin or self._layers
 
     def __repr__(self) -> str:
         if not hasattr(self, "_metrics"):  # its __init__ has failed

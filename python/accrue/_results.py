@@ -179,15 +179,36 @@ class Result(_Table):
     #: With keep_best=True, the weights at the lowest loss that this process scored on the way.
     best_weights: Weights | None = None
     _origin: typing.Any = None  # what was made of the module or the file that was trained, if it was one
+    _layers: typing.Any = None  # the network of layers that was trained, if it was one
+
+    @property
+    def _network(self) -> typing.Any:
+        """The `model` of predict() and others; None of a name, and of a network that was not pickled."""
+        is_lost = self._origin is not None and vars(self._origin).get("network", self) is None
+        return self._layers if self._origin is None or is_lost else self._origin
 
     def __getstate__(self) -> dict[str, typing.Any]:
-        """The network of a module or a file is not pickled; state_dict() does not need it."""
+        """Networks of modules, files and values are not pickled; state_dict() does not need them."""
         state = dict(vars(self))
+        if not hasattr(self._layers, "_made"):
+            state["_layers"] = None
         if self._origin is not None:
             origin = copy.copy(self._origin)
             vars(origin).update({name: None for name in ("network", "_network") if name in vars(origin)})
             state["_origin"] = origin
         return state
+
+    def predict(self, x: typing.Any, **options: typing.Any) -> typing.Any:
+        """The answers to x, as predict() gives them."""
+        return _modules.predict(self, x, **options)
+
+    def evaluate(self, data: typing.Any, **options: typing.Any) -> Score:
+        """The score on data, as evaluate() gives it."""
+        return _modules.evaluate(self, None, data, **options)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the weights to a safetensors file."""
+        self.weights.save(path)
 
     def state_dict(self) -> dict[str, typing.Any]:
         """PyTorch's tensors under the names of the torch.nn.Module that was trained, for its load_state_dict().

@@ -7,7 +7,7 @@ import inspect
 import re
 import typing
 
-from . import _accrue
+from . import _accrue, _names
 
 _Any = typing.TypeVar("_Any")
 
@@ -32,6 +32,7 @@ def function(of: _Any, by: typing.Any = None) -> _Any:
     by = by or of
 
     def call(*args, **options):
+        _names.check(of.__name__, options, signature.parameters)
         return by(*args, **options)
 
     functools.update_wrapper(call, of, ("__name__", "__qualname__"), ())

@@ -35,10 +35,27 @@ def are_texts(data: typing.Any) -> bool:
     """True for texts and records of texts in the caller's memory."""
     if isinstance(data, (list, tuple)) and len(data) and all(isinstance(text, str) for text in data):
         return True
+    if _are_columns(data):
+        return True
     if isinstance(data, collections.abc.Mapping) or not _TEXTS.intersection(_names(data)):
         return isinstance(data, list) and bool(data) and _is_chat(data[0])
     record = data[0]
     return all(isinstance(record[name], (str, list, dict)) for name in _TEXTS.intersection(record))
+
+
+def _are_columns(data: typing.Any) -> bool:
+    """True for lists of texts by the names of records, such as {"anchor": [...], "positive": [...]}."""
+    return isinstance(data, collections.abc.Mapping) and bool(_TEXTS.intersection(data)) and all(
+        isinstance(column, (list, tuple)) and len(column) and isinstance(column[0], str) for column in data.values())
+
+
+def _rows(columns: collections.abc.Mapping) -> list[dict]:
+    """The records of columns."""
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise Error(f"the columns of data have different lengths: {found}")
+    return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
 
 def _is_chat(messages: typing.Any) -> bool:
@@ -79,7 +96,9 @@ def texts(data: typing.Any, options: dict) -> tuple[typing.Any, dict]:
         return data, options
     if not are_texts(data):
         raise Error(f"tokenizer is for texts, but data is {type(data).__name__}: expected a list of texts, or of chats, "
-                    "lists of {'role': ..., 'content': ...}, or records such as {'messages': [...]}")
+                    "lists of {'role': ..., 'content': ...}, or records such as {'messages': [...]} or {'anchor': "
+                    "..., 'positive': ...}")
+    data = _rows(data) if _are_columns(data) else data
     file, path = _temporary("data.jsonl")
     with open(path, "w", encoding="utf-8") as out:
         for place, item in enumerate(data):
