@@ -12,6 +12,7 @@ Usage: check_notebook.py [--write] NOTEBOOK
 import base64
 import hashlib
 import io
+import os
 import re
 import sys
 
@@ -56,7 +57,8 @@ def main():
     path = sys.argv[-1]
     stored = nbformat.read(path, as_version=4)
     ran = nbformat.read(path, as_version=4)
-    nbclient.NotebookClient(ran, timeout=300, record_timing=False).execute()
+    beside = {"metadata": {"path": os.path.dirname(os.path.abspath(path))}}  # as Jupyter runs it
+    nbclient.NotebookClient(ran, timeout=300, record_timing=False, resources=beside).execute()
     if "--write" in sys.argv:
         for cell in ran.cells:
             for output in cell.get("outputs", []):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes Python's wheel of accrue, for this machine's processor alone, installs it in a bare
-# environment, and runs the program, python/tests and docs/accumulation.ipynb there.
+# environment, and runs the program, python/tests and the notebooks of docs/gallery.md there.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -62,7 +62,17 @@ venv/bin/python -c 'import accrue
 result = accrue.train("mlp", "digits", micro_batch=16, effective_batch=64, steps=20)
 print(result)'
 venv/bin/python -m unittest discover -s "$OLDPWD/python/tests"
-# The notebook runs with the kernel from the tools and with the installed package.
-PYTHONPATH=$(venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))') \
-  "$OLDPWD/$tools/bin/python" "$OLDPWD/scripts/check_notebook.py" "$OLDPWD/docs/accumulation.ipynb"
+# The notebooks run with the kernel from the tools and with the installed package.
+platlib=$(venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
+for notebook in accumulation own_photos lora contrastive; do
+  PYTHONPATH=$platlib "$OLDPWD/$tools/bin/python" "$OLDPWD/scripts/check_notebook.py" \
+    "$OLDPWD/docs/$notebook.ipynb"
+done
+# This one needs PyTorch, in a Python of the same version as the wheel's.
+version='import sys; print(sys.version_info[:2])'
+judge=${ACCRUE_TEST_PYTHON:-python3}
+if [[ $("$judge" -c "import torch, nbclient, ipykernel, matplotlib; $version" 2>/dev/null) == \
+  $(python3 -c "$version") ]]; then
+  PYTHONPATH=$platlib "$judge" "$OLDPWD/scripts/check_notebook.py" "$OLDPWD/docs/own_network.ipynb"
+fi
 [[ ${#levels[@]} -eq 0 ]] || venv/bin/accrue info | grep 'compiled for x86-64-v'
