@@ -47,9 +47,12 @@ MEANT = {
     "do_sample": "temperature=0 for the likeliest token, or another temperature",
     **dict.fromkeys(("max_length", "max_tokens"), "max_new_tokens"),
 }
-_DEVICES = {"gpu": "cuda", "mps": "cpu"}
-_PRECISIONS = {"bf16-mixed": "bf16", "bfloat16": "bf16", "16-mixed": "fp16", "float16": "fp16", "32": "fp32",
-               "float32": "fp32", "64": "fp64", "float64": "fp64"}
+_VALUES = {
+    "device": {"gpu": "cuda", "mps": "cpu"},
+    "precision": {"bf16-mixed": "bf16", "bfloat16": "bf16", "16-mixed": "fp16", "float16": "fp16", "32": "fp32",
+                  "float32": "fp32", "64": "fp64", "float64": "fp64"},
+    "lora_targets": {"all-linear": "all"},
+}
 
 
 def _is_of_torch(value: typing.Any) -> bool:
@@ -67,7 +70,8 @@ def check(function: str, options: dict[str, typing.Any], known: typing.Container
                 "its name, such as 'cross_entropy' or 'mse'"
             raise Error(f"{name} is PyTorch's {name_of}: expected {what}")
         if name == "base" and isinstance(value, dict):
-            raise Error("base is weights in memory, but it stays in its file: expected FILE, as weights.save(FILE) writes")
-        meant = {"device": _DEVICES, "precision": _PRECISIONS, "lora_targets": {"all-linear": "all"}}.get(name, {}).get(str(value))
+            raise Error("base is weights in memory, but it stays in its file: expected FILE, as weights.save(FILE) "
+                        "writes")
+        meant = _VALUES.get(name, {}).get(str(value))
         if meant is not None:
             raise Error(f"{name} is {value}: expected '{meant}'")
