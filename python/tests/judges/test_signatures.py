@@ -4,7 +4,6 @@ import inspect
 
 import accrue
 import pytest
-from accrue import _signatures
 
 torch = pytest.importorskip("torch")
 
@@ -52,13 +51,7 @@ def of_pytorch(name):
 
 
 def of_accrue(name):
-    layer = getattr(accrue, name)
-    if isinstance(layer, type):
-        return list(inspect.signature(layer).parameters.values())
-    definition, _, *defaults = layer.__nb_signature__[0]
-    for number, default in enumerate(defaults and defaults[0] or ()):
-        definition = definition.replace(f"\\{number}", repr(default))
-    return list(_signatures._signature(definition).parameters.values())
+    return list(inspect.signature(getattr(accrue, name)).parameters.values())
 
 
 def made(name, **options):
