@@ -15,14 +15,6 @@ constexpr const char* checksum_name = "model-checksum";
 
 bool is_table(const Dataset& data) { return data.taught.contains(table_key); }
 
-const std::map<std::string, NumberLoss>& losses_of_numbers() {
-  static const std::map<std::string, NumberLoss> names{{"mse", NumberLoss::mse},
-                                                       {"l1", NumberLoss::l1},
-                                                       {"smooth-l1", NumberLoss::smooth_l1},
-                                                       {"bce", NumberLoss::bce}};
-  return names;
-}
-
 // The samples for this output. Whether there is a choice of outputs is checked where the network is
 // made.
 SampleSpec sample_of(const NetworkFile& file, const std::string& output) {
@@ -116,7 +108,7 @@ NetworkFile::Choice NetworkFiles::choice(const SampleSpec& sample) const {
   const std::string& loss = images.mask_loss;
   const Encoding learned = sample.answer().encoding;
   const bool are_labels = sample.answer().name != "masks" && learned == Encoding::index;
-  if (losses_of_numbers().contains(loss) && loss != "bce") return made;
+  if (number_losses().contains(loss) && loss != "bce") return made;
   if (learned == Encoding::number && loss != "bce") return made;
   const std::string last = file().last_op(output);
   check(last != "Sigmoid" || !are_labels,
@@ -150,8 +142,8 @@ ModelFactory NetworkFiles::factory(const std::string&, const NetworkOptions&,
 
 ObjectivePtr NetworkFiles::objective_of_numbers(const Dataset& data) const {
   const std::string& loss = images.mask_loss;
-  const auto found = losses_of_numbers().find(loss.empty() ? "mse" : loss);
-  check(found != losses_of_numbers().end(), "--loss {}: {} has numbers to answer with: expected {}",
+  const auto found = number_losses().find(loss.empty() ? "mse" : loss);
+  check(found != number_losses().end(), "--loss {}: {} has numbers to answer with: expected {}",
         loss, data.name, "mse, l1, smooth-l1 or bce");
   return regression(data.field("targets"), {.loss = found->second,
                                             .weights = data.has("weights") ? "weights" : "",

@@ -127,14 +127,9 @@ class WeightedClassification : public Objective {
   std::vector<std::string> names_;
 };
 
-const char* name_of(NumberLoss loss) {
-  switch (loss) {
-    case NumberLoss::mse: return "mse";
-    case NumberLoss::l1: return "l1";
-    case NumberLoss::smooth_l1: return "smooth-l1";
-    case NumberLoss::bce: return "bce";
-  }
-  return "?";
+const std::string& name_of(NumberLoss loss) {
+  return std::ranges::find(number_losses(), loss, [](const auto& each) { return each.second; })
+      ->first;
 }
 
 class WeightedRegression : public Objective {
@@ -285,6 +280,14 @@ ObjectivePtr regression(const Field& targets, RegressionOptions options) {
         "there are {} positive weights for {} labels: expected one for each",
         options.positive_weights.size(), shape[1]);
   return std::make_shared<WeightedRegression>(targets, std::move(options));
+}
+
+const std::map<std::string, NumberLoss>& number_losses() {
+  static const std::map<std::string, NumberLoss> losses{{"mse", NumberLoss::mse},
+                                                        {"l1", NumberLoss::l1},
+                                                        {"smooth-l1", NumberLoss::smooth_l1},
+                                                        {"bce", NumberLoss::bce}};
+  return losses;
 }
 
 }  // namespace accrue

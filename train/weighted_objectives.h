@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ std::vector<double> balanced_class_weights(const Field& labels);
 // The losses of numbers (kernels/losses.h, kernels/weighted_losses.h). bce is for multi-label
 // targets, each in [0, 1].
 enum class NumberLoss { mse, l1, smooth_l1, bce };
+// By their names: "mse", "l1", "smooth-l1" and "bce".
+const std::map<std::string, NumberLoss>& number_losses();
 struct RegressionOptions {
   NumberLoss loss = NumberLoss::mse;
   double beta = 1;                         // of smooth_l1
