@@ -253,7 +253,9 @@ class Trainer(_accrue.Trainer):
         keeps_best = options.get("keep_best") is True and not has_checkpoints
         if keeps_best:
             options = {**options, "keep_best": None}
-        scored = _metrics.Metrics(metrics, data, options.get("validation"), options.get("test"))
+        self._files = data, options.get("tokenizer")  # of texts, which test and evaluate() are read like
+        scored = _metrics.Metrics(metrics, data, options.get("validation"), options.get("test"),
+                                  getattr(model, "_inputs", None))
         super().__init__(model, data, _keeps_best=keeps_best, **options)
         self._metrics = scored
 

@@ -91,6 +91,33 @@ class History(unittest.TestCase):
         score = trainer.evaluate(fetched)
         self.assertEqual(score["right"], score["accuracy"])
 
+    def test_metrics_see_labels_that_count(self):
+        x = np.random.default_rng(0).standard_normal((12, 5, 4)).astype(np.float32)
+        y = np.random.default_rng(1).integers(0, 3, (12, 5))
+        y[::2, 1:] = -100
+        seen = []
+
+        def accuracy(y, answers):
+            seen.append((y.shape, answers.shape))
+            return 100 * (answers.argmax(-1) == y).mean()
+
+        options = {"micro_batch": 4, "effective_batch": 4, "epochs": 1, "metrics": {"mine": accuracy}}
+        value = accrue.input(5, 4)
+        network = accrue.Network({"x": value}, {"y": accrue.Linear(4, 3)(value, name="last")})
+        for model, data, name in ((accrue.Sequential(accrue.Linear(4, 3)), (x, y), ""),
+                                  (accrue.Sequential(accrue.Linear(4, 3)), list(zip(x, y)), ""),
+                                  (network, {"x": x, "y": y}, "y.")):
+            score = accrue.train(model, data, **options).score
+            self.assertAlmostEqual(score["mine"], score[f"{name}accuracy"], places=4)
+            self.assertEqual(seen[-1], ((36,), (36, 3)))
+        labels = np.where(np.arange(12) % 3 == 0, -100, np.arange(12) % 3)
+        score = accrue.train(accrue.Sequential(accrue.Flatten(), accrue.Linear(20, 3)), (x, labels), **options).score
+        self.assertAlmostEqual(score["mine"], score["accuracy"], places=4)
+        tokens = np.arange(60).reshape(12, 5) % 7
+        for data in (tokens, (tokens, tokens > 2)):
+            with self.assertRaisesRegex(accrue.Error, "metrics are of y"):
+                accrue.train("gpt-tiny", data, layers=1, **options)
+
     def test_metrics_are_refused_by_name(self):
         def zero(y, answers):
             return 0
