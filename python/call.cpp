@@ -29,6 +29,8 @@ bool is_path(nb::handle data) {
 
 }  // namespace
 
+bool are_written_texts(nb::handle data) { return nb::hasattr(data, "_accrue_texts"); }
+
 bool Door::has(const Setting& setting) const {
   const std::string& name = setting.about.name;
   // The setting `network` comes as the argument `model`.
@@ -167,7 +169,9 @@ void Call::add_data(nb::handle data, nb::handle test) {
       tokens || !vocabulary_,
       "vocabulary is for tokens alone: expected integers [L] or [N, T] as data, or no vocabulary");
   if (is_named) {
-    check(test.is_none(), "test is for arrays alone: expected data=(x, y), or no test");
+    if (are_written_texts(test)) test_texts_ = nb::cast<std::string>(test);
+    check(test.is_none() || !test_texts_.empty(),
+          "test is for arrays alone: expected data=(x, y), or no test");
     return add("data", data);
   }
   if (tokens) return add_tokens(*tokens, test);
@@ -185,7 +189,7 @@ void Call::add_arrays() {
 
 void Call::add_validation(nb::handle data, nb::handle validation) {
   check(
-      !data.is_none() && !is_path(data),
+      are_written_texts(validation) || (!data.is_none() && !is_path(data)),
       "validation is for arrays alone: expected data=(x, y), or eval_every=\"epoch\", which scores "
       "the test samples of a data set");
   add_data(data, validation);
@@ -219,6 +223,7 @@ std::shared_ptr<Ranks> Call::run(const std::function<void(app::AskedOfNetworks&)
   app::AskedOfNetworks asked;
   Text& text = asked.options.domains.get<Text>();
   text.given = tokens_;
+  text.test_texts = test_texts_;
   if (language_model_) {
     text.sizes = language_model_->sizes;
     text.files = language_model_->files;

@@ -22,6 +22,9 @@ namespace accrue::python {
 
 namespace nb = nanobind;
 
+// True for the path of a file of texts that the module has written (python/accrue/_texts.py).
+bool are_written_texts(nb::handle data);
+
 // The result of a function: the outputs of its command; the JSON that its command writes with
 // --json; or answers to the caller's samples. For answers the command reads and scores no samples.
 enum class Gives { outputs, json, answers };
@@ -59,14 +62,15 @@ class Call {
   void add_model(nb::handle model);
   // A network of layers, or None.
   void add_network(nb::handle network);
-  // A name or a directory, tokens, or arrays x and y; `test`, likewise arrays.
+  // A name or a directory, tokens, or arrays x and y; `test`, likewise arrays or tokens, or for
+  // texts a file of texts that the module has written.
   void add_data(nb::handle data, nb::handle test);
   // The same with samples that are scored during the run, by default after each epoch.
   void add_validation(nb::handle data, nb::handle validation);
   void add(const std::string& setting, nb::handle value);
   Taken taken() const { return given_.taken(); }
   bool has(const std::string& setting) const;
-  bool has_arrays() const { return given_.arrays || tokens_.train; }
+  bool has_arrays() const { return given_.arrays || tokens_.train || !test_texts_.empty(); }
   const Given& given() const { return given_; }
 
   // The memory on the cpu that was held before this call.
@@ -105,6 +109,7 @@ class Call {
   nb::object config_ = nb::none(), sample_weights_ = nb::none(), losses_ = nb::none();
   Given given_;
   Corpora tokens_;
+  std::string test_texts_;
   std::optional<int64_t> vocabulary_;
   std::optional<PretrainedModel> language_model_;
   std::filesystem::path folder_;  // of the temporary file with weights

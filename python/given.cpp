@@ -12,14 +12,6 @@
 
 namespace accrue::python {
 
-const std::map<std::string, NumberLoss>& number_losses() {
-  static const std::map<std::string, NumberLoss> losses{{"mse", NumberLoss::mse},
-                                                        {"l1", NumberLoss::l1},
-                                                        {"smooth-l1", NumberLoss::smooth_l1},
-                                                        {"bce", NumberLoss::bce}};
-  return losses;
-}
-
 bool has_named_answers(nb::handle x, const Given::Network& network) {
   return nb::isinstance<nb::dict>(x) || !network.has_one_of_each();
 }
@@ -94,9 +86,6 @@ Example Given::example(const accrue::Layer& layer, const SampleSpec& sample, int
   return example_of(layer, inputs, network->outputs, N);
 }
 
-namespace {
-
-// The shape of a network's answer to one sample of this shape [1, ...].
 std::optional<Shape> shape_of_answers(const ModelFactory& make, const Shape& x) {
   const auto model = make();
   try {
@@ -106,8 +95,6 @@ std::optional<Shape> shape_of_answers(const ModelFactory& make, const Shape& x) 
     return {};
   }
 }
-
-}  // namespace
 
 Taken Given::taken() const {
   if (!network) return {};

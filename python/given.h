@@ -71,8 +71,9 @@ class Given : public Domain {
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
 };
 
-// The losses by which y of numbers may be learned, by name.
-const std::map<std::string, NumberLoss>& number_losses();
+// The shape of a network's answer to one sample of this shape [N, ...]; none if it does not take
+// such.
+std::optional<Shape> shape_of_answers(const ModelFactory& make, const Shape& x);
 
 // True for a question by names, and for a network with several outputs, whose answers have names.
 bool has_named_answers(nb::handle x, const Given::Network& network);

@@ -24,7 +24,8 @@ NB_MODULE(_accrue, m) {
   accrue::python::add_expressions(m);
   accrue::python::add_networks(m);
   accrue::python::add_onnx(m);
-  accrue::python::add_training(m);
-  accrue::python::add_texts(m);
+  const accrue::python::FunctionDocs docs;
+  accrue::python::add_training(m, docs);
+  accrue::python::add_texts(m, docs);
   accrue::python::wait_for_work_at_the_end();
 }

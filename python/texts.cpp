@@ -196,8 +196,7 @@ nb::object embed(nb::handle weights, nb::handle texts, nb::handle model,
 
 }  // namespace
 
-void add_texts(nb::module_& m) {
-  const FunctionDocs docs;
+void add_texts(nb::module_& m, const FunctionDocs& docs) {
   const FunctionDoc of_generate = docs.of(
       generate_door,
       "def generate(weights: typing.Any, prompt: typing.Any, model: str | Layer | None = None, "

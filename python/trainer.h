@@ -53,7 +53,11 @@ class PythonTrainer {
     check(!keeps_best_ || run_->trainer().options().eval_every,
           "keep_best keeps the weights of the best score, but nothing is scored on the way: "
           "expected validation=(x, y), or eval_every");
-    if (!test_.is_none()) spelling_.in([&] { check_test(call.given()); });
+    spelling_.in([&] {
+      if (!run_->data().test.is_trained_on && call.has_arrays())
+        check_scored(run_->data().test, has_validation_ ? "validation" : "test");
+      if (!test_.is_none()) check_test();
+    });
   }
   PythonTrainer(const PythonTrainer&) = delete;
   PythonTrainer& operator=(const PythonTrainer&) = delete;
@@ -165,6 +169,7 @@ class PythonTrainer {
     const Use use(*this);
     if (data.is_none() && !test_.is_none()) return evaluate(test_);
     if (data.is_none()) return score_on(run_->data().test);
+    if (are_written_texts(data)) return score_on(rows_of_texts(data));
     if (has_names_) return score_on(named_rows_in(data));
     if (const auto tokens = tokens_of(data)) return score_on(rows_in(*tokens));
     return score_on(samples_in(data));
@@ -283,29 +288,46 @@ class PythonTrainer {
     return score_of(score);
   }
   // The samples that are scored at the end, beside validation, must fit before the training begins.
-  void check_test(const Given& given) {
+  void check_test() {
     if (has_names_) {
       named_rows_in(test_);
       return;
     }
-    if (tokens_of(test_)) return;
-    const Dataset test = samples_in(test_, "test");
+    if (are_written_texts(test_)) {
+      rows_of_texts(test_);
+      return;
+    }
+    if (const auto tokens = tokens_of(test_)) {
+      rows_in(*tokens);
+      return;
+    }
+    check_scored(samples_in(test_, "test"), "test");
+  }
+  // Samples that are scored must be such that the network answers to.
+  void check_scored(const Dataset& scored, const char* what) const {
+    check(scored.size() > 0, "{} has no samples: expected some", what);
     const Dataset& train = run_->data().train;
-    check(test.size() > 0, "test has no samples: expected some");
     for (const Field& field : train.fields)
-      check(test.has(field.name),
-            "data has {}, but test has none: expected arrays of the same kinds", field.name);
-    if (!network_) return;
-    const Shape &seen = train.fields[0].values.shape(), &x = test.fields[0].values.shape();
-    const auto classes = given.answers_to(seen);
-    check(!classes || given.answers_to(x),
-          "test has x {}, which the network does not take: expected samples like the data's, x {}",
-          x, seen);
-    if (classes && test.has("labels"))
-      check(
-          test.field("labels").classes <= *classes,
-          "test has the label {}, but the network tells {} classes apart: expected smaller labels",
-          test.field("labels").classes - 1, *classes);
+      check(scored.has(field.name),
+            "data has {}, but {} has none: expected arrays of the same kinds", field.name, what);
+    if (has_names_ || !train.has("images")) return;
+    const Shape &seen = train.fields[0].values.shape(), &x = scored.fields[0].values.shape();
+    const Request& o = run_->request();
+    const ModelFactory make = network_ ? network_->make : o.factory(o.sample_in(train));
+    const auto learned = shape_of_answers(make, seen), answer = shape_of_answers(make, x);
+    check(!learned || answer,
+          "{} has x {}, which the network does not take: expected samples like the data's, x {}",
+          what, x, seen);
+    if (!learned || learned->rank() < 2) return;
+    for (const char* name : {"labels", "masks"}) {
+      if (!scored.has(name) || scored.field(name).encoding != Encoding::index) continue;
+      const bool has_places = scored[name].shape().rank() == 2;
+      const int64_t classes = scored.field(name).classes,
+                    known = (*learned)[has_places ? learned->rank() - 1 : 1];
+      check(classes <= known,
+            "{} has the label {}, but the network tells {} classes apart: expected smaller labels",
+            what, classes - 1, known);
+    }
   }
   Dataset samples_in(nb::handle data, const char* what = "data") {
     Dataset set = dataset_of(data, what, taken_as_trained());
@@ -338,6 +360,12 @@ class PythonTrainer {
     }
     for (Field& field : set.fields) field.normalization = run_->request().domains.pixels();
     return set;
+  }
+  Dataset rows_of_texts(nb::handle path) {
+    const Request& o = run_->request();
+    const Text* const text = o.domains.of_model_as<Text>(o.model_name);
+    check(text, "data has texts, but the network is no language model: expected (x, y)");
+    return rows_in({text->corpus_like(o.data, nb::cast<std::string>(path)), {}});
   }
   Dataset rows_in(const Tokens& tokens) {
     const auto* const model = LanguageModel::in(trainer().training().model());

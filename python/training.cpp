@@ -96,7 +96,8 @@ nb::object evaluate(nb::handle weights, nb::handle model, nb::handle data,
   Call call(evaluate_door, options);
   call.add_weights(weights);
   call.add_model(model);
-  call.add_data(data, nb::none());
+  // A caller's own texts are scored whole.
+  call.add_data(data, are_written_texts(data) ? data : nb::handle(nb::none()));
   if (call.has_arrays()) {
     check(!call.has("split"), "split is for data sets alone: expected no split of arrays");
     call.add("split", nb::str("test"));
@@ -226,7 +227,7 @@ void write_weights(nb::handle path, const nb::dict& arrays, const nb::dict& meta
 
 }  // namespace
 
-void add_training(nb::module_& m) {
+void add_training(nb::module_& m, const FunctionDocs& docs) {
   nb::class_<WindowReport>(m, "Step", "The outcome of a window: one optimizer step, or none.")
       .def_ro("step", &WindowReport::step, "Optimizer steps taken so far, this one included.")
       .def_ro("epoch", &WindowReport::epoch, "From 0.")
@@ -301,7 +302,6 @@ void add_training(nb::module_& m) {
       "vocabulary: of data that are tokens; without it it ends with the largest.\n"
       "sample_weight: numbers [N], how much each sample of (x, y) counts: the loss is a mean over\n"
       "them. Samples of test count alike.\n";
-  const FunctionDocs docs;
   const std::string trained =
       "test: like data, for the score; without it the score is on the validation or training "
       "data.\n"

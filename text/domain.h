@@ -35,9 +35,10 @@ class Text : public Domain {
   ControlInTexts control = ControlInTexts::tokens;  // for texts that are not a corpus yet
   std::optional<ChatForm> chat;                     // for texts that are not a corpus yet
   std::vector<std::string> fields;                  // names of their fields: PrepareTextOptions
-  std::string tokenizer;  // of texts that are not a corpus yet; empty: the model's, or bytes
-  Corpora given;          // the data set `tokens`, which a caller has in memory
-  Metadata files;         // of an imported model (PretrainedModel::files), kept with its weights
+  std::string tokenizer;   // of texts that are not a corpus yet; empty: the model's, or bytes
+  Corpora given;           // the data set `tokens`, which a caller has in memory
+  std::string test_texts;  // for texts that are not a corpus yet; empty: some of them are held out
+  Metadata files;          // of an imported model (PretrainedModel::files), kept with its weights
   KnownTokenizer learned_by;  // the tokenizer that weights name, kept with them
   std::string own_title;      // PretrainedModel::title, kept with the weights
 
@@ -89,6 +90,9 @@ class Text : public Domain {
   void leave_adapters();
   // The tokenizer of a data set. Throws Error if it is unknown.
   TokenizerPtr tokenizer_of(const std::string& data) const;
+  // Texts as a corpus, with the tokenizer and the other settings of the data. Throws Error unless
+  // these are texts, too.
+  CorpusPtr corpus_like(const std::string& data, const std::string& texts) const;
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
 
   // The tokenizer that the model learned with, if its initial weights or the base say it.
@@ -105,6 +109,7 @@ class Text : public Domain {
  private:
   KnownTokenizer tokenizer_of_data(const std::string& data, const Corpus& corpus) const;
   Corpora corpora(const std::string& data) const;
+  CorpusPtr with_test_texts(const CorpusPtr& train) const;
 
   // Texts that have been tokenized, which took a while.
   struct Prepared {
@@ -114,6 +119,8 @@ class Text : public Domain {
     std::vector<std::string> fields{};
     std::string tokenizer{};  // the tokenizer that was chosen
     CorpusPtr corpus{};
+    std::string test_texts{};
+    CorpusPtr test{};
     std::vector<std::string> left_alone{}, warnings{};
   };
   mutable Prepared prepared_;

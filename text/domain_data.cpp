@@ -49,6 +49,8 @@ bool Text::heeds(const std::string& setting, const std::string& data) const {
 
 Corpora Text::corpora(const std::string& data) const {
   if (given.train && data == given_tokens) return given;
+  check(test_texts.empty() || is_of_texts(data),
+        "the test is texts, but '{}' is not: expected texts in both", data);
   if (data == "grammar") return grammar_corpora();
   check(table_because(data).empty(), "'{}' is {}", data, table_because(data));
   if (!is_of_texts(data)) return open_corpora(data);
@@ -76,7 +78,34 @@ Corpora Text::corpora(const std::string& data) const {
                  .left_alone = std::move(made.left_alone),
                  .warnings = std::move(made.warnings)};
   }
-  return {prepared_.corpus, nullptr};
+  return {prepared_.corpus, with_test_texts(prepared_.corpus)};
+}
+
+CorpusPtr Text::with_test_texts(const CorpusPtr& train) const {
+  if (test_texts.empty()) return nullptr;
+  const CorpusFacts& facts = train->facts();
+  check(facts.texts_of_sample == 1 && !facts.has_preferences,
+        "the data are {}, of which some are held out: expected no test and no validation",
+        facts.has_preferences ? "preferences" : "pairs of texts");
+  if (!prepared_.test || prepared_.test_texts != test_texts) {
+    prepared_.test = corpus_like(prepared_.data, test_texts);
+    prepared_.test_texts = test_texts;
+  }
+  return prepared_.test;
+}
+
+CorpusPtr Text::corpus_like(const std::string& data, const std::string& texts) const {
+  check(is_of_texts(data), "the data '{}' are no texts: expected tokens, as in the data", data);
+  PreparedText made = prepare_text({.texts = {texts},
+                                    .tokenizer = chosen_tokenizer(tokenizer),
+                                    .control = control,
+                                    .chat = chat,
+                                    .fields = fields});
+  const CorpusFacts& facts = made.corpus->facts();
+  check(facts.texts_of_sample == 1 && !facts.has_preferences,
+        "'{}' has {}: expected texts or chats", texts,
+        facts.has_preferences ? "preferences" : "pairs of texts");
+  return made.corpus;
 }
 
 Datasets Text::load(const DataRequest& request) const {

@@ -85,6 +85,9 @@ def prepared(model: typing.Any, data: typing.Any, options: dict, must_act: bool 
     if not asked.has_names():
         data = _texts.records_of(data, options, asked)
         others = {name: _texts.records_of(each, {}, asked) for name, each in others.items()}
+        is_of_texts = options.get("tokenizer") is not None
+        data = _texts.listed(data, asked, is_of_texts)
+        others = {name: _texts.listed(each, asked, is_of_texts) for name, each in others.items()}
     if not asked.has_names() and _texts.are_tokens(data):
         data, more = _texts.tokens(data, options)
         for name, each in others.items():
@@ -92,10 +95,11 @@ def prepared(model: typing.Any, data: typing.Any, options: dict, must_act: bool 
         asked.check_heeded("tokens")
         return data, {**options, **more}
     if options.get("tokenizer") is not None or not asked.has_names() and _texts.are_texts(data):
-        for name in others:
-            raise Error(f"{name} is for samples and tokens, but data is texts: expected tokens, or no {name}")
         asked.check_heeded("texts")
-        return _texts.texts(data, options)
+        data, options = _texts.texts(data, options)
+        for name, each in others.items():
+            options[name] = _texts.written(each, name)
+        return data, options
     options.pop("tokenizer", None)
     if asked.transform is not None and isinstance(data, (str, os.PathLike)):
         data, others["test"] = _folder(data, others.get("test"), options)
@@ -105,7 +109,9 @@ def prepared(model: typing.Any, data: typing.Any, options: dict, must_act: bool 
             options[name] = _set(each, asked.for_scores(), name)
     if not must_act:
         return data, options
-    asked.check_heeded("a name" if _is_name(data) else "arrays in memory")
+    parts = data.values() if isinstance(data, dict) else data if isinstance(data, tuple) else ()
+    is_fetched = any(hasattr(part, "_accrue_part") for part in parts)
+    asked.check_heeded("a name" if _is_name(data) else "samples by their index" if is_fetched else "arrays in memory")
     return data, options
 
 
@@ -154,14 +160,19 @@ def _is_of_pandas(data: typing.Any) -> bool:
 
 
 def _are_samples(data: typing.Any) -> bool:
-    """True for a list of pairs (x, y) or of dictionaries; a list of two arrays is (x, y)."""
-    if not isinstance(data, list) or not data:
+    """True for pairs (x, y), or a list of dictionaries; a list of two arrays is (x, y)."""
+    if not isinstance(data, (list, tuple)) or not data:
         return False
     first = data[0]
     if isinstance(first, dict):
-        return True
-    return all(isinstance(item, tuple) and len(item) == 2 for item in data) and not (
-        isinstance(first[0], int) and isinstance(first[1], int))
+        return isinstance(data, list)
+    if isinstance(data, list) and all(isinstance(item, tuple) and len(item) == 2 for item in data):
+        return not (isinstance(first[0], int) and isinstance(first[1], int))
+    if not all(isinstance(item, (list, tuple)) and len(item) == 2 and hasattr(item[0], "__len__")
+               and not isinstance(item[0], str) for item in data):
+        return False
+    return len(data) > 3 or all(isinstance(item[1], (int, float)) or getattr(item[1], "shape", None) == ()
+                                for item in data)
 
 
 def _is_indexable(data: typing.Any) -> bool:
@@ -172,6 +183,10 @@ def _set(data: typing.Any, asked: _Asked, what: str) -> typing.Any:
     """One data set: arrays, or parts of a source in place of arrays."""
     if _is_name(data):
         return data
+    if _is_of(data, "datasets", "DatasetDict") or _is_of(data, "h5py", "Group"):
+        names = list(data)
+        parts = f"data['{names[0]}']" if isinstance(data, dict) and names else "(data['x'], data['y'])"
+        raise Error(f"{what} is a {type(data).__name__} of {', '.join(map(str, names))}: expected a part of it, such as {parts}")
     if isinstance(data, dict):
         return _arrays_by_name(data, asked)
     if isinstance(data, (tuple, list)) and not _are_samples(data):
@@ -231,6 +246,9 @@ def _is_elsewhere(array: typing.Any) -> bool:
 
     if _is_of_pandas(array):
         return True
+    if hasattr(array, "toarray") and hasattr(array, "nnz"):
+        raise Error(f"an array is sparse, a {type(array).__name__}: expected array.toarray(), or samples by their index that "
+                    "are not sparse")
     if isinstance(array, numpy.memmap):
         return array.nbytes > _MAPPED_BYTES and (array.ndim >= 3 or array.dtype.kind not in "iu")
     return (_is_indexable(array) and hasattr(array, "shape") and hasattr(array, "dtype") and not _is_array(array)
@@ -380,14 +398,23 @@ def _takes_nothing(function: typing.Any) -> bool:
 def _numbers_of_frame(frame: typing.Any, name: str) -> typing.Any:
     import numpy
 
-    array = frame.to_numpy()
-    if array.dtype == object or array.dtype.kind not in "fiub":
-        types = frame.dtypes
-        kinds = {str(c): str(t) for c, t in types.items()} if hasattr(types, "items") else {name: str(types)}
-        wrong = [f"{c} ({t})" for c, t in kinds.items() if not t.lower().startswith(("int", "uint", "float", "bool"))]
-        raise Error(f"{name} has the columns {', '.join(wrong)}: expected numbers; "
-                    "pandas.factorize(column)[0] numbers names")
-    if array.dtype.kind in "iub" and array.ndim == 2:
+    types = frame.dtypes
+    kinds = {str(c): t for c, t in types.items()} if hasattr(types, "items") else {name: types}
+    wrong = [f"{c} ({t})" for c, t in kinds.items()
+             if not str(t).lower().startswith(("int", "uint", "float", "double", "bool"))]
+    if wrong:
+        hint = "column.cat.codes numbers categories" if any("category" in each for each in wrong) else \
+            "pandas.factorize(column)[0] numbers names"
+        raise Error(f"{name} has the columns {', '.join(wrong)}: expected numbers; {hint}")
+    own = [getattr(t, "numpy_dtype", t) for t in kinds.values()]  # of those that may have missing elements, too
+    if any(hasattr(t, "numpy_dtype") and not isinstance(t, numpy.dtype) for t in kinds.values()):
+        lacking = [column for column, is_lacking in frame.isna().any().items() if is_lacking] if frame.ndim == 2 else \
+            [name] if frame.isna().any() else []
+        if lacking:
+            raise Error(f"{name} has missing elements in {', '.join(map(str, lacking))}: expected numbers, such as "
+                        "column.fillna(0), or the rows that have all")
+    array = frame.to_numpy(dtype=numpy.result_type(*own)) if own else frame.to_numpy()
+    if array.dtype.kind in "iub" and array.ndim == 2 and not (name == "y" and array.shape[1] == 1):
         array = array.astype(numpy.float64)  # a row of numbers, as a network sees them
     return numpy.ascontiguousarray(array)
 

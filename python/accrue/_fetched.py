@@ -235,8 +235,11 @@ class Part:
         if isinstance(self.source, Stream):
             return bool((self.source.first[self.place] == -100).any())
         count = min(self.length, 64)
-        return any((self.source.fetch(i * self.length // count, 0, -1)[self.place] == -100).any()
-                   for i in range(count))
+        ignored = [self.source.fetch(i * self.length // count, 0, -1)[self.place] == -100 for i in range(count)]
+        if all(each.all() for each in ignored) and all(
+                (self.source.fetch(i, 0, -1)[self.place] == -100).all() for i in range(self.length)):
+            raise Error(f"{self.source._name(self.place)} is -100 for each sample: expected some classes")
+        return any(each.any() for each in ignored)
 
     def classes(self) -> tuple[int, bool]:
         """The number of classes, and whether some labels are -100. Fetches all samples if nobody knows."""
@@ -329,6 +332,8 @@ class Rows:
                 row = self._row(index)
                 most = max(most, int(row.max()))
                 has_ignored |= bool((row == -100).any())
+            if most < 0:
+                raise Error(f"{self.what} is -100 for each sample: expected some classes")
             self.counted = most + 1, has_ignored
         return self.known_classes or self.counted[0], self.counted[1]
 

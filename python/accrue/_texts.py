@@ -20,6 +20,7 @@ class _File(str):
     """The path of a temporary file, which lives as long as this."""
 
     folder: tempfile.TemporaryDirectory
+    _accrue_texts = True
 
 
 def _names(data: typing.Any) -> typing.Iterable[str]:
@@ -78,13 +79,43 @@ def records_of(data: typing.Any, options: dict, asked: typing.Any) -> typing.Any
     if not (is_loader or _is_of(samples, "torch", "Dataset")) or hasattr(samples, "column_names") and not is_loader:
         return data
     first = samples[0]
-    if not isinstance(first, collections.abc.Mapping) or "input_ids" not in first:
+    is_record = isinstance(first, collections.abc.Mapping)
+    if not (is_record and "input_ids" in first or is_loader and (
+            isinstance(first, str) or is_record and _TEXTS.intersection(first))):
         return data
     if is_loader:
         from ._loaders import samples_of
 
         samples = samples_of(data, options, asked.heed("workers") or 1, collates=False)
-    return [dict(samples[index]) for index in range(len(samples))]
+    return [samples[index] if isinstance(first, str) else dict(samples[index]) for index in range(len(samples))]
+
+
+def listed(data: typing.Any, asked: typing.Any, is_of_texts: bool) -> typing.Any:
+    """Texts and records of texts as a list, from columns, arrays of texts, data sets and streams; other data as they are."""
+    from ._data import _is_indexable, _is_of, _is_of_pandas, _is_plain, _takes_nothing
+
+    if data is None or isinstance(data, (str, os.PathLike, list, tuple, collections.abc.Mapping)):
+        return data
+    if _is_of(data, "pandas", "DataFrame") or _is_of(data, "datasets", "Dataset"):
+        column = asked.columns
+        if not isinstance(column, str):
+            known = _TEXTS.intersection(map(str, getattr(data, "columns", ())))
+            return data.to_dict("records") if known and column is None else data
+        names = list(getattr(data, "column_names", None) or data.columns)
+        if column not in names:
+            raise Error(f"data has no column '{column}': expected columns among {', '.join(map(str, names))}")
+        asked.heed("columns")
+        return list(data[column])
+    if _is_of_pandas(data) or getattr(getattr(data, "dtype", None), "kind", "") in ("U", "O", "T"):
+        return [each if isinstance(each, float) else str(each) for each in data] if len(data) and isinstance(
+            next(iter(data)), str) else data
+    if not is_of_texts or _is_plain(data):
+        return data
+    if _is_indexable(data):
+        return [data[index] for index in range(len(data))]
+    if hasattr(data, "__iter__") or callable(data) and _takes_nothing(data):
+        return list(data if hasattr(data, "__iter__") else data())
+    return data
 
 
 def texts(data: typing.Any, options: dict) -> tuple[typing.Any, dict]:
@@ -94,19 +125,29 @@ def texts(data: typing.Any, options: dict) -> tuple[typing.Any, dict]:
         options["tokenizer"] = _tokenizer(options["tokenizer"])
     if data is None or isinstance(data, (str, os.PathLike)):
         return data, options
+    return written(data, "data"), options
+
+
+def written(data: typing.Any, name: str) -> typing.Any:
+    """The path of JSON lines with the texts of data, or of test or validation."""
+    if isinstance(data, list) and data and isinstance(data[0], str):
+        for place, text in enumerate(data):
+            if not isinstance(text, str):
+                raise Error(f"sample {place} of {name} is {text!r}: expected a text, as sample 0 is")
     if not are_texts(data):
-        raise Error(f"tokenizer is for texts, but data is {type(data).__name__}: expected a list of texts, or of chats, "
+        of = "tokenizer is for texts" if name == "data" else "data is texts"
+        raise Error(f"{of}, but {name} is {type(data).__name__}: expected a list of texts, or of chats, "
                     "lists of {'role': ..., 'content': ...}, or records such as {'messages': [...]} or {'anchor': "
                     "..., 'positive': ...}")
     data = _rows(data) if _are_columns(data) else data
-    file, path = _temporary("data.jsonl")
+    file, path = _temporary(f"{name}.jsonl")
     with open(path, "w", encoding="utf-8") as out:
         for place, item in enumerate(data):
             try:
                 out.write(json.dumps(_record(item), ensure_ascii=False) + "\n")
             except (TypeError, ValueError) as error:
-                raise Error(f"sample {place} of data cannot be written as JSON: {error}") from error
-    return file, options
+                raise Error(f"sample {place} of {name} cannot be written as JSON: {error}") from error
+    return file
 
 
 def _record(item: typing.Any) -> dict:

@@ -233,6 +233,9 @@ def _exported(module: torch.nn.Module, examples: typing.Any) -> torch.export.Exp
         raise
     except Exception as error:
         why = " ".join(str(error).split())[:400] or type(error).__name__
+        if "fake tensor in the exported program constant's list" in why:
+            raise Error(f"{type(module).__name__} takes a tensor's elements past torch.export, as x.data does: expected "
+                        "x.detach(), or x itself") from error
         raise Error(f"torch.export cannot list the calls of {type(module).__name__} for any number of samples: "
                     f"{why}") from error
 

@@ -323,6 +323,41 @@ class Questions(Case):
 
 
 class Bad(Case):
+    def test_tests_are_refused_before_the_training(self):
+        tokens = random.integers(0, 50, (20, 16)).astype(np.int32)
+        steps = []
+        for model, data, test, word in (
+                (layers(), (X, Y), (X[:, :8], Y), "x [50, 8], which the network does not take"),
+                (layers(), (X, Y), (X, Y + 5), "the label 7"), (layers(), (X, Y), (X, X), "data has"),
+                (layers(), (X, Y), (X[:0], Y[:0]), "no samples"), (layers(), list(zip(X, Y)), list(zip(X[:, :8], Y)), "x [50, 8]"),
+                (layers(), list(zip(X, Y)), list(zip(X, [*Y[:-1], 9])), "the label 9"),
+                ("mlp-small", (X, Y), (X[:, :8], Y), "x [50, 1, 1, 8]"), (layers(), (X, Y), tokens, "tokens"),
+                ("gpt-tiny", tokens, (X, Y), "test has no")):
+            options = {**FEW, "on_step": steps.append, **({"layers": 1} if model == "gpt-tiny" else {})}
+            with self.subTest(test=word):
+                self.refuses(lambda: accrue.train(model, data, test=test, **options), word)
+                if isinstance(test, tuple) and len(test[0]) and model != "gpt-tiny":
+                    self.refuses(lambda: accrue.train(model, data, validation=data, test=test, **options), word)
+        self.refuses(lambda: accrue.train("gpt-tiny", tokens, validation=tokens, test=tokens + 40, layers=1,
+                                          on_step=steps.append, **FEW), "knows 50 tokens")
+        self.refuses(lambda: accrue.train("mlp-small", (X, Y), validation=(X, Y), test=(X, Y + 9), on_step=steps.append, **FEW),
+                     "the label 11")
+        self.assertEqual(steps, [])
+
+    def test_labels_that_count_nowhere_at_all(self):
+        self.refuses(lambda: accrue.train(layers(), list(zip(X, np.full(50, -100))), **FEW), "-100 for each sample")
+        pixelwise = accrue.Sequential([accrue.Conv2d(3, 2, 3, padding=1)])
+        nothing = np.full((50, 8, 10), -100)
+        self.refuses(lambda: accrue.train(pixelwise, list(zip(PIXELS, nothing)), **FEW), "-100 for each sample")
+        nothing[16:20] = 1
+        self.same(accrue.train(pixelwise, list(zip(PIXELS, nothing)), **FEW), accrue.train(pixelwise, (PIXELS, nothing), **FEW))
+
+    def test_pairs_are_called_so(self):
+        expected = accrue.train(layers(), (X, Y), **FEW)
+        for data in (tuple(zip(X, Y)), [[x, y] for x, y in zip(X, Y)], [[x.tolist(), int(y)] for x, y in zip(X, Y)]):
+            self.same(accrue.train(layers(), data, **FEW), expected)
+        self.refuses(lambda: accrue.train(layers(), list(zip(X, Y)), epoch_samples=3, **FEW), "samples by their index")
+
     def test_samples_are_named_with_their_cause(self):
         for bad, *words in ((KeyError("gone"), "KeyError", "gone"), ((X[0, :5], 0), "float32 [5]", "float32 [16]"),
                             ((X[0].astype(float), 0), "float64 [16]", "float32 [16]"), ((X[0], 9), "has 9", "0 to 2"),
@@ -351,6 +386,13 @@ class Bad(Case):
         self.refuses(lambda: accrue.train(layers(), Samples(y=np.eye(3, dtype=np.float32)[Y]), **FEW), "one 1 in each row")
 
     def test_data_of_no_kind_are_refused(self):
+        class Sparse:
+            nnz, toarray = 0, None
+
+        self.refuses(lambda: accrue.train(layers(), (Sparse(), Y), **FEW), "is sparse", "toarray()")
+        if datasets:
+            parts = datasets.DatasetDict(train=datasets.Dataset.from_dict({"x": X.tolist()}))
+            self.refuses(lambda: accrue.train(layers(), parts, **FEW), "DatasetDict of train", "data['train']")
         self.refuses(lambda: accrue.train(layers(), 5, **FEW), "int", "samples by their index")
         self.refuses(lambda: accrue.train(layers(), object(), **FEW), "object")
         self.refuses(lambda: accrue.train(layers(), "digits", columns=("a", "b"), **FEW), "columns is for")
@@ -404,6 +446,24 @@ class Streams(Case):
             self.same(accrue.train(layers(), data, epoch_samples=50, **FEW), expected)
         # To see the first sample, for all epochs, and for the score.
         self.assertEqual(len(starts), 3)
+
+    def test_resume_within_an_epoch(self):
+        def samples():
+            yield from zip(X, Y)
+
+        def scaled(x, rng):
+            return np.float32(x * (1 if rng is None else rng.random(dtype=np.float32)))
+
+        options = {**FEW, "transform": scaled, "epoch_samples": 50}
+        expected = accrue.train(layers(), samples, **options)
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = accrue.Trainer(layers(), samples, checkpoint_dir=folder, checkpoint_every=1, **options)
+            trainer.run(on_step=lambda step: step.step < 2)
+            del trainer
+            rest = accrue.train(layers(), samples, checkpoint_dir=folder, resume=True, **options)
+        np.testing.assert_array_equal(rest.losses, expected.losses[2:])
+        for name in expected.weights:
+            np.testing.assert_array_equal(rest.weights[name], expected.weights[name])
 
     def test_of_unknown_or_wrong_length_are_refused(self):
         def stream():
@@ -594,6 +654,14 @@ class OfPandas(Case):
         order = random.permutation(50)
         self.same(accrue.train(layers(), (frame[names].iloc[order], frame["kind"].iloc[order]), **FEW),
                   accrue.train(layers(), (X[order], Y[order]), **FEW))
+        nullable = frame[names].astype("Float32")
+        self.same(accrue.train(layers(), (nullable, frame["kind"].astype("Int64")), **FEW), expected)
+        nullable.iloc[3, 1] = pandas.NA
+        self.refuses(lambda: accrue.train(layers(), (nullable, frame["kind"]), **FEW), "missing elements in c1")
+        kinds = pandas.Series(pandas.Categorical.from_codes(Y, ["a", "b", "c"]))
+        self.same(accrue.train(layers(), (frame[names], kinds.cat.codes), **FEW), expected)
+        self.refuses(lambda: accrue.train(layers(), (frame[names], kinds), **FEW), "y (category)", "cat.codes")
+        self.refuses(lambda: accrue.train(layers(), (frame[names], frame[["kind"]]), **FEW), "y.reshape(-1)")
         self.refuses(lambda: accrue.train(layers(), frame, **FEW), "columns=(x, y)")
         self.refuses(lambda: accrue.train(layers(), frame, columns=([*names, "name"], "kind"), **FEW), "name (")
 
@@ -627,7 +695,53 @@ class Texts(Case):
                 for data in (items, [{name: item} for item in items]):
                     self.same(accrue.train("gpt-tiny", data, **options), expected)
         self.refuses(lambda: accrue.train("gpt-tiny", texts, tokenizer=3, **self.options), "tokenizer is 3")
-        self.refuses(lambda: accrue.train("gpt-tiny", texts, tokenizer="bytes", test=texts, **self.options), "test is for")
+        self.refuses(lambda: accrue.train("gpt-tiny", texts, tokenizer="bytes", test=X, **self.options), "but test is ndarray")
+
+    def test_of_other_kinds_train_with_the_bits_of_a_list(self):
+        texts = [f"The number {i} is followed by some more words." for i in range(60)]
+        options = {**self.options, "context": 32, "layers": 1, "tokenizer": "bytes"}
+        expected = accrue.train("gpt-tiny", texts, **options)
+        kinds = [(np.array(texts), {}), (iter(texts), {}), (lambda: iter(texts), {})]
+        if pandas:
+            kinds += [(pandas.Series(texts), {}), (pandas.DataFrame({"text": texts}), {}),
+                      (pandas.DataFrame({"t": texts, "u": 1}), {"columns": "t"})]
+            self.refuses(lambda: accrue.train("gpt-tiny", pandas.Series([*texts, float("nan")]), **options), "sample 60", "is nan")
+        if datasets:
+            data = datasets.Dataset.from_dict({"t": texts})
+            kinds += [(data, {"columns": "t"}), (data.rename_column("t", "text"), {})]
+            self.refuses(lambda: accrue.train("gpt-tiny", data, columns="u", **options), "no column 'u'")
+        if torch:
+            rest = {name: value for name, value in options.items() if name != "effective_batch"}
+            self.same(accrue.train("gpt-tiny", DataLoader(texts, 4, shuffle=True), **rest), expected)
+        for place, (data, more) in enumerate(kinds):
+            with self.subTest(place):
+                self.same(accrue.train("gpt-tiny", data, **more, **options), expected)
+        with tempfile.TemporaryDirectory() as folder:  # resumed from a checkpoint
+            accrue.train("gpt-tiny", texts, checkpoint_dir=folder, **{**options, "steps": 1})
+            rest = accrue.train("gpt-tiny", iter(texts), checkpoint_dir=folder, resume=True, **options)
+        np.testing.assert_array_equal(rest.losses, expected.losses[1:])
+
+    def test_are_tested_by_texts(self):
+        texts = [f"The number {i} is followed by some more words." for i in range(12)]
+        chats = [[{"role": "user", "content": f"Hi {i}"}, {"role": "assistant", "content": "Yes, my friend."}]
+                 for i in range(12)]
+        for items, more in ((texts, {"context": 32}), (chats, {"context": 96, "chat": "chatml"})):
+            options = {**self.options, **more, "tokenizer": "bytes"}
+            tested = accrue.train("gpt-tiny", items[:8], test=items[8:], **options)
+            self.assertEqual(tested.scored, "test")
+            trainer = accrue.Trainer("gpt-tiny", items[:8], validation=items[8:], test=items[4:8], eval_every=1, **options)
+            result = trainer.run()
+            self.assertEqual(result.history["val_loss"][-1], tested.score["loss"])
+            np.testing.assert_array_equal(result.losses, tested.losses)
+            self.assertEqual(trainer.evaluate(items[8:]), tested.score)
+            self.assertEqual(result.score, trainer.evaluate(items[4:8]))
+            how = {name: value for name, value in options.items() if name not in ("effective_batch", "steps", "seed")}
+            self.assertEqual(accrue.evaluate(result, "gpt-tiny", items[8:], **how), tested.score)
+        pairs = [{"anchor": f"text {i}", "positive": f"number {i}"} for i in range(20)]
+        self.refuses(lambda: accrue.train("gpt-tiny", pairs, test=pairs, tokenizer="bytes", context=32, **self.options),
+                     "pairs of texts", "expected no test")
+        self.refuses(lambda: accrue.train("gpt-tiny", texts, test=pairs, tokenizer="bytes", context=32, **self.options),
+                     "has pairs of texts")
 
     def test_masks_and_labels_are_understood(self):
         lengths = random.integers(6, 17, 20)
