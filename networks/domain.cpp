@@ -108,7 +108,7 @@ NetworkFile::Choice NetworkFiles::choice(const SampleSpec& sample) const {
   const std::string& loss = images.mask_loss;
   const Encoding learned = sample.answer().encoding;
   const bool are_labels = sample.answer().name != "masks" && learned == Encoding::index;
-  if (number_losses().contains(loss) && loss != "bce") return made;
+  if (detail::number_losses().contains(loss) && loss != "bce") return made;
   if (learned == Encoding::number && loss != "bce") return made;
   const std::string last = file().last_op(output);
   check(last != "Sigmoid" || !are_labels,
@@ -142,9 +142,10 @@ ModelFactory NetworkFiles::factory(const std::string&, const NetworkOptions&,
 
 ObjectivePtr NetworkFiles::objective_of_numbers(const Dataset& data) const {
   const std::string& loss = images.mask_loss;
-  const auto found = number_losses().find(loss.empty() ? "mse" : loss);
-  check(found != number_losses().end(), "--loss {}: {} has numbers to answer with: expected {}",
-        loss, data.name, "mse, l1, smooth-l1 or bce");
+  const auto found = detail::number_losses().find(loss.empty() ? "mse" : loss);
+  check(found != detail::number_losses().end(),
+        "--loss {}: {} has numbers to answer with: expected {}", loss, data.name,
+        "mse, l1, smooth-l1 or bce");
   return regression(data.field("targets"), {.loss = found->second,
                                             .weights = data.has("weights") ? "weights" : "",
                                             .input = data.fields.front().name});

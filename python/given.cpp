@@ -141,9 +141,9 @@ ObjectivePtr Given::objective(const Dataset& data) const {
     return segmentation(data.field("masks"),
                         {.losses = mask_losses_of(loss), .class_weights = labels.class_weights});
   const bool are_numbers = data.has("targets");
-  const auto of_numbers = number_losses().find(loss.empty() ? "mse" : loss);
-  const bool fits =
-      are_numbers ? of_numbers != number_losses().end() : loss.empty() || loss == "cross-entropy";
+  const auto of_numbers = detail::number_losses().find(loss.empty() ? "mse" : loss);
+  const bool fits = are_numbers ? of_numbers != detail::number_losses().end()
+                                : loss.empty() || loss == "cross-entropy";
   check(fits, "--loss {}: {} has {}: expected {}, or y {}", loss, data.name,
         are_numbers ? "numbers (float32) to answer with" : "classes (integers)",
         are_numbers ? "mse, l1, smooth-l1 or bce" : "cross-entropy",

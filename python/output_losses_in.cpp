@@ -77,8 +77,8 @@ class LossOfOutput {
       options.cross_entropy.label_smoothing = take<double>("label_smoothing", 0);
       return classification(field, options);
     }
-    const auto found = number_losses().find(kind_);
-    check(found != number_losses().end(),
+    const auto found = detail::number_losses().find(kind_);
+    check(found != detail::number_losses().end(),
           "the loss of '{}' is {}, but {} has numbers (float32): expected mse, l1, smooth_l1 or "
           "bce, or integers [N], classes",
           output_, kind_, field.name);

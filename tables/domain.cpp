@@ -22,7 +22,7 @@ constexpr const char *mlp_name = "table-mlp", *linear_name = "table-linear";
 // The loss as files name it; PyTorch's smooth_l1 is smooth-l1.
 std::string loss_called(std::string text) {
   std::ranges::replace(text, '_', '-');
-  check(text.empty() || text == loss_of_classes || number_losses().contains(text),
+  check(text.empty() || text == loss_of_classes || detail::number_losses().contains(text),
         "--loss {}: a table takes cross-entropy for classes, mse, l1 or smooth-l1 for numbers, and "
         "bce for columns of 0 and 1",
         text);
@@ -162,7 +162,7 @@ ObjectivePtr Tables::objective(const Dataset& data) const {
     check(!is_given,
           "--{0}: the loss of {1} is {2}: expected classes (--loss cross-entropy), or no --{0}",
           option, data.name, columns.loss);
-  const RegressionOptions options{.loss = number_losses().at(columns.loss),
+  const RegressionOptions options{.loss = detail::number_losses().at(columns.loss),
                                   .weights = data.has("weights") ? "weights" : ""};
   const Field& numbers = data.field("targets");
   return columns.loss == loss_of_labels ? regression(numbers, options)

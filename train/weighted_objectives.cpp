@@ -128,7 +128,8 @@ class WeightedClassification : public Objective {
 };
 
 const std::string& name_of(NumberLoss loss) {
-  return std::ranges::find(number_losses(), loss, [](const auto& each) { return each.second; })
+  return std::ranges::find(detail::number_losses(), loss,
+                           [](const auto& each) { return each.second; })
       ->first;
 }
 
@@ -282,7 +283,7 @@ ObjectivePtr regression(const Field& targets, RegressionOptions options) {
   return std::make_shared<WeightedRegression>(targets, std::move(options));
 }
 
-const std::map<std::string, NumberLoss>& number_losses() {
+const std::map<std::string, NumberLoss>& detail::number_losses() {
   static const std::map<std::string, NumberLoss> losses{{"mse", NumberLoss::mse},
                                                         {"l1", NumberLoss::l1},
                                                         {"smooth-l1", NumberLoss::smooth_l1},

@@ -34,8 +34,6 @@ std::vector<double> balanced_class_weights(const Field& labels);
 // The losses of numbers (kernels/losses.h, kernels/weighted_losses.h). bce is for multi-label
 // targets, each in [0, 1].
 enum class NumberLoss { mse, l1, smooth_l1, bce };
-// By their names: "mse", "l1", "smooth-l1" and "bce".
-const std::map<std::string, NumberLoss>& number_losses();
 struct RegressionOptions {
   NumberLoss loss = NumberLoss::mse;
   double beta = 1;                         // of smooth_l1
@@ -49,5 +47,12 @@ struct RegressionOptions {
 // Labels with names (Field::class_names) have an F1 each, too.
 // Throws Error for settings of another loss, and for another number of positive weights than K.
 ObjectivePtr regression(const Field& targets, RegressionOptions options);
+
+namespace detail {
+
+// The losses of numbers by their names: "mse", "l1", "smooth-l1" and "bce".
+const std::map<std::string, NumberLoss>& number_losses();
+
+}  // namespace detail
 
 }  // namespace accrue
