@@ -261,6 +261,7 @@ class Questions(Case):
 
     def test_wait_in_bounded_memory(self):
         most = waiting = 0
+        sizes = []
         real = accrue._chunks.Chunks._stacked
 
         def rows():
@@ -272,6 +273,7 @@ class Questions(Case):
         def stacked(chunks, samples):
             nonlocal most, waiting
             if len(samples) > 1:
+                sizes.append(len(samples))
                 most, waiting = max(most, waiting), 0
             return real(chunks, samples)
 
@@ -279,6 +281,7 @@ class Questions(Case):
                 unittest.mock.patch.object(accrue._chunks, "_BYTES", 64 * 100):
             self.answers(rows)
         self.assertLessEqual(most, 100)
+        self.assertEqual(sum(size % 7 > 0 for size in sizes), 2)  # the last ones of two calls; others are whole micro-batches
 
     def test_of_mapped_files_are_answered(self):
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(accrue._data, "_MAPPED_BYTES", 1000):
@@ -541,6 +544,13 @@ class OfTorch(Case):
                 return iter(tensors)
 
         self.same(accrue.train(layers(), DataLoader(Stream(), 16), epoch_samples=50, **options), in_order)
+
+    def test_elements_past_the_graph_are_refused(self):
+        class Past(torch.nn.Linear):
+            def forward(self, x):
+                return super().forward(x.data)
+
+        self.refuses(lambda: accrue.train(Past(16, 3), (X, Y), **FEW), "x.data", "expected x.detach()")
 
     def test_modules_learn_from_them(self):
         torch.manual_seed(1)
