@@ -23,20 +23,22 @@ bool is_quiet(nb::handle quiet) {
 }
 
 Words::Words(bool quiet, const Spelling& spelling) {
-  before_ = app::redirect_messages([quiet, &spelling](std::string_view said, bool is_error) {
-    if ((quiet && !is_error) || is_interpreter_ending()) return;
-    const std::string text = is_error ? spelling.of(std::string(said)) : std::string(said);
-    const nb::gil_scoped_acquire gil;
-    try {
-      const nb::object stream = nb::module_::import_("sys").attr(is_error ? "stderr" : "stdout");
-      stream.attr("write")(nb::str(text.c_str(), text.size()));
-      stream.attr("flush")();
-    } catch (nb::python_error& error) {
-      // Ctrl-C is repeated, for code that can raise it.
-      if (error.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
-      else error.discard_as_unraisable("accrue");
-    }
-  });
+  const bool is_heard =
+      !quiet || nb::cast<bool>(nb::module_::import_("accrue._messages").attr("logs_notes")());
+  before_ =
+      app::redirect_messages([quiet, is_heard, &spelling](std::string_view said, bool is_error) {
+        if ((!is_heard && !is_error) || is_interpreter_ending()) return;
+        const std::string text = is_error ? spelling.of(std::string(said)) : std::string(said);
+        const nb::gil_scoped_acquire gil;
+        try {
+          nb::module_::import_("accrue._messages")
+              .attr("say")(nb::str(text.c_str(), text.size()), is_error, quiet);
+        } catch (nb::python_error& error) {
+          // Ctrl-C is repeated, for code that can raise it.
+          if (error.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
+          else error.discard_as_unraisable("accrue");
+        }
+      });
 }
 
 }  // namespace accrue::python

@@ -51,8 +51,9 @@ nb::object answers_to_all(nb::handle x, int64_t micro_batch, const Answer& answe
 // The value of the argument `quiet`, True by default. Throws Error unless it is a bool.
 bool is_quiet(nb::handle quiet);
 
-// While alive, the program's messages in this thread go to sys.stdout and sys.stderr; if quiet,
-// only warnings do. Warnings name arguments as the caller spells them.
+// While alive, the program's messages in this thread go to accrue._messages: notes to the logger
+// "accrue" and, unless quiet, to sys.stdout; warnings, which name arguments as the caller spells
+// them, to Python's warnings.
 class Words {
  public:
   Words(bool quiet, const Spelling& spelling);

@@ -336,7 +336,7 @@ class Classes(Case):
             w = accrue.train(layers(10), (x, y % 10), threads=1).weights
             accrue.train(layers(20), (x, y % 20), threads=1, init=w)"""],
                              capture_output=True, text=True, check=True)
-        self.assertRegex(ran.stderr, "^warning: 1: 10 classes in .*, 20 here: made new\n$")
+        self.assertRegex(ran.stderr, "^<string>:7: UserWarning: 1: 10 classes in .*, 20 here: made new\n")
 
     def test_that_are_empty_have_no_samples(self):
         self.refuses(lambda: accrue.train(layers(), (X[:0], Y[:0]), **FEW), "has no samples")
