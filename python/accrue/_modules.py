@@ -47,9 +47,14 @@ def _learned(origin: typing.Any, data: typing.Any, options: dict) -> tuple:
 
 def _prepared(model: typing.Any, data: typing.Any, options: dict, must_act: bool = True) -> tuple:
     """Data of any kind as arrays, or as parts in place of arrays (_data.py)."""
-    from . import _data
+    from . import _class_weight, _data
 
-    return _data.prepared(model, data, options, must_act)
+    class_weight, options = _class_weight.taken(options)
+    data, options = _data.prepared(model, data, options, must_act)
+    if class_weight is not None:
+        network = model.network if isinstance(model, _origins.Origin) else model
+        options = {**options, "class_weights": _class_weight.as_class_weights(class_weight, network, data, options)}
+    return data, options
 
 
 def _example(data: typing.Any) -> typing.Any:

@@ -1,0 +1,91 @@
+"""class_weight=, the name by which Keras and scikit-learn know class_weights=."""
+
+from __future__ import annotations
+
+import numbers
+import typing
+
+from ._accrue import Error, Layer, input
+
+
+def taken(options: dict[str, typing.Any]) -> tuple[typing.Any, dict[str, typing.Any]]:
+    """class_weight, and the options without it."""
+    given = options.get("class_weight")
+    options = {name: value for name, value in options.items() if name != "class_weight"}
+    if given is not None and options.get("class_weights") is not None:
+        raise Error("class_weight and class_weights are two names of the same: expected one of them")
+    return given, options
+
+
+def as_class_weights(given: typing.Any, model: typing.Any, data: typing.Any, options: dict[str, typing.Any]
+                     ) -> typing.Any:
+    """The value of class_weights: a dictionary becomes a list, in which classes that it leaves out are 1."""
+    if isinstance(given, str):
+        if given != "balanced":
+            raise Error(f"class_weight is {given!r}: expected 'balanced', or a dictionary such as {{0: 1.0, 1: 2.5}}")
+        return given
+    if not isinstance(given, typing.Mapping):
+        return given
+    if not given:
+        raise Error("class_weight is empty: expected a weight for a class or more")
+    names = _names(options.get("classes"))
+    weights = {_class_of(key, names): weight for key, weight in given.items()}
+    if len(weights) < len(given):
+        raise Error(f"class_weight is {given!r}: expected each class once")
+    for key, weight in given.items():
+        if not isinstance(weight, numbers.Real) or isinstance(weight, bool):
+            raise Error(f"class_weight has {weight!r} for the class {key!r}: expected numbers")
+    known = _count(model, data, len(names))
+    if known is not None and max(weights) >= known:
+        raise Error(f"class_weight has the class {max(weights)}, but there are {known}: expected classes below")
+    return [float(weights.get(k, 1.0)) for k in range(known or max(weights) + 1)]
+
+
+def _names(classes: typing.Any) -> list[str]:
+    return classes.split(",") if isinstance(classes, str) else [str(name) for name in classes or ()]
+
+
+def _class_of(key: typing.Any, names: list[str]) -> int:
+    if isinstance(key, str) and key in names:
+        return names.index(key)
+    if not isinstance(key, numbers.Integral) or isinstance(key, bool) or key < 0:
+        raise Error(f"class_weight has the key {key!r}: expected whole numbers from 0, the classes of y, or names that "
+                    "classes= has")
+    return int(key)
+
+
+def _count(model: typing.Any, data: typing.Any, named: int) -> int | None:
+    """How many classes there are, as far as a caller's arrays, names and network tell it."""
+    if named:
+        return named
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        return None
+    x, y = data
+    if hasattr(y, "_accrue_part"):  # labels that are fetched are counted by the network, as a training counts them
+        return _outputs(model, x)
+    import numpy
+
+    labels = numpy.asarray(y)
+    if labels.ndim > 1 and (outputs := _outputs(model, x)) is not None:
+        return outputs
+    return int(labels.max()) + 1 if labels.size and labels.dtype.kind in "iu" else None
+
+
+def _outputs(model: typing.Any, x: typing.Any) -> int | None:
+    """The classes that a network of layers tells apart: the second size of its answer, or of [N, T, C] the last."""
+    if not isinstance(model, Layer):
+        return None
+    first = getattr(x, "first", x)
+    if not hasattr(first, "shape"):
+        import numpy
+
+        first = numpy.asarray(first)
+    sizes = tuple(first.shape)[1:]
+    if len(sizes) == 2 and str(first.dtype).removeprefix("torch.") == "uint8":
+        sizes = (1, *sizes)
+    try:
+        answer = model(input(*sizes)).shape
+    except Error:
+        return None  # the training says what is wrong
+    found = answer[-1] if len(answer) == 3 else answer[1] if len(answer) > 1 else None
+    return found if isinstance(found, int) else None
