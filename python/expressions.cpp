@@ -9,6 +9,7 @@
 #include <set>
 
 #include "python/arrays.h"
+#include "python/docstrings.h"
 #include "python/functions.h"
 #include "python/values.h"
 
@@ -204,7 +205,8 @@ bool has_truth_values(const Value& value) {
 
 // Extents of samples as Python has them: N, 2 N.
 void add_extents(nb::module_& m) {
-  nb::class_<Extent>(m, "Samples", "So many elements for each sample, as a size of a value.")
+  nb::class_<Extent>(m, "Samples",
+                     "A size of a value: so many elements for each sample, N, 2 N and so on.")
       .def_prop_ro("_times", [](const Extent& a) { return a.number; })
       .def("__mul__", [](const Extent& a, int64_t b) { return Extent::of_samples(a.number * b); })
       .def("__rmul__", [](const Extent& a, int64_t b) { return Extent::of_samples(a.number * b); })
@@ -230,8 +232,9 @@ void add_expressions(nb::module_& m) {
   add_extents(m);
   nb::class_<Value> value(
       m, "Value",
-      "A value of a network that is being described: what accrue.input() gives, and what layers "
-      "and functions give when they are called on values. It has sizes and no elements.");
+      "A value of a network that is being described.\n\n"
+      "Such are the results of accrue.input(), and of layers and functions that are called on "
+      "values.\nIt has sizes and no elements.\n");
   value
       .def_prop_ro("shape", &shape_tuple,
                    "Its sizes: numbers, or multiples of the number of samples, N.",
@@ -239,45 +242,98 @@ void add_expressions(nb::module_& m) {
       .def_prop_ro("_is_truth", &has_truth_values)
       .def_prop_ro("_is_whole", [](const Value& v) { return v.sizes().dtype == DType::i32; })
       .def("__repr__", [](const Value& v) { return "value " + to_string(v.sizes()); });
+  const ArgumentDoc shape{"shape", "int or sequence of int", "The sizes."};
+  const char* const fails = "For sizes or names that are none.";
+  const Docstring of_input{
+      .summary = "Makes an input of a network.",
+      .parameters = {{"*shape", "int or sequence of int", "The sizes of a sample."},
+                     {"dtype", "{'float32', 'int32'}", "Numbers, or whole numbers such as tokens."},
+                     {"name", "str", "The name of its array in data."}},
+      .returned = "Value",
+      .returns = "Samples [N, ...] of this shape.",
+      .raises = fails,
+      .examples = ">>> accrue.input(3, 32, 32)\nvalue [N, 3, 32, 32]"};
   m.def("input", &input_of, "shape"_a, nb::kw_only(), "dtype"_a = "float32", "name"_a = "x",
-        "An input of a network: samples of this shape, without their number.",
-        nb::sig("def input(*shape: int, dtype: str = 'float32', name: str = 'x') -> Value"));
+        lasting(of_input.text()),
+        nb::sig("def input(*shape: int | typing.Sequence[int], dtype: "
+                "typing.Literal['float32', 'int32'] = 'float32', name: str = 'x') -> Value"));
+  const Docstring of_parameter{
+      .summary = "Makes a learned tensor of a network.",
+      .more =
+          "It begins with the number `mean`, or with numbers drawn from N(mean, std^2), or evenly "
+          "from -bound to bound.",
+      .parameters = {shape,
+                     {"name", "str", "Its name in weights."},
+                     {"mean", "float", "The number, or the mean."},
+                     {"std", "float, optional", "The standard deviation."},
+                     {"bound", "float, optional", "The largest number that is drawn."}},
+      .returned = "Value",
+      .returns = "The tensor, float32 or as precision says.",
+      .raises = fails,
+      .examples = ">>> accrue.parameter((4, 3), \"scale\", mean=1.0)\nvalue [4, 3]"};
   m.def("parameter", &parameter_of, "shape"_a, "name"_a, nb::kw_only(), "mean"_a = 0.0,
-        "std"_a = nb::none(), "bound"_a = nb::none(),
-        "A learned tensor of a network, by its name in weights. It begins with the number `mean`, "
-        "or with\nnumbers drawn from N(mean, std^2), or evenly from -bound to bound.",
+        "std"_a = nb::none(), "bound"_a = nb::none(), lasting(of_parameter.text()),
         nb::sig("def parameter(shape: int | typing.Sequence[int], name: str, *, mean: float = 0.0, "
                 "std: float | None = None, bound: float | None = None) -> Value"));
+  const Docstring of_buffer{
+      .summary = "Makes numbers of a network that are not learned, but in files of weights.",
+      .more = "batch_norm's running_mean is an example.",
+      .parameters = {shape,
+                     {"name", "str", "Their name in weights."},
+                     {"value", "float", "With what they begin."}},
+      .returned = "Value",
+      .returns = "The tensor, float32 or as precision says.",
+      .raises = fails,
+      .examples = ">>> accrue.buffer(3, \"running_mean\")\nvalue [3]"};
   m.def("buffer", &buffer_of, "shape"_a, "name"_a, nb::kw_only(), "value"_a = 0.0,
-        "Numbers of a network that are not learned, and are in files of weights by their name, "
-        "such as batch_norm's running_mean. They begin with `value`.",
+        lasting(of_buffer.text()),
         nb::sig("def buffer(shape: int | typing.Sequence[int], name: str, *, value: float = 0.0) "
                 "-> Value"));
-  nb::class_<ScopeOfPython>(
-      m, "scope",
-      "A part of a network. Parameters and layers that are made in its `with` "
-      "block have its name before\ntheirs, and a dot: the name that is given, "
-      "or else the part's number in the network.")
+  const Docstring of_scope{
+      .summary = "A part of a network, whose name begins the names of its parameters.",
+      .more =
+          "Parameters and layers that are made in its `with` block have its name before theirs, "
+          "and a dot.",
+      .parameters = {{"name", "str", "By default the part's number in the network."}},
+      .examples =
+          ">>> with accrue.scope(\"head\"):\n"
+          "...     weight = accrue.parameter((4, 3), \"weight\")  # head.weight"};
+  nb::class_<ScopeOfPython>(m, "scope", lasting(of_scope.text()))
       .def(nb::init<std::string>(), "name"_a = "")
-      .def_prop_ro("name", [](const ScopeOfPython& scope) { return scope.name; })
+      .def_prop_ro(
+          "name", [](const ScopeOfPython& scope) { return scope.name; }, "The part's name.")
       .def("__enter__", &ScopeOfPython::enter)
       .def("__exit__", [](ScopeOfPython& scope, const nb::args&) { scope.exit(); });
-  m.def("constant", &constant_in, "array"_a, "name"_a = "",
-        "Numbers of a network that are not learned, and are in no file of weights.",
+  const Docstring of_constant{
+      .summary = "Makes numbers of a network that are not learned, and in no file of weights.",
+      .parameters = {{"array", "array_like", "The numbers; whole ones become int32."},
+                     {"name", "str", "For messages."}},
+      .returned = "Value",
+      .returns = "The tensor, of the array's sizes.",
+      .raises = "For what is no array of numbers.",
+      .examples = ">>> accrue.constant(np.eye(3, dtype=np.float32))\nvalue [3, 3]"};
+  m.def("constant", &constant_in, "array"_a, "name"_a = "", lasting(of_constant.text()),
         nb::sig("def constant(array: typing.Any, name: str = '') -> Value"));
   add_functions(m, value);
 
+  const Docstring of_call{
+      .summary = "Calls the layer on a value.",
+      .more = "A layer that is called again has the same weights.",
+      .parameters =
+          {{"x", "Value", "The layer's input."},
+           {"name", "str",
+            "The beginning of its parameters' names; by default its number in the network."}},
+      .returned = "Value",
+      .returns = "The layer's output.",
+      .raises = "For sizes that the layer does not take."};
   nb::object layer = m.attr("Layer");
-  nb::setattr(layer, "__call__",
-              nb::cpp_function(
-                  [](const Layer& self, const Value& x, const std::string& name) {
-                    return call_layer(self, x, name);
-                  },
-                  nb::is_method(), nb::scope(layer), nb::name("__call__"), "x"_a, nb::kw_only(),
-                  "name"_a = "",
-                  "The layer's value. Its parameters' names begin with `name`, or with its number "
-                  "in the network. A layer that is called again has the same weights.",
-                  nb::sig("def __call__(self, x: Value, *, name: str = '') -> Value")));
+  nb::setattr(
+      layer, "__call__",
+      nb::cpp_function([](const Layer& self, const Value& x,
+                          const std::string& name) { return call_layer(self, x, name); },
+                       nb::is_method(), nb::scope(layer), nb::name("__call__"), "x"_a,
+                       nb::kw_only(), "name"_a = "", lasting(of_call.text()),
+                       nb::sig("def __call__(self, x: Value, *, name: str = '') -> Value")));
 }
 
 }  // namespace accrue::python

@@ -4,9 +4,9 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
-#include <deque>
 
 #include "layers/layers.h"
+#include "python/docstrings.h"
 #include "python/op_docs.h"
 #include "python/values.h"
 
@@ -19,19 +19,8 @@ namespace {
 using Argument = GraphOp::Argument;
 using Type = Argument::Type;
 
-// For as long as the process lives.
-const char* lasting(std::string text) {
-  static std::deque<std::string> texts;
-  return texts.emplace_back(std::move(text)).c_str();
-}
-
-const char* doc_of(const GraphOp& op) {
-  const auto found = std::ranges::find(op_docs(), op.name, &OpDoc::name);
-  return found != op_docs().end() ? found->text : "";
-}
-
 // "typing.Sequence[int]" as Python's help shows it.
-std::string type_of(const Argument& argument) {
+std::string type_of_argument(const Argument& argument) {
   std::string type;
   switch (argument.type) {
     case Type::tensor: type = "Value | float"; break;
@@ -49,6 +38,12 @@ std::string type_of(const Argument& argument) {
   return may_be_none ? type + " | None" : type;
 }
 
+// x.reshape(2, 3): the sizes are the only argument of the method.
+bool takes_rest(const GraphOp& op, const Argument& argument, bool is_method) {
+  return is_method && op.arguments.size() == 2 && &argument == &op.arguments[1] &&
+         argument.is_required && (argument.type == Type::integers || argument.type == Type::sizes);
+}
+
 std::string signature_of(const GraphOp& op, bool is_method) {
   std::vector<std::string> arguments;
   for (const Argument& argument : op.arguments) {
@@ -56,7 +51,11 @@ std::string signature_of(const GraphOp& op, bool is_method) {
       arguments.emplace_back("self");
       continue;
     }
-    std::string text = argument.name + ": " + type_of(argument);
+    const bool is_rest = takes_rest(op, argument, is_method);
+    std::string type = type_of_argument(argument);
+    if (is_rest && argument.type == Type::sizes)
+      type = "int | Samples | typing.Sequence[int | Samples]";
+    std::string text = (is_rest ? "*" : "") + argument.name + ": " + type;
     if (!argument.is_required) {
       const auto* numbers = std::get_if<Integers>(&argument.by_default);
       const bool is_one = numbers && numbers->size() == 1;
@@ -66,6 +65,26 @@ std::string signature_of(const GraphOp& op, bool is_method) {
   }
   return fmt::format("def {}({}) -> {}", op.name, fmt::join(arguments, ", "),
                      op.has_several_results ? "tuple[Value, ...]" : "Value");
+}
+
+const char* doc_of(const GraphOp& op, bool is_method) {
+  const auto found = std::ranges::find(op_docs(), op.name, &OpDoc::name);
+  if (found == op_docs().end()) return "";
+  Docstring doc{.summary = found->summary,
+                .returned = op.has_several_results ? "tuple of Value" : "Value",
+                .returns = "The result y, whose sizes follow from the formula.",
+                .raises = "For operands and arguments that do not fit. It names the call.",
+                .notes = found->text,
+                .examples = is_method ? "" : found->example};
+  for (const Argument& argument : op.arguments) {
+    if (is_method && &argument == &op.arguments.front()) continue;  // self
+    const auto about = std::ranges::find(found->arguments, std::string_view(argument.name),
+                                         [](const auto& each) { return each.first; });
+    doc.parameters.push_back({(takes_rest(op, argument, is_method) ? "*" : "") + argument.name,
+                              shown_type(type_of_argument(argument)),
+                              about != found->arguments.end() ? about->second : ""});
+  }
+  return lasting(doc.text());
 }
 
 bool is_number(nb::handle given) {
@@ -96,7 +115,7 @@ OpValue attribute_of(const GraphOp& op, const Argument& argument, nb::handle giv
   Extent* samples = nullptr;
   if (nb::try_cast(given, samples, false) && samples) return Extents{*samples};
   check(is_list(given), "[{}] {} is {}: expected {}", op.name, argument.name, shown(given),
-        type_of(argument));
+        type_of_argument(argument));
   Extents all;
   bool has_samples = false;
   for (const nb::handle each : given) {
@@ -299,13 +318,13 @@ Value item_of(Value x, nb::handle key) {
 void add_functions(nb::module_& m, nb::class_<Value>& value) {
   for (const GraphOp& op : graph_ops()) {
     const char* name = lasting(op.name);
-    nb::setattr(
-        m, name,
-        nb::cpp_function(
-            [&op](const nb::args& args, const nb::kwargs& options) {
-              return call_function(op, args, options);
-            },
-            nb::scope(m), nb::name(name), nb::sig(lasting(signature_of(op, false))), doc_of(op)));
+    nb::setattr(m, name,
+                nb::cpp_function(
+                    [&op](const nb::args& args, const nb::kwargs& options) {
+                      return call_function(op, args, options);
+                    },
+                    nb::scope(m), nb::name(name), nb::sig(lasting(signature_of(op, false))),
+                    doc_of(op, false)));
     if (op.arguments.empty() || op.arguments.front().type != Type::tensor) continue;
     nb::setattr(value, name,
                 nb::cpp_function(
@@ -316,7 +335,7 @@ void add_functions(nb::module_& m, nb::class_<Value>& value) {
                       return call_function(op, nb::cast<nb::args>(nb::tuple(all)), options);
                     },
                     nb::is_method(), nb::scope(value), nb::name(name),
-                    nb::sig(lasting(signature_of(op, true))), doc_of(op)));
+                    nb::sig(lasting(signature_of(op, true))), doc_of(op, true)));
   }
   add_operators(value);
   value.def("__getitem__", &item_of, "key"_a,

@@ -9,6 +9,7 @@
 
 #include "layers/blocks.h"
 #include "layers/layers.h"
+#include "python/layer_docs.h"
 #include "python/values.h"
 
 namespace nb = nanobind;
@@ -218,20 +219,16 @@ ModelFactory Layer::factory() const {
 }
 
 void add_layers(nb::module_& m) {
-  nb::class_<Layer>(m, "Layer",
-                    "Describes a layer; each network makes its own from the description. "
-                    "Parameters have the names and shapes of PyTorch's layers.\n\n"
-                    "x and y have the type that a training's precision= says, and indices are "
-                    "int32. Arguments, and "
-                    "sizes of x, that a layer does not take are an accrue.Error that names them.",
-                    nb::dynamic_attr())
+  nb::class_<Layer>(
+      m, "Layer",
+      "Describes a layer; each network makes its own from the description.\n\n"
+      "Parameters have the names and shapes of PyTorch's layers. x and y have the "
+      "type that a\ntraining's precision= says, and indices are int32. Arguments, and "
+      "sizes of x, that a\nlayer does not take are an accrue.Error that names them.\n",
+      nb::dynamic_attr())
       .def("__repr__", &Layer::describe)
       .def("__deepcopy__", [](nb::handle layer, nb::handle) { return nb::borrow(layer); });
-  m.def("Sequential", &sequential, "layers"_a,
-        "Layers one after the other, or one list of them, numbered as PyTorch's nn.Sequential "
-        "numbers them; or a dict of names and layers. It is a layer itself.\n\n"
-        "    accrue.Sequential(accrue.Flatten(), accrue.Linear(784, 64, activation=\"relu\"),\n"
-        "                      accrue.Linear(64, 10))",
+  m.def("Sequential", &sequential, "layers"_a, layer_doc("Sequential"),
         nb::sig("def Sequential(*layers: Layer | typing.Iterable[Layer] | dict[str, Layer]) -> "
                 "Layer"));
   m.def(
@@ -243,11 +240,7 @@ void add_layers(nb::module_& m) {
                              WeightNorm::none, bias_of(bias));
       },
       "in_features"_a, "out_features"_a, "bias"_a = true, "device"_a = nb::none(),
-      "dtype"_a = nb::none(), nb::kw_only(), "activation"_a = "none",
-      "y = act(x W^T + b): x [N, ..., in], y [N, ..., out], weight [out, in], bias [out]. Where "
-      "the "
-      "last dimension is not `in`, x [N, ...] is flattened. activation: none, relu or tanh, which "
-      "costs no memory of its own.");
+      "dtype"_a = nb::none(), nb::kw_only(), "activation"_a = "none", layer_doc("Linear"));
   m.def(
       "Embedding",
       [](int64_t rows, int64_t features, std::optional<int64_t> padding_idx,
@@ -271,9 +264,7 @@ void add_layers(nb::module_& m) {
       "num_embeddings"_a, "embedding_dim"_a, "padding_idx"_a = nb::none(),
       "max_norm"_a = nb::none(), "norm_type"_a = 2.0, "scale_grad_by_freq"_a = false,
       "sparse"_a = false, "_weight"_a = nb::none(), "_freeze"_a = false, "device"_a = nb::none(),
-      "dtype"_a = nb::none(),
-      "Rows of a table by their numbers: x int32 [...], y [..., embedding_dim], weight "
-      "[num_embeddings, embedding_dim]. Row padding_idx begins with 0 and is not trained.");
+      "dtype"_a = nb::none(), layer_doc("Embedding"));
   m.def(
       "Conv2d",
       [](int64_t in, int64_t out, const Size& kernel_size, const Size& stride,
@@ -290,11 +281,7 @@ void add_layers(nb::module_& m) {
       },
       "in_channels"_a, "out_channels"_a, "kernel_size"_a, "stride"_a = 1, "padding"_a = 0,
       "dilation"_a = 1, "groups"_a = 1, "bias"_a = true, "padding_mode"_a = "zeros",
-      "device"_a = nb::none(), "dtype"_a = nb::none(),
-      "Convolution: x [N, in, H, W], y [N, out, GH, GW], weight [out, in / groups, kernel, "
-      "kernel], bias [out]; GH = (H + 2 padding - dilation (kernel - 1) - 1) / stride + 1. Sizes "
-      "in pixels: a number, or one for rows and one for columns. padding may be \"same\" or "
-      "\"valid\", too.");
+      "device"_a = nb::none(), "dtype"_a = nb::none(), layer_doc("Conv2d"));
   m.def(
       "ConvTranspose2d",
       [](int64_t in, int64_t out, const Size& kernel, const Size& stride, const Size& padding,
@@ -311,17 +298,14 @@ void add_layers(nb::module_& m) {
       "in_channels"_a, "out_channels"_a, "kernel_size"_a, "stride"_a = 1, "padding"_a = 0,
       "output_padding"_a = 0, "groups"_a = 1, "bias"_a = true, "dilation"_a = 1,
       "padding_mode"_a = "zeros", "device"_a = nb::none(), "dtype"_a = nb::none(),
-      "Transposed convolution: x [N, in, H, W], weight [in, out / groups, kernel, kernel], bias "
-      "[out]; the height becomes (H - 1) stride - 2 padding + dilation (kernel - 1) + 1 + "
-      "output_padding. Sizes are a number, or one for rows and one for columns.");
+      layer_doc("ConvTranspose2d"));
   m.def(
       "BasicBlock",
       [](int64_t in, int64_t out, int64_t stride, const std::string& norm) {
         return layer<BasicBlock>(in, out, stride, norm_of(norm));
       },
       "in_channels"_a, "out_channels"_a, nb::kw_only(), "stride"_a = 1, "norm"_a = "group",
-      "A residual block of two 3x3 convolutions: x [N, in, H, W], y [N, out, H / stride, W / "
-      "stride]. norm: none, group, batch or instance; with none the convolutions have a bias.");
+      layer_doc("BasicBlock"));
   m.def(
       "GroupNorm",
       [](int64_t groups, int64_t channels, double eps, bool affine, const nb::object& device,
@@ -332,10 +316,7 @@ void add_layers(nb::module_& m) {
       },
       "num_groups"_a, "num_channels"_a, "eps"_a = 1e-5, "affine"_a = true, "device"_a = nb::none(),
       "dtype"_a = nb::none(), nb::kw_only(), "bias"_a = true, "activation"_a = "none",
-      "y = (x - mean) / sqrt(var + eps) * weight + bias, with the mean and variance of each group "
-      "of "
-      "channels of a sample: x and y [N, C, ...], weight and bias [C]. activation: none, relu or "
-      "tanh.");
+      layer_doc("GroupNorm"));
   m.def(
       "LayerNorm",
       [](const Sizes& shape, double eps, bool affine, bool bias, const nb::object& device,
@@ -344,10 +325,7 @@ void add_layers(nb::module_& m) {
         return layer<LayerNorm>(shape_from(shape), eps, affine_of(affine, bias));
       },
       "normalized_shape"_a, "eps"_a = 1e-5, "elementwise_affine"_a = true, "bias"_a = true,
-      "device"_a = nb::none(), "dtype"_a = nb::none(),
-      "y = (x - mean) / sqrt(var + eps) * weight + bias, with the mean and variance of each row: x "
-      "and y [..., C], weight and bias [C]. A list of sizes stands for so many of the last "
-      "dimensions.");
+      "device"_a = nb::none(), "dtype"_a = nb::none(), layer_doc("LayerNorm"));
   m.def(
       "RMSNorm",
       [](const Sizes& shape, std::optional<double> eps, bool affine, const nb::object& device,
@@ -358,34 +336,18 @@ void add_layers(nb::module_& m) {
         return layer<RmsNorm>(shape_from(shape), *eps, affine ? Affine::scale : Affine::none);
       },
       "normalized_shape"_a, "eps"_a.none() = 1e-6, "elementwise_affine"_a = true,
-      "device"_a = nb::none(), "dtype"_a = nb::none(),
-      "y = x / sqrt(mean of x^2 + eps) * weight, with the mean of each row: x and y [..., C], "
-      "weight "
-      "[C]. A list of sizes stands for so many of the last dimensions. PyTorch's eps is by default "
-      "None.");
+      "device"_a = nb::none(), "dtype"_a = nb::none(), layer_doc("RMSNorm"));
   for (const char* const name : {"BatchNorm1d", "BatchNorm2d"})
-    m.def(
-        name, &batch_norm_layer, "num_features"_a, "eps"_a = 1e-5, "momentum"_a.none() = 0.1,
-        "affine"_a = true, "track_running_stats"_a = true, "device"_a = nb::none(),
-        "dtype"_a = nb::none(), nb::kw_only(), "bias"_a = true,
-        "y = (x - mean) / sqrt(var + eps) * weight + bias, with the mean and variance of each "
-        "channel "
-        "in the micro-batch, so training depends on the split, unless batch_norm= says otherwise; "
-        "evaluation takes running_mean and running_var: x and y [N, C, ...], weight and bias [C].");
-  m.def(
-      "InstanceNorm2d", &instance_norm_layer, "num_features"_a = nb::none(), "eps"_a = 1e-5,
-      "momentum"_a = 0.1, "affine"_a = false, "track_running_stats"_a = false,
-      "device"_a = nb::none(), "dtype"_a = nb::none(), nb::kw_only(), "bias"_a = true,
-      "y = (x - mean) / sqrt(var + eps), with the mean and variance of each channel of a sample: x "
-      "and y [N, C, H, W]. With affine=True then a learned scale and shift, weight and bias [C]. "
-      "momentum has no effect, as in PyTorch "
-      "without running statistics.");
+    m.def(name, &batch_norm_layer, "num_features"_a, "eps"_a = 1e-5, "momentum"_a.none() = 0.1,
+          "affine"_a = true, "track_running_stats"_a = true, "device"_a = nb::none(),
+          "dtype"_a = nb::none(), nb::kw_only(), "bias"_a = true, layer_doc("BatchNorm"));
+  m.def("InstanceNorm2d", &instance_norm_layer, "num_features"_a = nb::none(), "eps"_a = 1e-5,
+        "momentum"_a = 0.1, "affine"_a = false, "track_running_stats"_a = false,
+        "device"_a = nb::none(), "dtype"_a = nb::none(), nb::kw_only(), "bias"_a = true,
+        layer_doc("InstanceNorm2d"));
   m.def(
       "Dropout", [](double p, bool) { return random_layer<Dropout>(p); }, "p"_a = 0.5,
-      "inplace"_a = false,
-      "Elements become 0 with probability p, the others are divided by 1 - p. The masks depend on "
-      "the sample and the epoch, not on the micro-batch. It takes no place in the numbering, and "
-      "writes over x where it can.");
+      "inplace"_a = false, layer_doc("Dropout"));
   m.def(
       "StochasticDepth",
       [](double p, const std::string& mode) {
@@ -394,9 +356,7 @@ void add_layers(nb::module_& m) {
               mode);
         return random_layer<StochasticDepth>(p);
       },
-      "p"_a, "mode"_a = "row",
-      "Samples become 0 with probability p, the others are divided by 1 - p, as in torchvision. "
-      "Which ones depends on the sample and the epoch, not on the micro-batch.");
+      "p"_a, "mode"_a = "row", layer_doc("StochasticDepth"));
   m.def(
       "MaxPool2d",
       [](const Size& kernel, const std::optional<Size>& stride, const Size& padding,
@@ -408,8 +368,7 @@ void add_layers(nb::module_& m) {
       },
       "kernel_size"_a, "stride"_a = nb::none(), "padding"_a = 0, "dilation"_a = 1,
       "return_indices"_a = false, "ceil_mode"_a = false, nb::kw_only(), "activation"_a = "none",
-      "The largest of each kernel x kernel pixels: x [N, C, H, W]. stride is that of the kernel "
-      "where none is given. Sizes are a number, or one for rows and one for columns.");
+      layer_doc("MaxPool2d"));
   m.def(
       "AvgPool2d",
       [](const Size& kernel, const std::optional<Size>& stride, const Size& padding, bool ceil_mode,
@@ -420,9 +379,7 @@ void add_layers(nb::module_& m) {
         return layer<AvgPool2d>(pool_shape(kernel, stride, padding, ceil_mode, count_include_pad));
       },
       "kernel_size"_a, "stride"_a = nb::none(), "padding"_a = 0, "ceil_mode"_a = false,
-      "count_include_pad"_a = true, "divisor_override"_a = nb::none(),
-      "The mean of each kernel x kernel pixels: x [N, C, H, W]. stride is that of the kernel where "
-      "none is given. Sizes are a number, or one for rows and one for columns.");
+      "count_include_pad"_a = true, "divisor_override"_a = nb::none(), layer_doc("AvgPool2d"));
   m.def(
       "AdaptiveAvgPool2d",
       [](const nb::object& output_size) {
@@ -433,24 +390,18 @@ void add_layers(nb::module_& m) {
               shown(output_size));
         return layer<AdaptiveAvgPool2d>(per_axis(size));
       },
-      "output_size"_a.none(),
-      "Means of windows that share an image among them: x [N, C, H, W], y [N, C, GH, GW] of the "
-      "given size, a number or one for rows and one for columns.");
+      "output_size"_a.none(), layer_doc("AdaptiveAvgPool2d"));
   m.def(
-      "GlobalAvgPool2d", [] { return layer<GlobalAvgPool2d>(); },
-      "The mean of each channel: x [N, C, H, W], y [N, C, 1, 1].");
+      "GlobalAvgPool2d", [] { return layer<GlobalAvgPool2d>(); }, layer_doc("GlobalAvgPool2d"));
   m.def(
       "UpsampleNearest", [](int64_t factor) { return layer<UpsampleNearest>(factor); }, "factor"_a,
-      "Each pixel becomes factor x factor pixels: x [N, C, H, W].");
-  m.def(
-      "Upsample", &upsample_layer, "size"_a = nb::none(), "scale_factor"_a = nb::none(),
-      "mode"_a = "nearest", "align_corners"_a = nb::none(), "recompute_scale_factor"_a = nb::none(),
-      "x [N, C, H, W] resized to `size`, or by `scale_factor`, each a number or that of the height "
-      "and that of the width. mode: nearest, nearest-exact, bilinear or bicubic.");
+      layer_doc("UpsampleNearest"));
+  m.def("Upsample", &upsample_layer, "size"_a = nb::none(), "scale_factor"_a = nb::none(),
+        "mode"_a = "nearest", "align_corners"_a = nb::none(),
+        "recompute_scale_factor"_a = nb::none(), layer_doc("Upsample"));
   m.def(
       "PixelShuffle", [](int64_t factor) { return layer<PixelShuffle>(factor); },
-      "upscale_factor"_a,
-      "Channels become pixels: x [N, C factor^2, H, W], y [N, C, factor H, factor W].");
+      "upscale_factor"_a, layer_doc("PixelShuffle"));
   m.def(
       "Flatten",
       [](int first, int last) {
@@ -459,12 +410,9 @@ void add_layers(nb::module_& m) {
             "Flatten with start_dim=0: expected another, because dimension 0 numbers the samples");
         return layer<Flatten>(first, last);
       },
-      "start_dim"_a = 1, "end_dim"_a = -1,
-      "Dimensions start_dim to end_dim as one: x [N, ...], y [N, C]. It costs nothing. start_dim "
-      "is not 0, the dimension of the samples.");
+      "start_dim"_a = 1, "end_dim"_a = -1, layer_doc("Flatten"));
   m.def(
-      "ReLU", [](bool) { return layer<Relu>(); }, "inplace"_a = false,
-      "y = max(x, 0), element by element. It writes over x where it can, with any inplace.");
+      "ReLU", [](bool) { return layer<Relu>(); }, "inplace"_a = false, layer_doc("ReLU"));
   m.def(
       "GELU",
       [](const std::string& approximate) {
@@ -472,22 +420,16 @@ void add_layers(nb::module_& m) {
               "GELU with approximate={}: expected none or tanh", approximate);
         return approximate == "tanh" ? layer<GeluTanh>() : layer<Gelu>();
       },
-      "approximate"_a = "none",
-      "y = x P(z <= x) for a normal z, element by element, or its approximation by a tanh");
+      "approximate"_a = "none", layer_doc("GELU"));
   m.def(
-      "Sigmoid", [] { return layer<Sigmoid>(); }, "y = 1 / (1 + exp(-x)), element by element");
+      "Sigmoid", [] { return layer<Sigmoid>(); }, layer_doc("Sigmoid"));
   m.def(
-      "Tanh", [] { return layer<Tanh>(); }, "y = tanh(x), element by element");
+      "Tanh", [] { return layer<Tanh>(); }, layer_doc("Tanh"));
   m.def(
-      "SiLU", [](bool) { return layer<Silu>(); }, "inplace"_a = false,
-      "y = x / (1 + exp(-x)), element by element. It writes over x where it can, with any "
-      "inplace.");
+      "SiLU", [](bool) { return layer<Silu>(); }, "inplace"_a = false, layer_doc("SiLU"));
   m.def(
       "LeakyReLU", [](double slope, bool) { return layer<LeakyRelu>(slope); },
-      "negative_slope"_a = 0.01, "inplace"_a = false,
-      "y = x, or negative_slope x where x is negative, element by element. It writes over x where "
-      "it can, with any "
-      "inplace.");
+      "negative_slope"_a = 0.01, "inplace"_a = false, layer_doc("LeakyReLU"));
 }
 
 }  // namespace accrue::python

@@ -7,6 +7,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "python/docstrings.h"
 #include "python/values.h"
 #include "train/output_losses.h"
 
@@ -212,15 +213,21 @@ Network network_of(nb::handle inputs, nb::handle outputs) {
 }  // namespace
 
 void add_networks(nb::module_& m) {
-  nb::class_<Network, Layer>(
-      m, "Network",
-      "The function from inputs to outputs, as a layer: values, lists of values, or dictionaries "
-      "of values by name,\nthe names of arrays in data:\n\n"
-      "    x = accrue.input(3, 32, 32)\n"
-      "    h = accrue.Conv2d(3, 16, 3, padding=1)(x, name=\"stem\")\n"
-      "    y = accrue.Conv2d(16, 16, 3, padding=1)(accrue.relu(h)) + h\n"
-      "    network = accrue.Network(x, y)\n\n"
-      "Parameters are in the order of their first use, and named as their layers were in calls.")
+  const Docstring of_network{
+      .summary = "The function from inputs to outputs, as a layer.",
+      .more =
+          "Parameters are in the order of their first use, and named as their layers were in "
+          "calls.",
+      .parameters = {{"inputs", "Value, or list or dict of Value",
+                      "Results of accrue.input(); a dictionary has the names of arrays in data."},
+                     {"outputs", "Value, or list or dict of Value",
+                      "Values that depend on the inputs, likewise."}},
+      .raises = "For outputs that need other inputs, and names that are there twice.",
+      .examples = R"(>>> x = accrue.input(3, 32, 32)
+>>> h = accrue.Conv2d(3, 16, 3, padding=1)(x, name="stem")
+>>> y = accrue.Conv2d(16, 16, 3, padding=1)(accrue.relu(h)) + h
+>>> network = accrue.Network(x, y))"};
+  nb::class_<Network, Layer>(m, "Network", lasting(of_network.text()))
       .def(
           "__init__",
           [](Network* self, nb::handle inputs, nb::handle outputs) {

@@ -5,6 +5,7 @@
 
 #include "apps/commands/commands_of_networks.h"
 #include "python/call.h"
+#include "python/docstrings.h"
 
 namespace accrue::python {
 
@@ -14,6 +15,20 @@ struct FunctionDoc {
   const char *signature, *doc;
 };
 
+// An argument that a function declares itself. Those that follow the name "*" are keywords.
+struct OwnArgument {
+  std::string name, annotation{}, value{}, text{};
+  std::string type{};  // as the docstring shows it; empty: as the annotation
+};
+
+// A function before its command's settings are added. `doc` has no arguments.
+struct FunctionText {
+  std::string name;
+  std::vector<OwnArgument> arguments;
+  std::string returned;  // the annotation of its result
+  Docstring doc;
+};
+
 // Makes them of the commands' settings as they are before anybody has given one.
 class FunctionDocs {
  public:
@@ -21,9 +36,7 @@ class FunctionDocs {
   FunctionDocs(const FunctionDocs&) = delete;
   FunctionDocs& operator=(const FunctionDocs&) = delete;
 
-  // `definition` is the signature up to the settings.
-  FunctionDoc of(const Door& door, const std::string& definition, const std::string& returned,
-                 const std::string& text) const;
+  FunctionDoc of(const Door& door, FunctionText function) const;
 
  private:
   app::AskedOfNetworks asked_;

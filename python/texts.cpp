@@ -197,29 +197,57 @@ nb::object embed(nb::handle weights, nb::handle texts, nb::handle model,
 }  // namespace
 
 void add_texts(nb::module_& m, const FunctionDocs& docs) {
+  const OwnArgument weights{.name = "weights",
+                            .annotation = "accrue._typing.Trained | None",
+                            .text =
+                                "A safetensors file, Weights, or the Result of a training; None "
+                                "with base= a GGUF file.",
+                            .type = "str, path, Weights or Result"};
+  const OwnArgument model{.name = "model",
+                          .annotation = "accrue._typing.Model | None",
+                          .value = "None",
+                          .text = "A name or a config.json, where the weights do not say it.",
+                          .type = "str or path, optional"};
+  const OwnArgument tokenizer{
+      .name = "tokenizer",
+      .annotation = "typing.Any",
+      .value = "''",
+      .text =
+          "Either bytes, a path or an object as train() takes it. By default "
+          "the model's own, else bytes.",
+      .type = "str, path or tokenizer, optional"};
   const FunctionDoc of_generate = docs.of(
       generate_door,
-      "def generate(weights: typing.Any, prompt: typing.Any, model: str | Layer | None = None, "
-      "*, max_new_tokens: int = 200, temperature: float = 1.0, top_k: int = 0, top_p: float = "
-      "1.0, repetition_penalty: float = 1.0, seed: int = 1, tokenizer: typing.Any = '', on_text: "
-      "typing.Callable[[typing.Any], typing.Any] | None = None",
-      "typing.Any",
-      "Continues a prompt, a text or tokens [L], by a language model, and returns both together: "
-      "a str,\nor int32 [L + n]. It keeps the keys and values of all tokens, as `accrue text "
-      "write` does.\n\n"
-      "weights: a safetensors file, Weights, or the Result of a training; None with base= a GGUF "
-      "file.\n"
-      "max_new_tokens: at most so many after the prompt. A text ends at the tokenizer's end of "
-      "text.\n"
-      "temperature: logits are divided by it; 0 takes the likeliest token each time.\n"
-      "top_k: draws from so many likeliest tokens; 0: from all.\n"
-      "top_p: draws from the fewest likeliest tokens whose probabilities add up to this.\n"
-      "repetition_penalty: above 1 it repeats earlier tokens less often.\n"
-      "seed: another one gives another text.\n"
-      "tokenizer: bytes, a path or an object as train() takes it; by default the model's own, else "
-      "bytes.\n"
-      "on_text: called with each part of the text, or each token, as it is written. False ends "
-      "it.\n");
+      {.name = "generate",
+       .arguments =
+           {weights,
+            {.name = "prompt",
+             .annotation = "typing.Any",
+             .text = "A text, or tokens: integers [L].",
+             .type = "str or array_like [L]"},
+            model,
+            {.name = "*"},
+            {"max_new_tokens", "int", "200",
+             "At most so many after the prompt. A text ends at the tokenizer's end of text."},
+            {"temperature", "float", "1.0",
+             "Logits are divided by it; 0 takes the likeliest token each time."},
+            {"top_k", "int", "0", "Draws from so many likeliest tokens; 0: from all."},
+            {"top_p", "float", "1.0",
+             "Draws from the fewest likeliest tokens whose probabilities add up to this."},
+            {"repetition_penalty", "float", "1.0", "Above 1 it repeats earlier tokens less often."},
+            {"seed", "int", "1", "Another one gives another text."},
+            tokenizer,
+            {"on_text", "typing.Callable[[typing.Any], typing.Any] | None", "None",
+             "Called with each part of the text, or each token, as it is written. False ends it.",
+             "callable, optional"}},
+       .returned = "typing.Any",
+       .doc = {.summary = "Continues a prompt by a language model.",
+               .more = "It keeps the keys and values of all tokens, as ``accrue text write`` does.",
+               .returns = "The prompt and what follows it, a str, or int32 [L + n] for tokens.",
+               .examples = R"(>>> tokens = np.arange(2000) % 7
+>>> result = accrue.train("gpt-tiny", tokens, context=16, steps=1, effective_batch=16)
+>>> accrue.generate(result.weights, tokens[:3], max_new_tokens=2).shape
+(5,))"}});
   m.def("generate", &generate, "weights"_a.none(), "prompt"_a, "model"_a = nb::none(),
         nb::kw_only(), "max_new_tokens"_a = 200, "temperature"_a = 1.0, "top_k"_a = 0,
         "top_p"_a = 1.0, "repetition_penalty"_a = 1.0, "seed"_a = 1, "tokenizer"_a = "",
@@ -227,16 +255,23 @@ void add_texts(nb::module_& m, const FunctionDocs& docs) {
 
   const FunctionDoc of_embed = docs.of(
       embed_door,
-      "def embed(weights: typing.Any, texts: typing.Any, model: str | Layer | None = None, *, "
-      "tokenizer: typing.Any = '', columns: typing.Any = None",
-      "numpy.ndarray",
-      "The embeddings of texts, float32 [N, E] of norm 1, by a network that was trained on "
-      "pairs of texts.\n\n"
-      "weights: a safetensors file, Weights, or the Result of a training.\n"
-      "texts: a list of texts, or tokens as train() takes them: a document each. Both may be "
-      "fetched, from\na data set or a stream that ends; columns is then the name of the texts.\n"
-      "tokenizer: bytes, a path or an object as train() takes it; by default the model's own, else "
-      "bytes.\n");
+      {.name = "embed",
+       .arguments = {weights,
+                     {.name = "texts",
+                      .annotation = "typing.Any",
+                      .text = "A list of texts, or tokens as train() takes them: a document each.",
+                      .type = "list of str or of array_like [L]"},
+                     model,
+                     {.name = "*"},
+                     tokenizer},
+       .returned = "numpy.ndarray",
+       .doc = {.summary = "Embeds texts by a network that was trained on pairs of texts.",
+               .returns = "Float32 [N, E], each row of norm 1.",
+               .examples =
+                   R"(>>> pairs = [{"anchor": str(n), "positive": f"n{n}"} for n in range(200)]
+>>> trained = accrue.train("gpt-tiny", pairs, tokenizer="bytes", context=16, steps=1)
+>>> accrue.embed(trained.weights, ["four", "five", "six"]).shape
+(3, 128))"}});
   m.def("embed", &embed, "weights"_a.none(), "texts"_a, "model"_a = nb::none(), nb::kw_only(),
         "tokenizer"_a = "", "options"_a, nb::sig(of_embed.signature), of_embed.doc);
 }

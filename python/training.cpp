@@ -248,7 +248,7 @@ void add_training(nb::module_& m, const FunctionDocs& docs) {
       .def_ro("grad_norm", &WindowReport::grad_norm,
               "The norm of the mean gradient, before clipping; NaN with strategies that keep none.")
       .def_ro("lr", &WindowReport::lr, "The learning rate.")
-      .def_ro("loss_scale", &WindowReport::loss_scale)
+      .def_ro("loss_scale", &WindowReport::loss_scale, "The factor on the loss in 16 bits.")
       .def_ro("noise_scale", &WindowReport::noise_scale,
               "In the units that the loss is a mean over: tokens, judged pixels, else samples; NaN "
               "while unknown.")
@@ -266,62 +266,165 @@ void add_training(nb::module_& m, const FunctionDocs& docs) {
                            r.step, r.loss, r.grad_norm, r.lr, r.samples);
       });
 
-  const std::string data =
-      "model: a name (below), a language model's config.json, a GGUF file (with lora=), or a "
-      "network\nof layers (Sequential).\n"
-      "data: a name or a directory (below), or (x, y): x float32 [N, ...], or uint8 [N, H, W] or\n"
-      "[N, C, H, W], pixels from 0 to 255; y integers [N], classes from 0 on, float32 [N, ...], "
-      "or\n"
-      "masks: integers [N, H, W], each pixel's class, or bool [N, H, W] or [N, K, H, W].\n"
+  const OwnArgument star{.name = "*"};
+  const OwnArgument model{
+      .name = "model",
+      .annotation = "accrue._typing.Model | None",
+      .value = "None",
+      .text =
+          "A name (below), a language model's config.json, a GGUF file (with lora=), an ONNX file, "
+          "a network of layers (Sequential, Network), a torch.nn.Module, or what from_torch() or "
+          "from_onnx() made of one.",
+      .type = "str, path, Layer or torch.nn.Module, optional"};
+  const std::string kinds_of_data =
+      "(x, y): x float32 [N, ...], or uint8 [N, H, W] or [N, C, H, W], pixels from 0 to 255; y "
+      "integers [N], classes from 0 on, float32 [N, ...], or masks: integers [N, H, W], each "
+      "pixel's class, or bool [N, H, W] or [N, K, H, W].\n"
       "For language models tokens, integers: [L], a document; [N, T], rows; or a list of documents "
-      "[L].\n"
-      "(tokens, learned) says, bool of the same shape, which are to be learned, not only read.\n"
+      "[L]. (tokens, learned) says, bool of the same shape, which are to be learned, not only "
+      "read. "
+      "Or a list of texts or of chats, with tokenizer.\n"
       "For zi2zi (sources, targets, styles): glyphs [N, S, S], as x, and integers [N].\n"
       "NumPy's arrays and anything with DLPack; float32, uint8 and int32, of tokens also 16 bits, "
-      "in C\n"
-      "order are not copied and must not change meanwhile. float64 is rounded to float32, but not "
-      "with\n"
-      "precision=\"fp64\", of which weights and answers are float64, too.\n";
-  const std::string fetched =
-      "Samples (x, y) by their index are fetched when they are needed: a list of pairs, a Dataset "
-      "or\n"
-      "DataLoader of PyTorch, a Dataset of Hugging Face with columns=(\"x\", \"y\"), any object "
-      "with\n"
-      "__len__ and __getitem__, and arrays in files. So is a stream, a function that gives "
-      "samples,\n"
-      "with epoch_samples. A DataFrame has columns, too.\n"
-      "transform: of a sample: f(x) or f(x, y), for a folder of images an image of Pillow. A\n"
-      "parameter rng is a Generator, drawn from (seed, epoch, index), and None for a score.\n"
-      "workers: how many threads may fetch samples at once, 1 without it.\n"
-      "Texts: a list of texts or of chats, with tokenizer.\n";
-  // The arguments that python/accrue/_data.py takes away.
-  const std::string samples =
-      ", columns: typing.Any = None, transform: typing.Callable[..., typing.Any] | None = None, "
-      "workers: int | None = None, epoch_samples: int | None = None";
-  const std::string vocabulary =
-      "vocabulary: of data that are tokens; without it it ends with the largest.\n"
-      "sample_weight: numbers [N], how much each sample of (x, y) counts: the loss is a mean over\n"
-      "them. Samples of test count alike.\n";
-  const std::string trained =
-      "test: like data, for the score; without it the score is on the validation or training "
-      "data.\n"
-      "validation: like data, scored after every epoch, or as eval_every says.\n"
-      "metrics: of scores of (x, y): functions of y and the network's answers, a list or by names "
       "in "
-      "a dict.\n"
-      "quiet: False prints what the program prints.\n" +
-      vocabulary;
-
-  const FunctionDoc of_trainer = docs.of(
-      trainer_door,
-      "def __init__(self, model: str | Layer | None = None, data: typing.Any = None, *, test: "
-      "typing.Any = None, validation: typing.Any = None, metrics: typing.Any = None, quiet: "
-      "bool = True, vocabulary: int | "
-      "None = None, sample_weight: typing.Any = None" +
-          samples,
+      "C order are not copied and must not change meanwhile. float64 is rounded to float32, but "
+      "not "
+      "with precision=\"fp64\", of which weights and answers are float64, too.\n";
+  const OwnArgument data{
+      .name = "data",
+      .annotation = "typing.Any",
+      .value = "None",
+      .text =
+          "A name or a directory (below), or " + kinds_of_data +
+          "Samples (x, y) by their index are fetched when they are needed: a list of pairs, a "
+          "Dataset or DataLoader of PyTorch, a Dataset of Hugging Face with columns=(\"x\", "
+          "\"y\"), any object with __len__ and __getitem__, and arrays in files. So is a stream, "
+          "a function that gives samples, with epoch_samples. A DataFrame has columns, too.",
+      .type = "str, path, arrays or samples, optional"};
+  // The arguments that python/accrue/_data.py takes away.
+  const std::vector<OwnArgument> samples{
+      {"columns", "typing.Any", "None",
+       "The names of x and y in samples that are dictionaries, and in tables: (\"x\", \"y\"), or a "
+       "dictionary of columns by the inputs' names.",
+       "sequence of str or dict, optional"},
+      {"transform", "accrue._typing.Transform | None", "None",
+       "A function of a sample: f(x) or f(x, y), for a folder of images an image of Pillow. A "
+       "parameter rng is a numpy Generator, drawn from (seed, epoch, index), and None for a "
+       "score.",
+       "callable, optional"},
+      {"workers", "int | None", "None",
+       "How many threads may fetch samples at once. By default 1."},
+      {"epoch_samples", "int | None", "None", "The number of samples of a stream in an epoch."}};
+  const OwnArgument vocabulary{
+      "vocabulary", "int | None", "None",
+      "How many different tokens data may have. By default it ends with the largest."};
+  const OwnArgument sample_weight{
+      "sample_weight", "typing.Any", "None",
+      "How much each sample of (x, y) counts, numbers [N]: the loss is a mean over them. Samples "
+      "of "
+      "test count alike. A dictionary has such numbers by the names of outputs.",
+      "array_like [N], optional"};
+  const OwnArgument class_weight{
+      "class_weight",
+      "typing.Mapping[int, float] | typing.Literal['balanced'] | typing.Iterable[float] | None",
       "None",
-      "A training that can be run, looked at and run again.\n\n" + data + fetched + trained);
-  nb::class_<PythonTrainer>(m, "Trainer", "A training that can be run, looked at and run again.")
+      "How much each class counts, by its number, as Keras and scikit-learn call it: another name "
+      "of class_weights, of which one can be given. Classes that a dictionary leaves out count 1.",
+      "dict, 'balanced' or sequence of float, optional"};
+  const std::vector<OwnArgument> trained{
+      {"test", "typing.Any", "None",
+       "Like data, for the score. By default the score is on the validation or training data.",
+       "as data, optional"},
+      {"validation", "typing.Any", "None",
+       "Like data, scored after every epoch, or as eval_every says.", "as data, optional"},
+      {"metrics",
+       "typing.Callable[..., typing.Any] | typing.Sequence[typing.Callable[..., typing.Any]] | "
+       "typing.Mapping[str, typing.Callable[..., typing.Any]] | None",
+       "None",
+       "Functions of y and the network's answers, a list or by names in a dictionary, for scores "
+       "of "
+       "(x, y).",
+       "callable, or list or dict of callables, optional"}};
+  const OwnArgument quiet{"quiet", "bool", "True", "False prints what the program prints."};
+  const auto arguments = [&](std::initializer_list<std::vector<OwnArgument>> lists) {
+    std::vector<OwnArgument> all;
+    for (const std::vector<OwnArgument>& each : lists)
+      all.insert(all.end(), each.begin(), each.end());
+    return all;
+  };
+
+  const FunctionDoc of_trainer =
+      docs.of(trainer_door,
+              {.name = "__init__",
+               .arguments = arguments({{{.name = "self"}, model, data, star},
+                                       trained,
+                                       {quiet, vocabulary, sample_weight, class_weight},
+                                       samples}),
+               .returned = "None",
+               .doc = {.summary = "A training that can be run, looked at and run again.",
+                       .examples = R"(>>> trainer = accrue.Trainer("mlp-small", "digits", steps=5)
+>>> result = trainer.run()
+>>> trainer.is_finished
+True)"}});
+  const std::vector<OwnArgument> callbacks{
+      {"on_step", "accrue._typing.OnStep | None", "None",
+       "Functions that are called with each window's Step, up to a few windows later. False as a "
+       "result ends the training after a whole window, and so does an exception, which is raised "
+       "again. So does Ctrl-C, with a checkpoint in checkpoint_dir.",
+       "callable or list of callables, optional"},
+      {"on_epoch", "accrue._typing.OnEpoch | None", "None",
+       "The same with the Epoch that has ended.", "callable or list of callables, optional"},
+      {"progress", "bool | None", "None",
+       "Whether tqdm's bar is drawn; by default on a terminal and in a notebook, if tqdm is "
+       "installed and quiet is not given."}};
+  Docstring of_run{
+      .summary = "Trains to the end, or for a number of epochs.",
+      .more =
+          "Another run() goes on from there. Ctrl-C ends it after the window under way, with a "
+          "checkpoint if there is a checkpoint_dir, and raises KeyboardInterrupt; run() then "
+          "continues.",
+      .parameters = {{"on_step", callbacks[0].type, callbacks[0].text},
+                     {"on_epoch", callbacks[1].type, callbacks[1].text},
+                     {"epochs", "int, optional",
+                      "How many epochs, the one under way included, also beyond the trainer's own. "
+                      "By default to its end."},
+                     {"progress", "bool, optional", callbacks[2].text}},
+      .returned = "Result",
+      .returns = "Losses, score, weights and memory so far.",
+      .examples = R"(>>> x = np.zeros((64, 4), np.float32)
+>>> trainer = accrue.Trainer(accrue.Linear(4, 3), (x, np.arange(64) % 3), epochs=3)
+>>> trainer.run(epochs=1).steps
+1
+>>> trainer.run().steps
+3)"};
+  Docstring of_trainer_evaluate{
+      .summary = "Scores the network as it is now.",
+      .parameters = {{"data", "as data of Trainer, optional",
+                      "Arrays (x, y), tokens or samples. By default the test data."}},
+      .returned = "Score",
+      .returns = "The loss and its metrics, by name.",
+      .examples = R"(>>> trainer = accrue.Trainer("mlp-small", "digits", epochs=1)
+>>> list(trainer.evaluate())
+['samples', 'loss', 'correct', 'accuracy'])"};
+  Docstring of_trainer_predict{
+      .summary = "Answers by the network as it is now.",
+      .parameters = {{"x", "array_like [N, ...]",
+                      "As in the data; for zi2zi (sources, styles), and of a network with several "
+                      "inputs a dictionary of arrays."}},
+      .returned = "ndarray [N, ...] or dict of them",
+      .returns =
+          "Float32: for classes their logits, for rows of tokens [N, T] the logits of the "
+          "next ones, [N, T, vocabulary]. A network with several outputs has one for each.",
+      .examples = R"(>>> x = np.zeros((64, 4), np.float32)
+>>> trainer = accrue.Trainer(accrue.Linear(4, 3), (x, np.arange(64) % 3), steps=1)
+>>> trainer.predict(x).shape
+(64, 3))"};
+  Docstring of_save_weights{
+      .summary = "Writes a safetensors file with PyTorch's names.",
+      .parameters = {{"path", "str or path", "The file, which is written whole or not at all."}},
+      .examples = R"(>>> trainer = accrue.Trainer("mlp-small", "digits", steps=1)
+>>> trainer.save_weights("w.safetensors"))"};
+  nb::class_<PythonTrainer>(m, "Trainer", of_trainer.doc)
       .def(
           "__init__",
           [](PythonTrainer* self, nb::handle model, nb::handle data, nb::handle test,
@@ -339,28 +442,21 @@ void add_training(nb::module_& m, const FunctionDocs& docs) {
           [](PythonTrainer& self, nb::object told, std::optional<int64_t> epochs, bool lets_go) {
             return self.run(std::move(told), epochs, lets_go ? Elements::own : Elements::copied);
           },
-          "told"_a.none(), "epochs"_a.none(), "lets_go"_a,
-          "Trains to the end, or for a number of epochs, the one under way included.\n"
-          "Another run() goes on from there. train() describes on_step, on_epoch and progress.\n"
-          "Ctrl-C ends it after the window under way, with a checkpoint if there is a\n"
-          "checkpoint_dir, and raises KeyboardInterrupt; run() then continues.",
-          nb::sig("def run(self, on_step: typing.Any = None, on_epoch: typing.Any = None, *, "
-                  "epochs: int | None = None, progress: bool | None = None) -> "
-                  "accrue._results.Result"))
+          "told"_a.none(), "epochs"_a.none(), "lets_go"_a, lasting(of_run.text()),
+          nb::sig(
+              "def run(self, on_step: accrue._typing.OnStep | None = None, on_epoch: "
+              "accrue._typing.OnEpoch | None = None, *, epochs: int | None = None, progress: bool "
+              "| None = None) -> accrue._results.Result"))
       .def("_save_state", &PythonTrainer::save_state)
       .def("_restore_state", &PythonTrainer::restore_state)
       .def("evaluate", &PythonTrainer::evaluate_spelt, "data"_a = nb::none(),
-           "The score on arrays (x, y) or tokens, by default on the test data.",
+           lasting(of_trainer_evaluate.text()),
            nb::sig("def evaluate(self, data: typing.Any = None) -> accrue._results.Score"))
       .def("predict", &PythonTrainer::predict_spelt, "x"_a.none(),
-           "The network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for "
-           "rows of\n"
-           "tokens [N, T] the logits of the next ones, [N, T, vocabulary]. zi2zi takes (sources, "
-           "styles) and draws.\nx may be samples that are fetched, too: the trainer's columns and "
-           "transform act on them.",
-           nb::sig("def predict(self, x: typing.Any) -> numpy.ndarray"))
+           lasting(of_trainer_predict.text()),
+           nb::sig("def predict(self, x: typing.Any) -> typing.Any"))
       .def("save_weights", &PythonTrainer::save_weights, "path"_a.none(),
-           "Writes a safetensors file with PyTorch's names.",
+           lasting(of_save_weights.text()),
            nb::sig("def save_weights(self, path: str | os.PathLike[str]) -> None"))
       .def_prop_rw(
           "weights", [](const PythonTrainer& self) { return self.weights(Elements::copied); },
@@ -382,91 +478,148 @@ void add_training(nb::module_& m, const FunctionDocs& docs) {
       .def_prop_ro("steps", &PythonTrainer::steps, "Optimizer steps taken.")
       .def_prop_ro("total_steps", &PythonTrainer::total_steps,
                    "The number of steps at which the latest run() ends, or the next one will.")
-      .def_prop_ro("is_finished", &PythonTrainer::is_finished);
+      .def_prop_ro("is_finished", &PythonTrainer::is_finished, "True once nothing is left to run.");
 
   const FunctionDoc of_train = docs.of(
       train_door,
-      "def train(model: str | Layer | None = None, data: typing.Any = None, *, test: typing.Any = "
-      "None, validation: typing.Any = None, metrics: typing.Any = None, on_step: typing.Any = "
-      "None, on_epoch: typing.Any = "
-      "None, "
-      "progress: bool | None = None, quiet: bool = True, vocabulary: int | None = None, "
-      "sample_weight: typing.Any = None" +
-          samples,
-      "accrue._results.Result",
-      "Trains a network.\n\n" + data + fetched + trained +
-          "on_step: a function, or a list of them, called with each window's Step, up to a few\n"
-          "windows later. False as its result ends the training after a whole window, and so does "
-          "its\n"
-          "exception, which is raised again. So does Ctrl-C, with a checkpoint in checkpoint_dir.\n"
-          "on_epoch: the same with the Epoch that has ended.\n"
-          "progress: tqdm's bar, True or False; by default on a terminal and in a notebook, if "
-          "tqdm "
-          "is\n"
-          "installed and quiet is not given.\n");
+      {.name = "train",
+       .arguments = arguments({{model, data, star},
+                               trained,
+                               callbacks,
+                               {quiet, vocabulary, sample_weight, class_weight},
+                               samples}),
+       .returned = "accrue._results.Result",
+       .doc = {.summary = "Trains a network.",
+               .more = "The gradient of an effective batch is summed over micro-batches, with "
+                       "the same result for every split.",
+               .returns = "Losses [windows], score, weights, memory in bytes, and history.",
+               .examples = R"(>>> result = accrue.train("mlp-small", "digits", micro_batch=16,
+...                       effective_batch=64, steps=2)
+>>> result.batches, result.losses.shape
+('64 (16 x 4)', (2,))
+
+Arrays, and a network of layers:
+
+>>> x = np.random.default_rng(1).normal(size=(64, 4)).astype("float32")
+>>> y = (x[:, 0] > 0).astype(int)
+>>> network = accrue.Sequential(accrue.Linear(4, 8, activation="relu"), accrue.Linear(8, 2))
+>>> result = accrue.train(network, (x, y), epochs=20, lr=0.05)
+>>> result.score["accuracy"] > 90
+True)"}});
   m.def("train", &train, "args"_a, "options"_a, nb::sig(of_train.signature), of_train.doc);
 
   const FunctionDoc of_plan = docs.of(
       plan_door,
-      "def plan(model: str | Layer | None = None, data: typing.Any = None, *, vocabulary: "
-      "int | None "
-      "= None, sample_weight: typing.Any = None" +
-          samples,
-      "accrue._results.Plan",
-      "The largest micro-batch that fits in `memory` (\"4GiB\"), and the alternatives.\n\n" + data +
-          fetched + vocabulary);
+      {.name = "plan",
+       .arguments =
+           arguments({{model, data, star, vocabulary, sample_weight, class_weight}, samples}),
+       .returned = "accrue._results.Plan",
+       .doc = {
+           .summary = "Finds the largest micro-batch that fits in `memory`, and the alternatives.",
+           .returns = "Peaks are bytes, as they are measured when the training runs.",
+           .examples =
+               R"(>>> plan = accrue.plan("cnn", "digits", effective_batch=64, memory="16MiB")
+>>> sorted(plan.options())
+['effective_batch', 'micro_batch', 'recompute', 'strategy'])"}});
   m.def("plan", &plan, "model"_a = nb::none(), "data"_a = nb::none(), "options"_a,
         nb::sig(of_plan.signature), of_plan.doc);
 
   const FunctionDoc of_info =
-      docs.of(info_door, "def info(model: str | Layer | None = None, *", "accrue._results.Info",
-              "The build, the machine and a model's layers.");
+      docs.of(info_door, {.name = "info",
+                          .arguments = {model},
+                          .returned = "accrue._results.Info",
+                          .doc = {.summary = "Shows the build, the machine and a model's layers.",
+                                  .returns = "The model's tensors by name, and their number.",
+                                  .examples = R"(>>> accrue.info("mlp-small")["parameters"]
+203530)"}});
   m.def("info", &info, "model"_a = nb::none(), "options"_a, nb::sig(of_info.signature),
         of_info.doc);
 
-  const std::string weights = "weights: a safetensors file, or Weights.\n";
+  const OwnArgument weights{
+      .name = "weights",
+      .annotation = "accrue._typing.Trained",
+      .text =
+          "A safetensors file, Weights or another dictionary of arrays; or a module or a file "
+          "with its own weights.",
+      .type = "str, path, Weights or torch.nn.Module"};
   const FunctionDoc of_evaluate = docs.of(
       evaluate_door,
-      "def evaluate(weights: typing.Any, model: str | Layer | None = None, data: typing.Any "
-      "= None, "
-      "*" +
-          samples,
-      "accrue._results.Score | accrue._results.Scores",
-      "The score of weights on arrays, or on parts of a data set (split).\n\n" + weights + data +
-          fetched);
+      {.name = "evaluate",
+       .arguments = arguments({{weights, model, data, star, class_weight}, samples}),
+       .returned = "accrue._results.Score | accrue._results.Scores",
+       .doc = {.summary = "Scores weights on arrays, or on parts of a data set (split).",
+               .returns =
+                   "The loss and its metrics by name for arrays; such a Score for each part of a "
+                   "data set.",
+               .examples = R"(>>> weights = accrue.train("mlp-small", "digits", steps=2).weights
+>>> list(accrue.evaluate(weights, data="digits"))
+['training', 'test'])"}});
   m.def("evaluate", &evaluate, "weights"_a.none(), "model"_a = nb::none(), "data"_a = nb::none(),
         "options"_a, nb::sig(of_evaluate.signature), of_evaluate.doc);
 
   const FunctionDoc of_predict = docs.of(
       predict_door,
-      "def predict(weights: typing.Any, x: typing.Any, model: str | Layer | None = None, *, "
-      "columns: typing.Any = None, transform: typing.Callable[..., typing.Any] | None = None",
-      "numpy.ndarray",
-      "A network's answers to x [N, ...], float32 [N, ...]: for classes their logits, for rows "
-      "of tokens\n[N, T] the logits of the next ones, [N, T, vocabulary]. A network that was "
-      "trained on pairs of\ntexts answers with embeddings [N, E] of documents of any lengths. "
-      "zi2zi takes (sources, styles)\nand draws.\n\n"
-      "x may be samples that are fetched, too, as data of train(), and a stream that ends; of (x, "
-      "y)\nit sees x. columns is then the name of x, (x, y), or a dictionary, and transform of a "
-      "sample.\n\n" +
-          weights + data);
+      {.name = "predict",
+       .arguments = {weights,
+                     {.name = "x",
+                      .annotation = "typing.Any",
+                      .text = "As in the data of a training; for zi2zi (sources, styles), and of a "
+                              "network with several inputs a dictionary of arrays. Or samples "
+                              "that are fetched, as data of train(), and a stream that ends; of "
+                              "(x, y) the network sees x.",
+                      .type = "array_like [N, ...] or samples"},
+                     model,
+                     star,
+                     {"columns", "typing.Any", "None",
+                      "Of fetched samples: the name of x, (x, y), or a dictionary by inputs.",
+                      "str, sequence of str or dict, optional"},
+                     {"transform", "accrue._typing.Transform | None", "None",
+                      "A function of a fetched sample, as train() takes it.",
+                      "callable, optional"}},
+       .returned = "typing.Any",
+       .doc = {.summary = "Answers by a network of trained weights.",
+               .returns =
+                   "An array float32 [N, ...]: for classes their logits, for rows of tokens "
+                   "[N, T] the logits of the next ones, [N, T, vocabulary]. A network that "
+                   "was trained on pairs of texts answers with embeddings [N, E] of documents "
+                   "of any lengths, and one with several outputs by a dictionary.",
+               .examples = R"(>>> x = np.zeros((64, 4), np.float32)
+>>> network = accrue.Linear(4, 3)
+>>> result = accrue.train(network, (x, np.arange(64) % 3), steps=1)
+>>> accrue.predict(result.weights, x, network).shape
+(64, 3))"}});
   m.def("predict", &predict, "weights"_a.none(), "x"_a.none(), "model"_a = nb::none(), "options"_a,
         nb::sig(of_predict.signature), of_predict.doc);
 
+  OwnArgument exported = model;
+  exported.text =
+      "A network of layers, a module or a file, unless the weights are of a model that is "
+      "known by its name, which is in their file.";
   const FunctionDoc of_export = docs.of(
       export_door,
-      "def export(weights: typing.Any, path: str | os.PathLike[str], model: Layer | None = None, "
-      "*",
-      "None",
-      "Writes a network as an ONNX file: one of layers, which is `model`, or one that is known "
-      "by its name in\nthe weights.\n\n" +
-          weights);
+      {.name = "export",
+       .arguments = {weights,
+                     {.name = "path",
+                      .annotation = "str | os.PathLike[str]",
+                      .text = "The file to write, FILE.onnx.",
+                      .type = "str or path"},
+                     exported},
+       .returned = "None",
+       .doc = {.summary = "Writes a network as an ONNX file.",
+               .more = "It has another name, export_onnx.",
+               .examples = R"(>>> weights = accrue.train("mlp-small", "digits", steps=1).weights
+>>> accrue.export(weights, "digits.onnx"))"}});
   m.def("export", &export_onnx, "weights"_a.none(), "path"_a, "model"_a = nb::none(), "options"_a,
         nb::sig(of_export.signature), of_export.doc);
 
-  m.def("release", &release,
-        "Gives memory that is kept for later use back to the system, or to the GPU's driver, and "
-        "returns how\nmany bytes. Arrays, weights and trainers stay as they are.");
+  const Docstring of_release{
+      .summary =
+          "Gives memory that is kept for later use back to the system, or to the GPU's driver.",
+      .more = "Arrays, weights and trainers stay as they are.",
+      .returned = "int",
+      .returns = "How many bytes.",
+      .examples = ">>> accrue.release() >= 0\nTrue"};
+  m.def("release", &release, lasting(of_release.text()));
   m.def("_read_weights", &read_weights, "path"_a);
   m.def("_write_weights", &write_weights, "path"_a, "arrays"_a, "metadata"_a);
 }

@@ -147,7 +147,8 @@ std::string type_of(const Setting& setting) {
       one = fmt::format("typing.Literal['{}']", fmt::join(words, "', '"));
   }
   if (setting.takes_several())
-    return fmt::format("{} | typing.Sequence[{}]{}", one, one, one == "str" ? "" : " | str");
+    return one == "str" ? "str | typing.Sequence[str]"
+                        : fmt::format("{} | typing.Iterable[{}] | str", one, one);
   for (const auto& [word, number] : setting.about.words)
     one += fmt::format(" | typing.Literal['{}']", word);
   return one;

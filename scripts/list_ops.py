@@ -82,6 +82,133 @@ WRITTEN_OUT = {
     "remainder_of(a, b)": "a - b * floor(a / b)", "floor_quotient_of(a, b)": "floor(a / b)",
 }
 ALIASES = {"hard_sigmoid": "hardsigmoid", "hard_swish": "hardswish", "log_sigmoid": "logsigmoid"}
+# A line for each op that is no formula, and a call of it in Python's console with its result. "x" is accrue.input(4, 6),
+# "image" accrue.input(3, 8, 8), "index" accrue.input(5, dtype="int32"), and "w" a parameter of the sizes that follow it.
+SUMMARIES = {
+    "linear": ("Multiplies rows by a matrix of weights.", "accrue.linear(x, w[3, 6])", "[N, 4, 3]"),
+    "matmul": ("Multiplies matrices.", "accrue.matmul(x, x.transpose(1, 2))", "[N, 4, 4]"),
+    "conv2d": ("Convolves images with filters.", "accrue.conv2d(image, w[5, 3, 3, 3], padding=1)", "[N, 5, 8, 8]"),
+    "conv_transpose2d": ("Convolves images with filters, transposed.",
+                         "accrue.conv_transpose2d(image, w[3, 5, 2, 2], stride=2)", "[N, 5, 16, 16]"),
+    "embedding": ("Looks up rows of a table of weights.", "accrue.embedding(index, w[10, 7])", "[N, 5, 7]"),
+    "layer_norm": ("Normalizes the last dimensions.", "accrue.layer_norm(x, 6)", "[N, 4, 6]"),
+    "rms_norm": ("Divides rows by their root mean square.", "accrue.rms_norm(x, 6)", "[N, 4, 6]"),
+    "group_norm": ("Normalizes groups of channels.", "accrue.group_norm(x, 2)", "[N, 4, 6]"),
+    "instance_norm": ("Normalizes each channel of a sample.", "accrue.instance_norm(image)", "[N, 3, 8, 8]"),
+    "batch_norm": ("Normalizes each channel of a micro-batch.",
+                   "accrue.batch_norm(image, b[3, 'mean'], b[3, 'var'], training=True)", "[N, 3, 8, 8]"),
+    "scaled_dot_product_attention": ("Attends to values by products of queries and keys.",
+                                     "accrue.scaled_dot_product_attention(image, image, image)", "[N, 3, 8, 8]"),
+    "attention_rows": ("Attends by heads that lie side by side in rows.", "accrue.attention_rows(x, 2)", "[N, 4, 2]"),
+    "causal_attention": ("Attends to values at a query's place or before it.", "accrue.causal_attention(x, x, x, 2)",
+                         "[N, 4, 6]"),
+    "self_attention": ("Attends to values at all places of an image.", "accrue.self_attention(x, x, x)", "[N, 4, 6]"),
+    "softmax": ("Makes probabilities of logits.", "accrue.softmax(x, -1)", "[N, 4, 6]"),
+    "log_softmax": ("Makes logarithms of probabilities of logits.", "accrue.log_softmax(x, -1)", "[N, 4, 6]"),
+    "relu": ("Computes y = max(x, 0).", "accrue.relu(x)", "[N, 4, 6]"),
+    "gelu": ("Computes y = x P(z <= x) for a normal z.", "accrue.gelu(x, approximate='tanh')", "[N, 4, 6]"),
+    "sigmoid": ("Computes y = 1 / (1 + exp(-x)).", "accrue.sigmoid(x)", "[N, 4, 6]"),
+    "tanh": ("Computes y = tanh(x).", "accrue.tanh(x)", "[N, 4, 6]"),
+    "silu": ("Computes y = x / (1 + exp(-x)).", "accrue.silu(x)", "[N, 4, 6]"),
+    "leaky_relu": ("Computes y = x, or a multiple of x where x is negative.", "accrue.leaky_relu(x, 0.1)", "[N, 4, 6]"),
+    "swiglu": ("Multiplies silu of one half by the other.", "accrue.swiglu(x, x)", "[N, 4, 6]"),
+    "dropout": ("Sets elements to 0 by chance, and enlarges the others.", "accrue.dropout(x, 0.5)", "[N, 4, 6]"),
+    "stochastic_depth": ("Sets samples to 0 by chance, and enlarges the others.", "accrue.stochastic_depth(x, 0.1)",
+                         "[N, 4, 6]"),
+    "add": ("Adds values, element by element.", "accrue.add(x, x[:, :1])", "[N, 4, 6]"),
+    "mul": ("Multiplies values, element by element.", "accrue.mul(x, x[:, :1])", "[N, 4, 6]"),
+    "scale": ("Multiplies a value by a number.", "accrue.scale(x, 0.5)", "[N, 4, 6]"),
+    "scale_add": ("Adds a value to a learned multiple of another.", "accrue.scale_add(x, w[1], x)", "[N, 4, 6]"),
+    "clamp": ("Keeps elements between two bounds.", "accrue.clamp(x, min=0.0, max=6.0)", "[N, 4, 6]"),
+    "max_pool2d": ("Takes the largest pixel of each window.", "accrue.max_pool2d(image, 2)", "[N, 3, 4, 4]"),
+    "avg_pool2d": ("Takes the mean of each window of pixels.", "accrue.avg_pool2d(image, 2)", "[N, 3, 4, 4]"),
+    "adaptive_avg_pool2d": ("Takes means of as many windows as are wanted.", "accrue.adaptive_avg_pool2d(image, 1)",
+                            "[N, 3, 1, 1]"),
+    "interpolate": ("Resizes images.", "accrue.interpolate(image, scale_factor=2.0, mode='bilinear')",
+                    "[N, 3, 16, 16]"),
+    "pixel_shuffle": ("Makes pixels of channels.", "accrue.pixel_shuffle(accrue.input(8, 4, 4), 2)", "[N, 2, 8, 8]"),
+    "crop": ("Cuts images.", "accrue.crop(image, 1, 2, 4, 5)", "[N, 3, 4, 5]"),
+    "pad": ("Adds elements around a value.", "accrue.pad(image, (1, 1, 0, 2))", "[N, 3, 10, 10]"),
+    "reshape": ("Gives the elements another shape.", "accrue.reshape(x, (x.shape[0], 24))", "[N, 24]"),
+    "detach": ("Makes a constant of a value.", "accrue.detach(x)", "[N, 4, 6]"),
+    "cat": ("Joins values along a dimension.", "accrue.cat([x, x], 1)", "[N, 8, 6]"),
+    "one_hot": ("Makes vectors of whole numbers, with one 1 each.", "accrue.one_hot(index[:, 0], 10)", "[N, 10]"),
+    "index_select": ("Takes slices by their numbers.",
+                     "accrue.index_select(x, 2, accrue.constant(np.array([0, 2], np.int32)))", "[N, 4, 2]"),
+    "gather": ("Takes elements by their numbers.", "accrue.gather(x[:, :, 0], 1, index[:, :2])", "[N, 2]"),
+    "flatten": ("Makes one dimension of several.", "accrue.flatten(image, 1)", "[N, 192]"),
+    "unsqueeze": ("Adds a dimension of size 1.", "accrue.unsqueeze(x, 1)", "[N, 1, 4, 6]"),
+    "squeeze": ("Leaves out a dimension of size 1.", "accrue.squeeze(x[:, :1], 1)", "[N, 6]"),
+    "permute": ("Puts dimensions in another order.", "accrue.permute(image, (0, 2, 3, 1))", "[N, 8, 8, 3]"),
+    "transpose": ("Exchanges two dimensions.", "accrue.transpose(x, 1, 2)", "[N, 6, 4]"),
+    "slice": ("Takes a part of a dimension.", "accrue.slice(x, 2, 1, 6, 2)", "[N, 4, 3]"),
+    "split": ("Cuts a value into slices of the sizes that are given.", "len(accrue.split(x, 2, 2))", "3"),
+    "chunk": ("Cuts a value into a number of slices.", "len(accrue.chunk(x, 3, 2))", "3"),
+    "stack": ("Joins values along a new dimension.", "accrue.stack([x, x], 1)", "[N, 2, 4, 6]"),
+    "roll": ("Shifts elements, those at the end to the beginning.", "accrue.roll(x, 1, 2)", "[N, 4, 6]"),
+    "flip": ("Turns the order of elements round.", "accrue.flip(x, 2)", "[N, 4, 6]"),
+    "expand": ("Repeats dimensions of size 1.", "accrue.expand(x[:, :1], (x.shape[0], 5, 6))", "[N, 5, 6]"),
+    "tile": ("Repeats a value.", "accrue.tile(x, (1, 2, 1))", "[N, 8, 6]"),
+    "sum": ("Adds up elements.", "accrue.sum(x, 2)", "[N, 4]"),
+    "mean": ("Takes means of elements.", "accrue.mean(x, 2, keepdim=True)", "[N, 4, 1]"),
+    "amax": ("Takes the largest elements.", "accrue.amax(x, 2)", "[N, 4]"),
+    "amin": ("Takes the smallest elements.", "accrue.amin(x, 2)", "[N, 4]"),
+    "var": ("Takes variances of elements.", "accrue.var(x, 2)", "[N, 4]"),
+    "argmax": ("Takes the places of the largest elements.", "accrue.argmax(x, 2)", "[N, 4] i32"),
+    "argmin": ("Takes the places of the smallest elements.", "accrue.argmin(x, 2)", "[N, 4] i32"),
+    "cumsum": ("Adds up elements along a dimension.", "accrue.cumsum(x, 2)", "[N, 4, 6]"),
+}
+# The meaning of an argument; ARGUMENTS_OF has another one for single ops.
+ARGUMENTS = {
+    "input": "The operand x.", "other": "The second operand, which is broadcast.",
+    "condition": "Where it is true, or not 0, the result is of input.",
+    "weight": "The learned weights.", "bias": "What is added, for each channel of the result.",
+    "query": "What asks.", "key": "What is asked, as many as there are values.",
+    "gate": "What silu is taken of.", "up": "What it is multiplied by.", "gamma": "The learned factor, of one element.",
+    "index": "Whole numbers, int32.", "tensors": "Values, whose other dimensions agree.",
+    "running_mean": "The mean of each channel that evaluation takes, a buffer.",
+    "running_var": "The variance of each channel that evaluation takes, a buffer.",
+    "dim": "The dimension, from 0; negative ones count from the last.",
+    "dims": "The dimensions, from 0; negative ones count from the last.",
+    "dim0": "The first dimension.", "dim1": "The second dimension.",
+    "start_dim": "The first dimension to join.", "end_dim": "The last dimension to join.",
+    "keepdim": "Whether the dimension stays, with size 1.",
+    "kernel_size": "The window's size in pixels: one, or for rows and columns.",
+    "stride": "Pixels from one window to the next: one, or for rows and columns.",
+    "padding": "Pixels of padding on each side: one, or for rows and columns.",
+    "dilation": "Pixels from one element of the window to the next: one, or for rows and columns.",
+    "output_padding": "Pixels more below and on the right.", "groups": "Groups of channels that are convolved apart.",
+    "ceil_mode": "Whether sizes are rounded up.", "count_include_pad": "Whether means count the padding.",
+    "output_size": "The height and width of the result: one size, or two.",
+    "num_groups": "How many groups the channels make.", "normalized_shape": "The sizes of the last dimensions.",
+    "training": "Whether the micro-batch's moments are taken.", "eps": "Added to the variance.",
+    "momentum": "The part of the batch's moments in the running ones.",
+    "mode": "How elements between pixels are made.", "size": "The height and width of the result.",
+    "scale_factor": "The factor on height and width.", "align_corners": "Whether the corners' pixels stay in place.",
+    "upscale_factor": "The factor on height and width.", "pad": "Elements before and after, from the last dimension on.",
+    "value": "The number that is added.", "shape": "The sizes; -1 stands for the rest.",
+    "shifts": "By how many elements, for each dimension.", "chunks": "How many slices.",
+    "split_size_or_sections": "The size of all slices, or of each.",
+    "start": "The first element.", "end": "The element after the last; None: all.", "step": "Each so many-th element.",
+    "top": "The first row.", "left": "The first column.", "height": "The number of rows.", "width": "The number of columns.",
+    "num_classes": "The length of a vector.", "correction": "Subtracted from the number of elements.",
+    "is_causal": "Whether a query sees the keys at its place and before alone.",
+    "scale": "The factor on products; None: 1 / sqrt(their length).", "padding_idx": "The row that learns nothing.",
+    "p": "The probability of 0.", "approximate": "Either none or tanh.", "negative_slope": "The factor below 0.",
+    "factor": "The number.", "addend": "The number.", "divisor": "The number.", "dividend": "The number.",
+    "minuend": "The number.", "exponent": "The number.", "heads": "How many heads.", "max": "The upper bound; None: none.",
+    "min": "The lower bound; None: none.", "least": "The number below which it acts.",
+    "threshold": "The number above which y is x.", "alpha": "A number of the formula.", "beta": "A number of the formula.",
+    "lambd": "The width of what becomes 0.",
+}
+ARGUMENTS_OF = {
+    ("expand", "size"): "The sizes; -1 leaves one as it is.", ("shrink", "bias"): "A number of the formula.",
+    ("threshold", "value"): "The number that takes their place.", ("where", "input"): "The result where it is true.",
+    ("where", "other"): "The result elsewhere.", ("tile", "dims"): "How often, for each dimension.",
+    ("pad", "mode"): "Either constant, reflect, replicate or circular.",
+    **{(name, "value"): "What is summed by the weights of attention."
+       for name in ("attention_rows", "causal_attention", "self_attention", "scaled_dot_product_attention")},
+}
 NAMES = {1: ["input"], 2: ["input", "other"], 3: ["condition", "input", "other"]}
 FUNCTION = r"^(?:inline )?(?:Tensor|std::vector<Tensor>) {}\("
 INTRODUCTION = """# Ops
@@ -237,20 +364,59 @@ def page(all_ops):
     return "\n".join(out)
 
 
+def argument_names(signature):
+    """The names in "(input, dim: int = -1) -> constant"."""
+    return [re.split("[:=]", part)[0].strip() for part in split_arguments(signature[1:signature.rindex(")")]) if part]
+
+
+def example(name, signature):
+    """Lines of Python's console: a call of the op, and its result."""
+    if name in SUMMARIES:
+        _, call, result = SUMMARIES[name]
+        if not call:
+            return ""
+    else:
+        operands = [n for n in argument_names(signature) if n in ("condition", "input", "other")]
+        call, result = f"accrue.{name}({', '.join('x' for _ in operands)})", "[N, 4, 6]"
+    lines = [f">>> {of} = accrue.input({sizes})" for of, sizes in
+             (("x", "4, 6"), ("image", "3, 8, 8"), ("index", '5, dtype="int32"')) if re.search(rf"\b{of}\b", call)]
+    for sizes in re.findall(r"\bw\[([^\]]*)\]", call):
+        lines.append(f'>>> w = accrue.parameter(({sizes}), "w")')
+    call = re.sub(r"\bb\[(\d+), '(\w+)'\]", r"accrue.buffer(\1, '\2')", re.sub(r"\bw\[[^\]]*\]", "w", call))
+    return "\n".join([*lines, f">>> {call}", f"value {result}" if result.startswith("[") else result])
+
+
+def unexplained(all_ops):
+    """Ops without a summary, and arguments without a text."""
+    missing = []
+    for subject, of_subject in all_ops.items():
+        for name, signature, *_ in of_subject:
+            if subject != "Formulas" and name not in SUMMARIES:
+                missing.append(f"{name}: expected a line in SUMMARIES")
+            missing += [f"{name}: expected its argument {each} in ARGUMENTS" for each in argument_names(signature)
+                        if each not in ARGUMENTS and (name, each) not in ARGUMENTS_OF]
+    return missing
+
+
 def cpp(all_ops):
     out = ["// Made by scripts/list_ops.py.", '#include "python/op_docs.h"', "",
            "const std::vector<accrue::python::OpDoc>& accrue::python::op_docs() {",
            "  static const std::vector<OpDoc> all{"]
     for of_subject in all_ops.values():
-        for name, _, onnx, where, lines in of_subject:
+        for name, signature, onnx, where, lines in of_subject:
             more = [f"ONNX: {onnx}."] if onnx else []
             text = "\n".join([*lines, "", " ".join([*more, f"Contract: {where}."])])
-            out.append(f'      {{"{name}", R"doc({text})doc"}},')
+            summary = SUMMARIES[name][0] if name in SUMMARIES else f"Computes {lines[0].split('; ')[0].rstrip('.')}."
+            arguments = "".join(f'{{"{each}", "{ARGUMENTS_OF.get((name, each), ARGUMENTS.get(each))}"}}, '
+                                for each in argument_names(signature))
+            out.append(f'      {{"{name}", R"doc({summary})doc", R"doc({text})doc", '
+                       f'R"doc({example(name, signature)})doc", {{{arguments}}}}},')
     return "\n".join([*out, "  };", "  return all;", "}", ""])
 
 
 def main():
     all_ops, silent = ops()
+    silent += unexplained(all_ops)
     if silent:
         sys.exit("\n".join(silent))
     if "--cpp" in sys.argv:

@@ -6,18 +6,16 @@ from . import _accrue, _layers, _modules, _signatures
 from ._accrue import *  # noqa: F403
 from ._accrue import Error as Error
 from ._accrue import OutOfMemory as OutOfMemory
-from ._accrue import __version__ as __version__
 from ._history import History as History
 from ._listening import Epoch as Epoch
 from ._losses import loss as loss
-from ._modules import Trainer as Trainer
 from ._modules import from_torch as from_torch
-from ._parts import GRU as GRU
-from ._parts import LSTM as LSTM
-from ._parts import RNN as RNN
 from ._parts import MultiheadAttention as MultiheadAttention
 from ._parts import TransformerEncoder as TransformerEncoder
 from ._parts import TransformerEncoderLayer as TransformerEncoderLayer
+from ._recurrent import GRU as GRU
+from ._recurrent import LSTM as LSTM
+from ._recurrent import RNN as RNN
 from ._results import Info as Info
 from ._results import Memory as Memory
 from ._results import Plan as Plan
@@ -25,7 +23,10 @@ from ._results import Result as Result
 from ._results import Score as Score
 from ._results import Scores as Scores
 from ._results import Weights as Weights
+from ._trainer import Trainer as Trainer
 from .onnx import from_onnx as from_onnx
+
+__version__: str = _accrue.__version__
 
 # Functions that make layers remember their arguments, by which a layer is pickled.
 globals().update(_layers.remembering())

@@ -19,11 +19,22 @@ except ImportError as error:
     raise ImportError("accrue.Classifier and accrue.Regressor are estimators of scikit-learn 1.6 or newer: "
                       "expected pip install scikit-learn") from error
 
+if typing.TYPE_CHECKING:
+    from ._typing import Model
+
+    _Model = typing.Union[typing.Callable[[tuple[int, ...], int], typing.Any], Model, None]
+
 
 class _Network(BaseEstimator):
     """The network of an estimator, its training and its answers."""
 
-    def __init__(self, model: typing.Any = None, *, hidden_layer_sizes: typing.Sequence[int] = (100,),
+    n_features_in_: int
+    n_iter_: int
+    weights_: accrue.Weights
+    network_: typing.Any
+    history_: accrue.History
+
+    def __init__(self, model: _Model = None, *, hidden_layer_sizes: typing.Sequence[int] = (100,),
                  activation: str = "relu", epochs: int = 200, lr: float = 1e-3, effective_batch: int = 64,
                  micro_batch: int | str | None = None, optimizer: str = "adam",
                  weight_decay: float | None = None, validation_fraction: float | None = None,
@@ -119,26 +130,61 @@ class Classifier(ClassifierMixin, _Network):
 
     Parameters
     ----------
-    model : network of layers, torch.nn.Module, name, function or None
+    model : str, path, Layer, torch.nn.Module or callable, optional
         A function is called with the shape of a sample and the number of classes, and returns a
         network. None is a perceptron with layers of `hidden_layer_sizes` and `activation`.
-    epochs, lr, effective_batch, micro_batch, optimizer, weight_decay, patience
-        As train() has them. Without micro_batch a window is one micro-batch.
-    validation_fraction : float or None
+    hidden_layer_sizes : sequence of int
+        The sizes of its hidden layers.
+    activation : {'relu', 'tanh', 'none'}
+        What follows each of them.
+    epochs : int
+        How often all samples are learned.
+    lr : float
+        The learning rate.
+    effective_batch : int
+        Samples in a step of the optimizer.
+    micro_batch : int or 'auto', optional
+        Samples that are in memory at once. By default a window is one micro-batch.
+    optimizer : {'adam', 'adamw', 'lion', 'sgd'}
+        The optimizer.
+    weight_decay : float, optional
+        As train() has it.
+    validation_fraction : float, optional
         The share of the samples that are held out and scored after each epoch.
-    class_weight : dict, "balanced" or None
-        How much the samples of each class count.
-    random_state : int, RandomState or None
+    patience : int, optional
+        As train() has it.
+    random_state : int or RandomState, optional
         Decides weights, order and dropout.
-    options : dict or None
+    options : dict, optional
         More arguments of train().
+    class_weight : dict or 'balanced', optional
+        How much the samples of each class count.
 
     Attributes
     ----------
-    classes_, n_features_in_, n_iter_ (epochs), weights_, network_, history_
+    classes_ : ndarray
+        The classes.
+    n_features_in_ : int
+        The number of columns of X.
+    n_iter_ : int
+        The epochs that were run.
+    weights_ : Weights
+        What was learned.
+    network_ : Layer
+        The network.
+    history_ : History
+        The course of the training.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(64, 3))
+    >>> accrue.Classifier(epochs=20, lr=0.05).fit(X, X[:, 0] > 0).score(X, X[:, 0] > 0) > 0.9
+    True
     """
 
-    def __init__(self, model: typing.Any = None, *, hidden_layer_sizes: typing.Sequence[int] = (100,),
+    classes_: numpy.ndarray
+
+    def __init__(self, model: _Model = None, *, hidden_layer_sizes: typing.Sequence[int] = (100,),
                  activation: str = "relu", epochs: int = 200, lr: float = 1e-3, effective_batch: int = 64,
                  micro_batch: int | str | None = None, optimizer: str = "adam",
                  weight_decay: float | None = None, validation_fraction: float | None = None,
@@ -151,7 +197,22 @@ class Classifier(ClassifierMixin, _Network):
         self.class_weight = class_weight
 
     def fit(self, X: typing.Any, y: typing.Any, sample_weight: typing.Any = None) -> Classifier:
-        """Trains on X [N, ...] and labels y [N]."""
+        """Trains on samples and their labels.
+
+        Parameters
+        ----------
+        X : array_like [N, ...]
+            The samples.
+        y : array_like [N]
+            The labels.
+        sample_weight : array_like [N], optional
+            How much each sample counts.
+
+        Returns
+        -------
+        Classifier
+            The estimator itself.
+        """
         x, labels = self._learned(X, y)
         labels = column_or_1d(labels, warn=True)
         check_classification_targets(labels)
@@ -166,13 +227,35 @@ class Classifier(ClassifierMixin, _Network):
         return self
 
     def predict_proba(self, X: typing.Any) -> numpy.ndarray:
-        """The probability of each of `classes_`: [N, K]."""
+        """Answers with the probability of each of `classes_`.
+
+        Parameters
+        ----------
+        X : array_like [N, ...]
+            The samples.
+
+        Returns
+        -------
+        ndarray [N, K]
+            Float64, rows of sum 1.
+        """
         logits = self._logits(X).astype(numpy.float64)
         powers = numpy.exp(logits - logits.max(axis=1, keepdims=True))
         return powers / powers.sum(axis=1, keepdims=True)
 
     def predict(self, X: typing.Any) -> numpy.ndarray:
-        """The likeliest class of each sample: [N]."""
+        """Answers with the likeliest class of each sample.
+
+        Parameters
+        ----------
+        X : array_like [N, ...]
+            The samples.
+
+        Returns
+        -------
+        ndarray [N]
+            Of `classes_`.
+        """
         logits = self._logits(X)  # refuses what is not fitted, which has no classes_
         return self.classes_[logits.argmax(axis=1)]
 
@@ -187,8 +270,56 @@ class Classifier(ClassifierMixin, _Network):
 class Regressor(RegressorMixin, _Network):
     """A network that answers with numbers, as a scikit-learn estimator.
 
-    It has the parameters of Classifier, except class_weight. Its loss is the mean squared error, or
-    what options={"loss": ...} says.
+    Its loss is the mean squared error, or what options={"loss": ...} says.
+
+    Parameters
+    ----------
+    model : str, path, Layer, torch.nn.Module or callable, optional
+        A function is called with the shape of a sample and the number of answers, and returns a
+        network. None is a perceptron with layers of `hidden_layer_sizes` and `activation`.
+    hidden_layer_sizes : sequence of int
+        The sizes of its hidden layers.
+    activation : {'relu', 'tanh', 'none'}
+        What follows each of them.
+    epochs : int
+        How often all samples are learned.
+    lr : float
+        The learning rate.
+    effective_batch : int
+        Samples in a step of the optimizer.
+    micro_batch : int or 'auto', optional
+        Samples that are in memory at once. By default a window is one micro-batch.
+    optimizer : {'adam', 'adamw', 'lion', 'sgd'}
+        The optimizer.
+    weight_decay : float, optional
+        As train() has it.
+    validation_fraction : float, optional
+        The share of the samples that are held out and scored after each epoch.
+    patience : int, optional
+        As train() has it.
+    random_state : int or RandomState, optional
+        Decides weights, order and dropout.
+    options : dict, optional
+        More arguments of train().
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        The number of columns of X.
+    n_iter_ : int
+        The epochs that were run.
+    weights_ : Weights
+        What was learned.
+    network_ : Layer
+        The network.
+    history_ : History
+        The course of the training.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(64, 3))
+    >>> accrue.Regressor(epochs=50, lr=0.02).fit(X, X[:, 0]).score(X, X[:, 0]) > 0.9
+    True
     """
 
     def __sklearn_tags__(self) -> typing.Any:
@@ -197,7 +328,22 @@ class Regressor(RegressorMixin, _Network):
         return tags
 
     def fit(self, X: typing.Any, y: typing.Any, sample_weight: typing.Any = None) -> Regressor:
-        """Trains on X [N, ...] and numbers y [N] or [N, K]."""
+        """Trains on samples and their numbers.
+
+        Parameters
+        ----------
+        X : array_like [N, ...]
+            The samples.
+        y : array_like [N] or [N, K]
+            The numbers.
+        sample_weight : array_like [N], optional
+            How much each sample counts.
+
+        Returns
+        -------
+        Regressor
+            The estimator itself.
+        """
         x, targets = self._learned(X, y, multi_output=True, y_numeric=True)
         if targets.ndim == 2 and targets.shape[1] == 1:
             targets = column_or_1d(targets, warn=True)
@@ -209,7 +355,18 @@ class Regressor(RegressorMixin, _Network):
         return self
 
     def predict(self, X: typing.Any) -> numpy.ndarray:
-        """The answers: [N] or [N, K], as y was."""
+        """Answers with numbers.
+
+        Parameters
+        ----------
+        X : array_like [N, ...]
+            The samples.
+
+        Returns
+        -------
+        ndarray [N] or [N, K]
+            Float64, of as many dimensions as y had.
+        """
         answers = self._answers(X).astype(numpy.float64, copy=False)
         return answers.reshape(len(answers)) if self._is_of_one else answers
 

@@ -8,16 +8,29 @@ if typing.TYPE_CHECKING:
     import numpy
 
 
-class History(dict):
+class History(dict[str, "numpy.ndarray"]):
     """The course of a training, a dict of arrays with an element for each window.
 
     "step", "epoch" (from 0), "loss", "lr", "grad_norm", "samples_per_second" or what the network
     counts, such as "tokens_per_second", and "seconds" of training so far, without scores. The
     scores of validation are "val_loss", "val_accuracy" and so on, NaN after the other windows.
-    With several networks "player" is the one that the window belongs to."""
+    With several networks "player" is the one that the window belongs to.
+
+    Examples
+    --------
+    >>> history = accrue.train("mlp-small", "digits", steps=3).history
+    >>> history["step"]
+    array([1, 2, 3])
+    """
 
     def to_pandas(self) -> typing.Any:
-        """A pandas.DataFrame with a row for each window."""
+        """Makes a table of the windows, by pandas.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each window.
+        """
         import pandas
 
         return pandas.DataFrame(dict(self))
@@ -25,7 +38,16 @@ class History(dict):
     def plot(self, ax: typing.Any = None) -> typing.Any:
         """Draws losses by step, and below them the other scores of validation, by matplotlib.
 
-        ax: the matplotlib Axes for the losses alone. Returns the Axes, or an array of two."""
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where the losses alone are drawn.
+
+        Returns
+        -------
+        Axes or ndarray of them
+            The Axes, or an array of two.
+        """
         scores = [name for name in self if name.startswith("val_") and name != "val_loss"]
         if ax is not None:
             self._draw(ax, "loss", "val_loss")

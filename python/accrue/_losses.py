@@ -12,7 +12,7 @@ _KINDS = ("cross-entropy", "mse", "l1", "smooth-l1", "bce", "dice", "bce+dice",
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """The result of loss()."""
+    """Says a loss of an output; the result of loss()."""
 
     loss: str
     weight: float = 1.0
@@ -26,19 +26,44 @@ class Loss:
 def loss(kind: str, *, weight: float = 1.0, target: str | None = None,
          class_weights: typing.Any = None, label_smoothing: float = 0.0,
          beta: float | None = None, pos_weight: typing.Any = None) -> Loss:
-    """The loss of one output of a network, in ``train(..., loss={"class": accrue.loss(...)})``.
+    """Says the loss of one output of a network.
 
-    kind: "cross_entropy" of labels; of numbers "mse", "l1", "smooth_l1" or "bce", of logits; of masks
-    "bce", "cross_entropy", "dice" or a sum such as "bce+dice".
-    weight: the factor of this loss in the sum of all.
-    target: the array of the data that the output is compared with, by default the one of its name.
-    class_weights: of cross_entropy, one for each class, or "balanced".
-    label_smoothing: of cross_entropy of labels.
-    beta: of smooth_l1, where the parabola around 0 ends, by default 1.
-    pos_weight: of bce of numbers, one for each label.
+    It goes into ``train(..., loss={"class": accrue.loss(...)})``. Each loss is a mean over what it
+    counts in the whole window: samples, their sample_weight and class_weights, but not labels -100.
 
-    Each loss is a mean over what it counts in the whole window: samples, their sample_weight and
-    class_weights, but not labels -100."""
+    Parameters
+    ----------
+    kind : str
+        Of labels "cross_entropy"; of numbers "mse", "l1", "smooth_l1" or "bce", of logits; of masks
+        "bce", "cross_entropy", "dice" or a sum such as "bce+dice".
+    weight : float
+        The factor of this loss in the sum of all.
+    target : str, optional
+        The array of the data that the output is compared with, by default the one of its name.
+    class_weights : sequence of float or 'balanced', optional
+        Of cross_entropy: one for each class.
+    label_smoothing : float
+        Of cross_entropy of labels: the part of each label that all classes share alike.
+    beta : float, optional
+        Of smooth_l1: where the parabola around 0 ends, by default 1.
+    pos_weight : sequence of float, optional
+        Of bce of numbers: one for each label.
+
+    Returns
+    -------
+    Loss
+        What train() takes.
+
+    Raises
+    ------
+    Error
+        For a kind that is not known.
+
+    Examples
+    --------
+    >>> accrue.loss("smooth_l1", weight=0.5).weight
+    0.5
+    """
     name = str(kind).replace("_", "-")
     if name not in _KINDS:
         _fail(f"loss is {kind!r}: expected {', '.join(_KINDS)}")

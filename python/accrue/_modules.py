@@ -6,7 +6,10 @@ import os
 import sys
 import typing
 
-from . import _accrue, _listening, _metrics, _names, _origins, onnx
+from . import _accrue, _listening, _metrics, _names, _origins, _signatures, onnx
+
+if typing.TYPE_CHECKING:
+    from . import pytorch
 
 
 def _is_origin(model: typing.Any) -> bool:
@@ -329,7 +332,18 @@ class Trainer(_accrue.Trainer):
         return _restored, (type(self), *self._given, files)
 
     def state_dict(self) -> dict:
-        """The weights as they are now, as Result.state_dict() has them."""
+        """Makes PyTorch's tensors of the weights as they are now, as Result.state_dict() does.
+
+        Returns
+        -------
+        dict of str to torch.Tensor
+            What the module's load_state_dict() takes.
+
+        Raises
+        ------
+        Error
+            For a network that is no module's.
+        """
         return state_dict(self._origin, self.weights, self.steps)
 
 
@@ -353,14 +367,49 @@ def state_dict(origin: typing.Any, weights: typing.Any, steps: int) -> dict:
     return origin.state_dict(weights, steps)
 
 
-def from_torch(module: typing.Any, x: typing.Any, *, training: bool = True, outputs: typing.Any = None) -> typing.Any:
-    """Describes a torch.nn.Module as a network of samples like x [N, ...]: accrue.pytorch.from_torch()."""
+def from_torch(module: typing.Any, x: typing.Any, *, training: bool = True,
+               outputs: str | typing.Sequence[str] | None = None) -> pytorch.FromTorch:
+    """Describes a torch.nn.Module as a network, by torch.export of a call.
+
+    A module in training mode is taken as it is. One in eval mode, as pretrained ones often come, is put in
+    training mode for this.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The module, whose present values are where a training begins. It is not changed.
+    x : array_like [N, ...] or dict of them
+        Samples, of which the sizes count alone.
+    training : bool
+        With False a module stays in eval mode, so that its dropouts do nothing and its batch norms use the
+        running statistics.
+    outputs : str or sequence of str, optional
+        The names of the results to keep, if it has several.
+
+    Returns
+    -------
+    FromTorch
+        It takes the module's place as `model` everywhere; `weights` has the module's values, and
+        `state_dict(weights)` makes the module's of trained ones.
+
+    Raises
+    ------
+    Error
+        For calls that there are no ops for. It names them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> network = accrue.from_torch(torch.nn.Linear(4, 3), np.zeros((2, 4), np.float32))
+    >>> sorted(network.weights)
+    ['bias', 'weight']
+    """
     from . import pytorch
 
     return pytorch.from_torch(module, x, training=training, outputs=outputs)
 
 
 for _function in (Trainer.__init__, Trainer.run, Trainer.evaluate, Trainer.predict):
-    _function.__doc__ = getattr(_accrue.Trainer, _function.__name__).__doc__
+    _function.__doc__ = _signatures.doc_of(getattr(_accrue.Trainer, _function.__name__))
 Trainer.__doc__ = _accrue.Trainer.__doc__
 Trainer.__module__ = "accrue"

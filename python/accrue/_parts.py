@@ -118,22 +118,51 @@ def _hidden_scores(scores: Value, mask: _Any, name: str, shape: tuple, dims: str
 
 
 class MultiheadAttention(Part):
-    """softmax(q k^T / sqrt(D) + mask) v for each of num_heads heads, D = embed_dim / num_heads, of projections q, k and
-    v; then another projection (Vaswani et al. 2017). PyTorch's nn.MultiheadAttention.
+    """Attends to values by queries and keys, with several heads (Vaswani et al. 2017).
 
-    query [T, N, embed_dim], key [S, N, kdim], value [S, N, vdim], or [N, T, embed_dim] and so on with
-    batch_first=True. Called on values it returns the output, of query's shape, and the weights of attention: [N, T, S],
-    the mean over the heads, or [N, heads, T, S] with average_attn_weights=False, or None with need_weights=False.
+    PyTorch's nn.MultiheadAttention: softmax(q k^T / sqrt(D) + mask) v for each of num_heads heads,
+    D = embed_dim / num_heads, of projections q, k and v; then another projection.
 
-    key_padding_mask [N, S] and attn_mask [T, S] or [N heads, T, S]: int32 or a comparison, which hides keys where it is
-    1 or true, or float32, which is added to the scores; attn_mask may be an array, of bool or float. is_causal=True is
-    a hint and needs attn_mask, as in PyTorch. A query that sees no key gives NaN.
+    Parameters
+    ----------
+    embed_dim : int
+        The size of a query, and of the result.
+    num_heads : int
+        How many heads, by which embed_dim is divisible.
+    dropout : float
+        The probability with which weights of attention become 0.
+    bias : bool
+        Whether projections add learned numbers.
+    add_bias_kv : bool
+        Whether a learned key and value are added to those of the input.
+    add_zero_attn : bool
+        Whether a key and value of zeros are added.
+    kdim, vdim : int, optional
+        The sizes of keys and values; by default embed_dim.
+    batch_first : bool
+        Whether values are [N, T, ...] and not [T, N, ...].
+    device, dtype : None
+        A training chooses them for all layers.
 
-    Parameters: in_proj_weight [3 embed_dim, embed_dim], or q_proj_weight, k_proj_weight and v_proj_weight where kdim or
-    vdim differ; in_proj_bias [3 embed_dim]; out_proj.weight [embed_dim, embed_dim]; out_proj.bias; and with
-    add_bias_kv=True bias_k and bias_v [1, 1, embed_dim]. dropout acts on the weights of attention.
+    Raises
+    ------
+    Error
+        For sizes that do not fit, and for a device or dtype.
 
-    Throws Error for sizes that do not fit, and for a device or dtype."""
+    Notes
+    -----
+    Its parameters are in_proj_weight [3 embed_dim, embed_dim], or q_proj_weight, k_proj_weight and
+    v_proj_weight where kdim or vdim differ; in_proj_bias [3 embed_dim]; out_proj.weight
+    [embed_dim, embed_dim]; out_proj.bias; and with add_bias_kv=True bias_k and bias_v
+    [1, 1, embed_dim]. A query that sees no key gives NaN.
+
+    Examples
+    --------
+    >>> x = accrue.input(5, 8)
+    >>> y, weights = accrue.MultiheadAttention(8, 2, batch_first=True)(x, x, x)
+    >>> y, weights
+    (value [N, 5, 8], value [N, 5, 5])
+    """
 
     def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True,
                  add_bias_kv: bool = False, add_zero_attn: bool = False, kdim: int | None = None,
@@ -182,6 +211,31 @@ class MultiheadAttention(Part):
     def __call__(self, query: Value, key: Value, value: Value, key_padding_mask: Value | None = None,
                  need_weights: bool = True, attn_mask: _Any = None, average_attn_weights: bool = True,
                  is_causal: bool = False, *, name: str = "") -> tuple[Value, Value | None]:
+        """Calls the layer on values.
+
+        Parameters
+        ----------
+        query, key, value : Value
+            Of sizes [T, N, embed_dim], [S, N, kdim] and [S, N, vdim], or [N, T, embed_dim] and so on with
+            batch_first=True.
+        key_padding_mask : Value, optional
+            [N, S], int32 or a comparison, which hides keys where it is 1 or true, or float32, which is added.
+        need_weights : bool
+            Whether the weights of attention are returned.
+        attn_mask : Value or array_like, optional
+            [T, S] or [N heads, T, S], likewise; an array is of bool or float.
+        average_attn_weights : bool
+            Whether the weights are the mean over the heads.
+        is_causal : bool
+            A hint that attn_mask is causal, which it needs, as in PyTorch.
+            name : str
+            What its parameters' names begin with; by default its number in the network.
+
+        Returns
+        -------
+        tuple of Value
+            The output, of query's shape, and the weights [N, T, S], or [N, heads, T, S], or None.
+        """
         _check(not is_causal or attn_mask is not None,
                "[MultiheadAttention] is_causal=True without attn_mask: expected both, because is_causal only says what "
                "attn_mask is")
@@ -231,14 +285,45 @@ class MultiheadAttention(Part):
 
 
 class TransformerEncoderLayer(Part):
-    """Attention of a sequence to itself and a network of two linear layers, each with a residual connection, dropout
-    and a LayerNorm (Vaswani et al. 2017). PyTorch's nn.TransformerEncoderLayer.
+    """Attends a sequence to itself, and then puts it through two linear layers (Vaswani et al. 2017).
 
+    PyTorch's nn.TransformerEncoderLayer, with residual connections, dropout and LayerNorms:
     x = norm1(x + self_attn(x)); y = norm2(x + linear2(dropout(activation(linear1(x))))); with norm_first=True
     x = x + self_attn(norm1(x)); y = x + linear2(dropout(activation(linear1(norm2(x))))).
 
-    src and the result are [T, N, d_model], or [N, T, d_model] with batch_first=True. activation: "relu", "gelu" or a
-    function of values. Masks are MultiheadAttention's. Throws Error for sizes that do not fit."""
+    Parameters
+    ----------
+    d_model : int
+        The size of src and of the result.
+    nhead : int
+        How many heads of attention.
+    dim_feedforward : int
+        The size between the two linear layers.
+    dropout : float
+        The probability with which elements become 0.
+    activation : {'relu', 'gelu'} or callable
+        What is between the linear layers; a function of values.
+    layer_norm_eps : float
+        Added to the variances of the norms.
+    batch_first : bool
+        Whether values are [N, T, d_model] and not [T, N, d_model].
+    norm_first : bool
+        Whether norms come before attention and linear layers.
+    bias : bool
+        Whether layers add learned numbers.
+    device, dtype : None
+        A training chooses them for all layers.
+
+    Raises
+    ------
+    Error
+        For sizes that do not fit, and for a device or dtype.
+
+    Examples
+    --------
+    >>> accrue.TransformerEncoderLayer(8, 2, 16, batch_first=True)(accrue.input(5, 8))
+    value [N, 5, 8]
+    """
 
     def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
                  activation: str | typing.Callable[[Value], Value] = "relu", layer_norm_eps: float = 1e-5,
@@ -271,6 +356,24 @@ class TransformerEncoderLayer(Part):
 
     def __call__(self, src: Value, src_mask: _Any = None, src_key_padding_mask: Value | None = None,
                  is_causal: bool = False, *, name: str = "") -> Value:
+        """Calls the layer on a value.
+
+        Parameters
+        ----------
+        src : Value
+            [T, N, d_model], or [N, T, d_model] with batch_first=True.
+        src_mask, src_key_padding_mask : Value, optional
+            The masks of MultiheadAttention.
+        is_causal : bool
+            A hint that src_mask is causal, which it needs.
+            name : str
+            What its parameters' names begin with; by default its number in the network.
+
+        Returns
+        -------
+        Value
+            Of src's sizes.
+        """
         def dropped(x: Value) -> Value:
             return _accrue.dropout(x, self.dropout) if self.dropout > 0 else x
 
@@ -293,10 +396,32 @@ class TransformerEncoderLayer(Part):
 
 
 class TransformerEncoder(Part):
-    """num_layers layers like encoder_layer, one after the other, each with weights of its own, and then `norm`, a
-    layer, if there is one. PyTorch's nn.TransformerEncoder. Parameters: layers.0. and so on, and norm.
+    """Puts a sequence through several layers like one, each with weights of its own.
 
-    enable_nested_tensor and mask_check only choose among PyTorch's ways to compute the same, and have no effect."""
+    PyTorch's nn.TransformerEncoder. Parameters are named layers.0. and so on, and norm.
+
+    Parameters
+    ----------
+    encoder_layer : TransformerEncoderLayer
+        The layer that all are like.
+    num_layers : int
+        How many layers.
+    norm : Layer, optional
+        A layer after the last one.
+    enable_nested_tensor, mask_check : bool
+        They choose among PyTorch's ways to compute the same, and have no effect.
+
+    Raises
+    ------
+    Error
+        For what is no such layer.
+
+    Examples
+    --------
+    >>> layer = accrue.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    >>> accrue.TransformerEncoder(layer, 2)(accrue.input(5, 8))
+    value [N, 5, 8]
+    """
 
     def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: _accrue.Layer | None = None,
                  enable_nested_tensor: bool = True, mask_check: bool = True) -> None:
@@ -320,178 +445,26 @@ class TransformerEncoder(Part):
 
     def __call__(self, src: Value, mask: _Any = None, src_key_padding_mask: Value | None = None,
                  is_causal: bool | None = None, *, name: str = "") -> Value:
+        """Calls the layers on a value.
+
+        Parameters
+        ----------
+        src : Value
+            [T, N, d_model], or [N, T, d_model] with batch_first=True of the layer.
+        mask, src_key_padding_mask : Value, optional
+            The masks of MultiheadAttention.
+        is_causal : bool, optional
+            A hint that mask is causal, which it needs.
+            name : str
+            What its parameters' names begin with; by default its number in the network.
+
+        Returns
+        -------
+        Value
+            Of src's sizes.
+        """
         with self._within(name):
             with self._parts:
                 for i, layer in enumerate(self.layers):
                     src = layer(src, mask, src_key_padding_mask, bool(is_causal), name=str(i))
             return src if self.norm is None else self.norm(src, name="norm")
-
-
-class _Recurrent(Part):
-    _gates = 1
-
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
-                 batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0,
-                 device: None = None, dtype: None = None) -> None:
-        super().__init__()
-        layer = type(self).__name__
-        _without(layer, device=device, dtype=dtype)
-        for what, given in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
-            _check(isinstance(given, int) and given >= 1, f"{layer} with {what}={given!r}: expected a number from 1")
-        _check(proj_size == 0 or self._gates == 4,
-               f"{layer} with proj_size={proj_size}: expected 0, because only an LSTM has projections")
-        _check(0 <= proj_size < hidden_size,
-               f"{layer} with proj_size={proj_size}: expected a number from 0 to less than hidden_size={hidden_size}")
-        self.dropout = _probability(layer, dropout)
-        _check(dropout == 0 or num_layers > 1,
-               f"{layer} with dropout={dropout} and num_layers=1: expected more layers, as dropout is between them")
-        self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
-        self.batch_first, self.bidirectional, self.proj_size = batch_first, bidirectional, proj_size
-        self._state_size = proj_size or hidden_size
-
-    def __repr__(self) -> str:
-        more = "".join([f", {self.num_layers} layers" if self.num_layers > 1 else "",
-                        ", in both directions" if self.bidirectional else "",
-                        f", projected to {self.proj_size}" if self.proj_size else ""])
-        return f"{type(self).__name__} {self.input_size} -> {self.hidden_size}{more}"
-
-    def _weight(self, name: str, *shape: int) -> Value:
-        return self._parameter(name, *shape, bound=1 / math.sqrt(self.hidden_size))
-
-    def _step(self, x: Value, h: Value | None, c: Value | None, hidden: typing.Callable) -> tuple[Value, Value | None]:
-        raise NotImplementedError
-
-    def _run(self, x: Value, place: str, is_reversed: bool, state: list[Value] | None
-             ) -> tuple[list[Value], Value | None]:
-        """One layer in one direction over [N, T, F]: h after each step, in the order of x, and the last c."""
-        T, gates = x.shape[1], self._gates * self.hidden_size
-        w = self._weight(f"weight_ih_{place}", gates, x.shape[2])
-        bias = self._weight(f"bias_ih_{place}", gates) if self.bias else None
-        recurrent = self._weight(f"weight_hh_{place}", gates, self._state_size)
-        hidden_bias = self._weight(f"bias_hh_{place}", gates) if self.bias else None
-        projection = self._weight(f"weight_hr_{place}", self.proj_size, self.hidden_size) if self.proj_size else None
-        if state is None and T == 1:  # every weight is in use
-            zeros = [_zeros(1, n).expand(x.shape[0], -1) for n in (self._state_size, self.hidden_size)]
-            state = zeros[:2 if self._gates == 4 else 1]
-        h, c = (state + [None])[:2] if state else (None, None)
-
-        def hidden(h: Value | None) -> Value | None:
-            return hidden_bias if h is None else _accrue.linear(h, recurrent, hidden_bias)
-
-        inputs, outputs = _accrue.linear(x, w, bias), [None] * T
-        for t in reversed(range(T)) if is_reversed else range(T):
-            h, c = self._step(inputs[:, t], h, c, hidden)
-            if projection is not None:
-                h = _accrue.linear(h, projection)
-            outputs[t] = h
-        return outputs, c
-
-    def _states(self, hx: _Any, N: _Any) -> list[Value] | None:
-        layer = type(self).__name__
-        if hx is None:
-            return None
-        states = list(hx) if self._gates == 4 and isinstance(hx, (tuple, list)) else [hx]
-        _check(len(states) == (2 if self._gates == 4 else 1),
-               f"[{layer}] hx is {type(hx).__name__}: expected {'(h, c)' if self._gates == 4 else 'h'}")
-        n = self.num_layers * (2 if self.bidirectional else 1)
-        for what, each, size in zip("hc", states, (self._state_size, self.hidden_size)):
-            wanted = (n, N, size)
-            _check(isinstance(each, Value) and tuple(each.shape) == wanted,
-                   f"[{layer}] {what} of hx is {_text(each) if isinstance(each, Value) else type(each).__name__}: "
-                   f"expected a value {wanted}")
-        return states
-
-    def _called(self, input: Value, hx: _Any, name: str) -> tuple[Value, list[Value]]:
-        x = _rows(type(self).__name__, "input", input, self.batch_first, self.input_size)
-        states, lasts, cells = self._states(hx, x.shape[0]), [], []
-        directions = (False, True) if self.bidirectional else (False,)
-        with self._within(name):
-            for layer in range(self.num_layers):
-                if layer > 0 and self.dropout > 0:
-                    x = _accrue.dropout(x, self.dropout)
-                sides = []
-                for is_reversed in directions:
-                    place = f"l{layer}{'_reverse' if is_reversed else ''}"
-                    first = None if states is None else [each[len(lasts)] for each in states]
-                    outputs, c = self._run(x, place, is_reversed, first)
-                    lasts.append(outputs[0 if is_reversed else -1])
-                    cells.append(c)
-                    sides.append(_accrue.stack(outputs, 1))
-                x = _accrue.cat(sides, -1) if len(sides) > 1 else sides[0]
-            last = [_accrue.stack(lasts, 0)]
-            if self._gates == 4:
-                last.append(_accrue.stack(cells, 0))
-            return x if self.batch_first else x.transpose(0, 1), last
-
-
-class LSTM(_Recurrent):
-    """A long short-term memory (Hochreiter & Schmidhuber 1997). PyTorch's nn.LSTM. At each step of a layer
-    i, f, g, o = chunks of W_ih x + b_ih + W_hh h + b_hh; c = sigmoid(f) c + sigmoid(i) tanh(g); h = sigmoid(o) tanh(c),
-    and h = W_hr h with a proj_size.
-
-    input [T, N, input_size], or [N, T, input_size] with batch_first=True. Called on values it returns (output, (h, c)):
-    output [T, N, H], or [N, T, H], with H for each direction, and h [layers, N, H] and c [layers, N, hidden_size] after
-    the last step, for each layer and direction. hx: (h, c) before the first step, 0 where it is None.
-
-    Parameters: weight_ih_l0 [4 hidden_size, input_size], weight_hh_l0 [4 hidden_size, H], bias_ih_l0, bias_hh_l0
-    [4 hidden_size], weight_hr_l0 [proj_size, hidden_size], and so on for l1, and with _reverse. dropout is on the
-    outputs of all layers but the last."""
-
-    _gates = 4
-
-    def _step(self, x, h, c, hidden):
-        more = hidden(h)
-        i, f, g, o = (x if more is None else x + more).chunk(4, -1)
-        new = _accrue.sigmoid(i) * _accrue.tanh(g)
-        c = new if c is None else _accrue.sigmoid(f) * c + new
-        return _accrue.sigmoid(o) * _accrue.tanh(c), c
-
-    def __call__(self, input: Value, hx: tuple[Value, Value] | None = None, *, name: str = ""
-                 ) -> tuple[Value, tuple[Value, Value]]:
-        output, last = self._called(input, hx, name)
-        return output, tuple(last)
-
-
-class GRU(_Recurrent):
-    """Gated recurrent units (Cho et al. 2014). PyTorch's nn.GRU. At each step of a layer r = sigmoid(W_ir x + b_ir +
-    W_hr h + b_hr), z alike, n = tanh(W_in x + b_in + r (W_hn h + b_hn)), h = (1 - z) n + z h.
-
-    Inputs, results and parameters are LSTM's, with 3 hidden_size rows for r, z and n, and without c: (output, h)."""
-
-    _gates = 3
-
-    def _step(self, x, h, c, hidden):
-        more = hidden(h)
-        r, z, n = x.chunk(3, -1)
-        if more is not None:
-            hr, hz, hn = more.chunk(3, -1)
-            n = n + _accrue.sigmoid(r + hr) * hn
-            z = z + hz
-        z, n = _accrue.sigmoid(z), _accrue.tanh(n)
-        return n - z * n if h is None else (h - n) * z + n, None
-
-    def __call__(self, input: Value, hx: Value | None = None, *, name: str = "") -> tuple[Value, Value]:
-        output, last = self._called(input, hx, name)
-        return output, last[0]
-
-
-class RNN(_Recurrent):
-    """h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu with nonlinearity="relu" (Elman 1990). PyTorch's nn.RNN.
-
-    Inputs, results and parameters are LSTM's, with hidden_size rows, and without c: (output, h)."""
-
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh",
-                 bias: bool = True, batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False,
-                 device: None = None, dtype: None = None) -> None:
-        _check(nonlinearity in ("tanh", "relu"), f"RNN with nonlinearity={nonlinearity!r}: expected tanh or relu")
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device,
-                         dtype)
-        self.nonlinearity = nonlinearity
-
-    def _step(self, x, h, c, hidden):
-        more = hidden(h)
-        return getattr(_accrue, self.nonlinearity)(x if more is None else x + more), None
-
-    def __call__(self, input: Value, hx: Value | None = None, *, name: str = "") -> tuple[Value, Value]:
-        output, last = self._called(input, hx, name)
-        return output, last[0]

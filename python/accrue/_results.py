@@ -53,8 +53,15 @@ class _Table:
                 "".join(line("td", row) for row in rows) + "</tbody></table>")
 
 
-class Score(_Table, dict):
-    """A loss and its metrics by name: ``score["accuracy"]``. Values that are not finite are NaN."""
+class Score(_Table, dict[str, typing.Any]):
+    """A loss and its metrics by name, accuracies in percent. Values that are not finite are NaN.
+
+    Examples
+    --------
+    >>> score = accrue.train("mlp-small", "digits", steps=2).score
+    >>> 0 <= score["accuracy"] <= 100
+    True
+    """
 
     def __init__(self, score: typing.Mapping[str, typing.Any] = ()):
         super().__init__((name, float("nan") if value is None else value)
@@ -64,10 +71,10 @@ class Score(_Table, dict):
         return [list(self), [_number(value) for value in self.values()]]
 
 
-class Scores(_Table, dict):
+class Scores(_Table, dict[str, Score]):
     """The `Score` of each part of a data set, "training" and "test"."""
 
-    def __init__(self, parts: dict[str, dict]):
+    def __init__(self, parts: typing.Mapping[str, typing.Mapping[str, typing.Any]]):
         super().__init__({name: Score(score) for name, score in parts.items()})
 
     def _rows(self) -> list[list[str]]:
@@ -75,8 +82,15 @@ class Scores(_Table, dict):
         return [["", *first], *([name, *map(_number, s.values())] for name, s in self.items())]
 
 
-class Memory(_Table, dict):
-    """Peaks in bytes, by run and category: ``memory["this run"]["activations"]``."""
+class Memory(_Table, dict[str, dict[str, int]]):
+    """Peaks in bytes, by run and category.
+
+    Examples
+    --------
+    >>> memory = accrue.train("mlp-small", "digits", steps=2).memory
+    >>> memory["this run"]["activations"] > 0
+    True
+    """
 
     def _rows(self) -> list[list[str]]:
         categories = next(iter(self.values()), {})
@@ -84,11 +98,23 @@ class Memory(_Table, dict):
                                for c in categories)]
 
 
-class Plan(_Table, dict):
-    """``plan["recommended"]`` and ``plan["alternatives"]``, peaks in bytes."""
+class Plan(_Table, dict[str, typing.Any]):
+    """A split of the effective batch that fits, "recommended", and "alternatives"; peaks are bytes."""
 
-    def options(self) -> dict:
-        """The arguments of `train` for the recommended split."""
+    def options(self) -> dict[str, typing.Any]:
+        """Makes the arguments of train() for the recommended split.
+
+        Returns
+        -------
+        dict
+            Such as effective_batch, micro_batch, recompute and strategy.
+
+        Examples
+        --------
+        >>> plan = accrue.plan("mlp-small", "digits", effective_batch=64, memory="64MiB")
+        >>> accrue.train("mlp-small", "digits", steps=1, **plan.options()).batches
+        '64 (64 x 1)'
+        """
         best = self["recommended"]
         options = {"micro_batch": best["micro_batch"],
                    "effective_batch": best["micro_batch"] * best["accum"],
@@ -111,7 +137,7 @@ class Plan(_Table, dict):
         return rows
 
 
-class Info(_Table, dict):
+class Info(_Table, dict[str, typing.Any]):
     """The build, the machine, and a model with its tensors."""
 
     def _rows(self) -> list[list[str]]:
@@ -122,8 +148,27 @@ class Info(_Table, dict):
         return rows + [[name, str(shape)] for name, shape in self.get("tensors", {}).items()]
 
 
-class Weights(_Table, dict):
-    """float32 arrays, float64 of a run with precision="fp64", by PyTorch's names, and the `metadata` of their file."""
+class Weights(_Table, dict[str, "numpy.ndarray"]):
+    """Arrays by PyTorch's names, and the metadata of their file.
+
+    They are float32, or float64 of a run with precision="fp64".
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        The arrays by name.
+    metadata : mapping of str to str
+        What is said about them, such as the model.
+
+    Examples
+    --------
+    >>> weights = accrue.train("mlp-small", "digits", steps=1).weights
+    >>> weights.metadata["model"]
+    'mlp-small'
+    >>> weights.save("w.safetensors")
+    >>> sorted(accrue.Weights.load("w.safetensors")) == sorted(weights)
+    True
+    """
 
     def __init__(self, arrays: typing.Mapping[str, typing.Any] = (),
                  metadata: typing.Mapping[str, str] = ()):
@@ -131,6 +176,13 @@ class Weights(_Table, dict):
         self.metadata = dict(metadata)
 
     def copy(self) -> Weights:
+        """Makes a dictionary of the same arrays, with the metadata.
+
+        Returns
+        -------
+        Weights
+            The arrays are not copied.
+        """
         return type(self)(self, self.metadata)
 
     __copy__ = copy
@@ -147,11 +199,38 @@ class Weights(_Table, dict):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Weights:
-        """Reads a safetensors file, without num_batches_tracked and others that are no weights."""
+        """Reads a safetensors file, without num_batches_tracked and others that are no weights.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+
+        Returns
+        -------
+        Weights
+            Its arrays and metadata.
+
+        Raises
+        ------
+        Error
+            For a file that is none, or is damaged.
+        """
         return cls(*_accrue._read_weights(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a safetensors file, whole or not at all."""
+        """Writes a safetensors file, whole or not at all.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+
+        Raises
+        ------
+        Error
+            For a file that cannot be written.
+        """
         _accrue._write_weights(path, dict(self), self.metadata)
 
     def _rows(self) -> list[list[str]]:
@@ -161,22 +240,50 @@ class Weights(_Table, dict):
 
 @dataclasses.dataclass(repr=False)
 class Result(_Table):
-    """The outcome of a training."""
+    """The outcome of a training.
 
-    #: The loss of each window that this trainer has run, float64; none from before it resumed.
+    Attributes
+    ----------
+    losses : ndarray [windows]
+        The loss of each window that this trainer has run, float64; none from before it resumed.
+    score : Score or None
+        On the data that `scored` names; None before the first step.
+    steps : int
+        Optimizer steps taken, in all.
+    weights : Weights
+        Arrays by PyTorch's names.
+    memory : Memory
+        Peaks in bytes, measured and predicted, by category.
+    batches : str
+        The effective batch, its micro-batch and their number: "64 (16 x 4)".
+    skipped_windows : int
+        Windows in `losses` that took no step: something was not finite, or nothing was judged.
+    scored : {'test', 'validation', 'training'}
+        The data of `score`: the test data, or without these the validation data, or the training data.
+    history : History
+        Losses, learning rates and scores by window.
+    ema_weights : Weights or None
+        The moving average of the weights, with ema=.
+    best_weights : Weights or None
+        With keep_best=True, the weights at the lowest loss that this process scored on the way.
+
+    Examples
+    --------
+    >>> result = accrue.train("mlp-small", "digits", steps=2, effective_batch=64, micro_batch=16)
+    >>> result.steps, result.batches, result.scored
+    (2, '64 (16 x 4)', 'test')
+    """
+
     losses: numpy.ndarray
-    score: Score | None  #: on the data that `scored` names; None before the first step
-    steps: int  #: optimizer steps taken, in all
+    score: Score | None
+    steps: int
     weights: Weights
     memory: Memory
-    batches: str  #: "64 = 4 x 16"
-    #: Windows in `losses` that took no step: something was not finite, or nothing was judged.
+    batches: str
     skipped_windows: int = 0
-    #: The data of `score`: "test", or without it "validation", or without that "training".
     scored: str = "test"
-    history: History | None = None  #: losses, learning rates and scores by window
-    ema_weights: Weights | None = None  #: the moving average of the weights, with ema=
-    #: With keep_best=True, the weights at the lowest loss that this process scored on the way.
+    history: History = dataclasses.field(default_factory=History)
+    ema_weights: Weights | None = None
     best_weights: Weights | None = None
     _origin: typing.Any = None  # what was made of the module or the file that was trained, if it was one
     _layers: typing.Any = None  # the network of layers that was trained, if it was one
@@ -211,9 +318,19 @@ class Result(_Table):
         self.weights.save(path)
 
     def state_dict(self) -> dict[str, typing.Any]:
-        """PyTorch's tensors under the names of the torch.nn.Module that was trained, for its load_state_dict().
+        """Makes PyTorch's tensors under the names of the torch.nn.Module that was trained.
 
         Tied weights come under all their names, buffers too; num_batches_tracked grows by the steps.
+
+        Returns
+        -------
+        dict of str to torch.Tensor
+            What the module's load_state_dict() takes.
+
+        Raises
+        ------
+        Error
+            For a network that is no module's.
         """
         return _modules.state_dict(self._origin, self.weights, self.steps)
 

@@ -26,6 +26,11 @@ def _described(function: typing.Any) -> tuple[inspect.Signature, str]:
     return _signature(definition, defaults[0] if defaults else ()), doc
 
 
+def doc_of(function: typing.Any) -> str:
+    """A docstring without the signature that nanobind writes before it."""
+    return _described(function)[1]
+
+
 def function(of: _Any, by: typing.Any = None) -> _Any:
     """A function of the module with its signature. `by` is called in its place, if it is given."""
     signature, doc = _described(of)
@@ -48,4 +53,5 @@ def _add_to(type_: type) -> None:
     type_.__signature__ = signature.replace(parameters=parameters, return_annotation=type_)
 
 
-_add_to(_accrue.Trainer)
+for _type in (_accrue.Trainer, _accrue.Network, _accrue.scope):
+    _add_to(_type)

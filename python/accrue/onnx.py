@@ -87,8 +87,33 @@ def from_onnx(path: str | os.PathLike[str], *, train: typing.Sequence[str] | str
               outputs: typing.Sequence[str] | str | None = None) -> FromOnnx:
     """Describes an ONNX file as a network.
 
-    `train` names constants of floating numbers to be trained beside the weights. `samples` has the sizes of one
-    sample where the file leaves them free, by inputs if there are several; `outputs` names the outputs to keep.
+    Parameters
+    ----------
+    path : str or path
+        The file, whose values are where a training begins.
+    train : str or sequence of str
+        The names of constants of floating numbers to be trained beside the weights.
+    samples : sequence of int or dict of them, optional
+        The sizes of one sample where the file leaves them free, by inputs if there are several.
+    outputs : str or sequence of str, optional
+        The names of the outputs to keep.
+
+    Returns
+    -------
+    FromOnnx
+        It takes the file's place as `model` everywhere; `weights` has the file's values, and
+        `save(path, weights)` writes the file with others.
+
+    Raises
+    ------
+    Error
+        For nodes that cannot be trained. It names them.
+
+    Examples
+    --------
+    >>> accrue.export(accrue.train("mlp-small", "digits", steps=1).weights, "net.onnx")
+    >>> accrue.from_onnx("net.onnx").outputs
+    ['logits']
     """
     file = _accrue._OnnxFile(os.fspath(path))
     if samples is None:

@@ -1,14 +1,129 @@
-"""The module as a package: the logger, and other customs of packages."""
+"""The module as a package: docstrings, their examples, types, and the logger."""
 
 import contextlib
+import doctest
+import importlib.util
+import inspect
 import io
 import logging
+import os
+import pathlib
 import subprocess
 import sys
+import tempfile
+import types
 import unittest
+import warnings
 
 import accrue
 import numpy as np
+from accrue import _signatures
+
+# numpydoc's checks that every docstring passes, beside those that it has no choice about. Left out: summaries in the
+# third person (SS05), sections that say nothing (ES01, SA01), and how quotes stand (GL01, GL02).
+CHECKS = {"GL03", "GL05", "GL06", "GL07", "GL08", "GL10", "SS01", "SS02", "SS03", "SS04", "SS06", "PR01", "PR02", "PR03",
+          "PR04", "PR05", "PR06", "PR07", "PR08", "PR09", "PR10", "RT02", "RT03", "RT04", "RT05"}
+PARAMETERS = {"PR01", "PR02", "PR03"}
+# Classes whose objects are results: nobody calls them. The signatures of scikit-learn's methods are its own.
+RESULTS = ("Epoch", "History", "Info", "Memory", "Plan", "Result", "Samples", "Score", "Scores", "Step", "Value", "Layer",
+           "Error", "OutOfMemory")
+HAS_SCIKIT_LEARN = importlib.util.find_spec("sklearn") is not None
+
+
+def public():
+    """The names that people use, with their objects: functions, classes, and the classes' methods."""
+    for name in dir(accrue):
+        if name.startswith("_") or (name in ("Classifier", "Regressor") and not HAS_SCIKIT_LEARN):
+            continue
+        found = getattr(accrue, name)
+        if isinstance(found, types.ModuleType):
+            continue
+        yield name, found
+        for method in sorted(vars(found)) if isinstance(found, type) else ():
+            if not method.startswith("_") and callable(getattr(found, method)):
+                yield f"{name}.{method}", getattr(found, method)
+
+
+def as_numpydoc_sees(found):
+    """A function of nanobind's as one of Python's: it has no signature, and its __doc__ begins with one."""
+    if not hasattr(found, "__nb_signature__") or isinstance(found, type):
+        return found
+
+    def shown(*args, **options):
+        pass
+
+    shown.__signature__, shown.__doc__ = _signatures._described(found)
+    parameters = list(shown.__signature__.parameters.values())
+    if parameters and parameters[0].name == "self":
+        shown.__signature__ = shown.__signature__.replace(parameters=parameters[1:])
+    shown.__module__, shown.__name__ = "accrue", "shown"
+    return shown
+
+
+class Docstrings(unittest.TestCase):
+    def test_are_there(self):
+        for name, found in public():
+            self.assertTrue((found.__doc__ or "").strip(), name)
+
+    def test_have_numpydocs_form(self):
+        try:
+            from numpydoc.docscrape import get_doc_object
+            from numpydoc.validate import validate
+        except ImportError:
+            self.skipTest("no numpydoc")
+        problems = []
+        for name, found in public():
+            if name.startswith(("Classifier.set_", "Regressor.set_")):
+                continue  # scikit-learn's own
+            checks = CHECKS - PARAMETERS if name in RESULTS else CHECKS
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # of sections that it cannot read
+                errors = validate(get_doc_object(as_numpydoc_sees(found)))["errors"]
+            problems += [f"{name}: {code}: {text}" for code, text in errors if code in checks]
+        self.assertEqual(problems, [])
+
+    def test_of_functions_name_the_arguments_of_their_signatures(self):
+        for name in ("train", "Trainer", "plan", "info", "evaluate", "predict", "export", "generate", "embed"):
+            function = getattr(accrue, name)
+            text = function.__doc__
+            for parameter in inspect.signature(function).parameters:
+                self.assertRegex(text, rf"(?m)^ *{parameter} : \S", name)
+
+
+class Examples(unittest.TestCase):
+    def test_run(self):
+        names = {"accrue": accrue, "np": np}
+        finder, count = doctest.DocTestFinder(recurse=False), 0
+        failures = []
+        with tempfile.TemporaryDirectory() as folder, in_folder(folder):
+            for name, found in public():
+                if ">>>" not in (found.__doc__ or "") or (name == "from_torch" and not has("torch")):
+                    continue
+                test = doctest.DocTestParser().get_doctest(found.__doc__, dict(names), f"accrue.{name}", None, 0)
+                said = []
+                doctest.DocTestRunner(verbose=False).run(test, out=said.append)
+                count += 1
+                if said:
+                    failures.append("".join(said))
+        self.assertEqual("\n".join(failures), "")
+        self.assertGreater(count, 150)
+
+
+class Types(unittest.TestCase):
+    def test_of_the_examples(self):
+        if not has("mypy"):
+            self.skipTest("no mypy")
+        folder = pathlib.Path(accrue.__file__).parent
+        if not (folder / "_accrue.pyi").exists():
+            self.skipTest("no stub beside the module")
+        self.assertTrue((folder / "py.typed").exists())
+        files = [pathlib.Path(__file__).with_name("typed") / "examples.py"]
+        with tempfile.TemporaryDirectory() as cache:
+            ran = subprocess.run(
+                [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir", cache, *files],
+                env={**os.environ, "MYPYPATH": str(folder.parent)}, cwd=cache, capture_output=True, text=True,
+                check=False)
+        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
 
 
 def network():
@@ -92,6 +207,20 @@ class ClassWeight(unittest.TestCase):
         score = accrue.evaluate(weights, network(), (x, y), class_weight={0: 5.0})
         self.assertNotEqual(score["loss"], accrue.evaluate(weights, network(), (x, y))["loss"])
         self.assertEqual(score["loss"], accrue.evaluate(weights, network(), (x, y), class_weights=[5, 1, 1])["loss"])
+
+
+def has(module):
+    return importlib.util.find_spec(module) is not None
+
+
+@contextlib.contextmanager
+def in_folder(folder):
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 if __name__ == "__main__":

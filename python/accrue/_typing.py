@@ -1,0 +1,38 @@
+"""Types in the signatures of the module's functions. Nothing imports them when a program runs."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, Union
+
+from . import _accrue, _listening, _origins
+
+
+class TorchModule(Protocol):
+    """A torch.nn.Module, without importing it."""
+
+    training: bool
+
+    def named_parameters(self, prefix: str = ..., recurse: bool = ...) -> Iterator[tuple[str, Any]]: ...
+
+
+Model = Union[str, os.PathLike[str], _accrue.Layer, _origins.Origin, TorchModule]
+Trained = Union[str, os.PathLike[str], Mapping[str, Any], _origins.Origin, TorchModule]
+Transform = Union[Callable[[Any], Any], Callable[[Any, Any], Any], Callable[[Any, Any, Any], Any]]
+OnStep = Union[Callable[[_accrue.Step], Any], Sequence[Callable[[_accrue.Step], Any]]]
+OnEpoch = Union[Callable[[_listening.Epoch], Any], Sequence[Callable[[_listening.Epoch], Any]]]
+
+
+class Trainer(_accrue.Trainer):
+    def state_dict(self) -> dict[str, Any]:
+        """Makes PyTorch's tensors of the weights as they are now, as Result.state_dict() does.
+
+        Returns
+        -------
+        dict of str to torch.Tensor
+            What the module's load_state_dict() takes.
+
+        Raises
+        ------
+        Error
+            For a network that is no module's.
+        """
