@@ -25,9 +25,13 @@ def as_class_weights(given: typing.Any, model: typing.Any, data: typing.Any, opt
             raise Error(f"class_weight is {given!r}: expected 'balanced', or a dictionary such as {{0: 1.0, 1: 2.5}}")
         return given
     if not isinstance(given, typing.Mapping):
-        return given
+        if isinstance(given, bytes) or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) != 1:
+            raise Error(f"class_weight is {given!r}: expected a dictionary, numbers for all classes, or 'balanced'")
+        given = list(given)
     if not given:
         raise Error("class_weight is empty: expected a weight for a class or more")
+    if isinstance(given, list):
+        return given
     names = _names(options.get("classes"))
     weights = {_class_of(key, names): weight for key, weight in given.items()}
     if len(weights) < len(given):

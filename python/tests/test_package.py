@@ -194,7 +194,9 @@ class ClassWeight(unittest.TestCase):
     def test_is_refused_where_it_is_wrong(self):
         for given, words in (({"cat": 1.0}, "class_weight has the key 'cat'"), ({-1: 1.0}, "has the key -1"),
                              ({3: 1.0}, "has the class 3, but there are 3"), ({}, "class_weight is empty"),
-                             ({0: "much"}, "has 'much' for the class 0"), ("even", "class_weight is 'even'")):
+                             ({0: "much"}, "has 'much' for the class 0"), ("even", "class_weight is 'even'"),
+                             (True, "class_weight is True"), (b"x", "class_weight is b'x'"), ([], "class_weight is empty"),
+                             (2.5, "class_weight is 2.5")):
             with self.assertRaisesRegex(accrue.Error, words):
                 self.weighted(class_weight=given)
         with self.assertRaisesRegex(accrue.Error, "two names of the same: expected one"):
