@@ -3,6 +3,7 @@
 import typing as _typing
 
 from . import _accrue, _layers, _modules, _signatures
+from ._trainer import Trainer as Trainer  # first, too: mypy takes the first of two definitions
 from ._accrue import *  # noqa: F403
 from ._accrue import Error as Error
 from ._accrue import OutOfMemory as OutOfMemory

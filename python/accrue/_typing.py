@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, Union
+from typing import Any, Protocol, TypeAlias, Union
 
 from . import _accrue, _listening, _origins
 
@@ -15,11 +15,11 @@ class TorchModule(Protocol):
     def named_parameters(self, prefix: str = ..., recurse: bool = ...) -> Iterator[tuple[str, Any]]: ...
 
 
-Model = Union[str, os.PathLike[str], _accrue.Layer, _origins.Origin, TorchModule]
-Trained = Union[str, os.PathLike[str], Mapping[str, Any], _origins.Origin, TorchModule]
-Transform = Union[Callable[[Any], Any], Callable[[Any, Any], Any], Callable[[Any, Any, Any], Any]]
-OnStep = Union[Callable[[_accrue.Step], Any], Sequence[Callable[[_accrue.Step], Any]]]
-OnEpoch = Union[Callable[[_listening.Epoch], Any], Sequence[Callable[[_listening.Epoch], Any]]]
+Model: TypeAlias = Union[str, os.PathLike[str], _accrue.Layer, _origins.Origin, TorchModule]
+Trained: TypeAlias = Union[str, os.PathLike[str], Mapping[str, Any], _origins.Origin, TorchModule]
+Transform: TypeAlias = Union[Callable[[Any], Any], Callable[[Any, Any], Any], Callable[[Any, Any, Any], Any]]
+OnStep: TypeAlias = Union[Callable[[_accrue.Step], Any], Sequence[Callable[[_accrue.Step], Any]]]
+OnEpoch: TypeAlias = Union[Callable[[_listening.Epoch], Any], Sequence[Callable[[_listening.Epoch], Any]]]
 
 
 class Trainer(_accrue.Trainer):
