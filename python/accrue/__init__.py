@@ -1,6 +1,7 @@
 """Trains any effective batch in the memory you have (docs/python.md)."""
 
-import typing as _typing
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from . import _accrue, _layers, _modules, _signatures
 from ._trainer import Trainer as Trainer  # first, too: mypy takes the first of two definitions
@@ -45,12 +46,12 @@ predict = _signatures.function(_accrue.predict, _modules.predict)
 generate = _signatures.function(_accrue.generate, _modules.generate)
 embed = _signatures.function(_accrue.embed, _modules.embed)
 
-if _typing.TYPE_CHECKING:
+if _TYPE_CHECKING:
     from ._estimators import Classifier as Classifier
     from ._estimators import Regressor as Regressor
 
 
-def __getattr__(name: str) -> _typing.Any:
+def __getattr__(name: str) -> _Any:
     # scikit-learn takes longer to import than all of this.
     if name in ("Classifier", "Regressor"):
         from . import _estimators
