@@ -408,9 +408,10 @@ True)"}});
 ['samples', 'loss', 'correct', 'accuracy'])"};
   Docstring of_trainer_predict{
       .summary = "Answers by the network as it is now.",
-      .parameters = {{"x", "array_like [N, ...]",
+      .parameters = {{"x", "array_like [N, ...] or samples",
                       "As in the data; for zi2zi (sources, styles), and of a network with several "
-                      "inputs a dictionary of arrays."}},
+                      "inputs a dictionary of arrays. Or samples that are fetched, on which the "
+                      "trainer's columns and transform act."}},
       .returned = "ndarray [N, ...] or dict of them",
       .returns =
           "Float32: for classes their logits, for rows of tokens [N, T] the logits of the "
@@ -535,13 +536,13 @@ True)"}});
   m.def("info", &info, "model"_a = nb::none(), "options"_a, nb::sig(of_info.signature),
         of_info.doc);
 
-  const OwnArgument weights{
-      .name = "weights",
-      .annotation = "accrue._typing.Trained",
-      .text =
-          "A safetensors file, Weights or another dictionary of arrays; or a module or a file "
-          "with its own weights.",
-      .type = "str, path, Weights or torch.nn.Module"};
+  const OwnArgument weights{.name = "weights",
+                            .annotation = "accrue._typing.Trained",
+                            .text =
+                                "A safetensors file, Weights or another dictionary of arrays; the "
+                                "Result of a training; or "
+                                "a module or a file with its own weights.",
+                            .type = "str, path, Weights, Result or torch.nn.Module"};
   const FunctionDoc of_evaluate = docs.of(
       evaluate_door,
       {.name = "evaluate",

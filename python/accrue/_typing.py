@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, Union
 
-from . import _accrue, _listening, _origins
+from . import _accrue, _listening, _origins, _results
 
 
 class TorchModule(Protocol):
@@ -16,7 +16,9 @@ class TorchModule(Protocol):
 
 
 Model: TypeAlias = Union[str, os.PathLike[str], _accrue.Layer, _origins.Origin, TorchModule]
-Trained: TypeAlias = Union[str, os.PathLike[str], Mapping[str, Any], _origins.Origin, TorchModule]
+Trained: TypeAlias = Union[
+    str, os.PathLike[str], Mapping[str, Any], _results.Result, _accrue.Trainer, _origins.Origin, TorchModule
+]
 Transform: TypeAlias = Union[Callable[[Any], Any], Callable[[Any, Any], Any], Callable[[Any, Any, Any], Any]]
 OnStep: TypeAlias = Union[Callable[[_accrue.Step], Any], Sequence[Callable[[_accrue.Step], Any]]]
 OnEpoch: TypeAlias = Union[Callable[[_listening.Epoch], Any], Sequence[Callable[[_listening.Epoch], Any]]]
