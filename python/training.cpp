@@ -572,7 +572,7 @@ True)"}});
                      model,
                      star,
                      {"columns", "typing.Any", "None",
-                      "Of fetched samples: the name of x, (x, y), or a dictionary by inputs.",
+                      "The name of x in fetched samples, (x, y), or a dictionary by inputs.",
                       "str, sequence of str or dict, optional"},
                      {"transform", "accrue._typing.Transform | None", "None",
                       "A function of a fetched sample, as train() takes it.",
