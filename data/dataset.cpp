@@ -50,14 +50,15 @@ Shape Field::shape_of(int64_t n) const {
 void Dataset::crop_to(ImageSize size) {
   if (fields.empty()) return;
   check(std::ranges::any_of(fields, [](const Field& f) { return f.values.shape().rank() == 4; }),
-        "crops of {}x{} from data set '{}', whose {} are {}: expected images [N, C, H, W]",
+        "a crop of {}x{} from data set '{}', whose {} are {}: expected images [N, C, H, W]",
         size.height, size.width, name, fields.front().name, fields.front().values.shape());
   for (Field& field : fields) {
     const Shape& shape = field.values.shape();
     if (shape.rank() != 4) continue;
-    check(size.height <= shape[2] && size.width <= shape[3],
-          "crops of {}x{} from the {} of data set '{}', which are {}x{}: expected crops no larger",
-          size.height, size.width, field.name, name, shape[2], shape[3]);
+    check(
+        size.height <= shape[2] && size.width <= shape[3],
+        "a crop of {}x{} from the {} of data set '{}', which are {}x{}: expected a crop no larger",
+        size.height, size.width, field.name, name, shape[2], shape[3]);
     field.crop = size;
   }
 }

@@ -38,7 +38,6 @@ MEANT = {
     "save_steps": "checkpoint_every",
     "logging_steps": "log_every",
     "output_dir": "checkpoint_dir, or save=FILE for the weights alone",
-    "class_weight": "class_weights",
     **dict.fromkeys(("accelerator", "devices"), "device, such as 'cuda'"),
     "criterion": "loss",
     **dict.fromkeys(("lora_r", "lora_rank"), "lora, the rank"),
@@ -72,6 +71,6 @@ def check(function: str, options: dict[str, typing.Any], known: typing.Container
         if name == "base" and isinstance(value, dict):
             raise Error("base is weights in memory, but it stays in its file: expected FILE, as weights.save(FILE) "
                         "writes")
-        meant = _VALUES.get(name, {}).get(str(value))
+        meant = _VALUES[name].get(str(value)) if name in _VALUES else None
         if meant is not None:
             raise Error(f"{name} is {value}: expected '{meant}'")

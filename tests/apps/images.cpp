@@ -222,7 +222,7 @@ TEST_CASE("a folder of images is trained on by crops", "[cli][full]") {
                        data),
                ContainsSubstring("--crop 9x12"));
   refuse("train --model cnn --image-size 18x16 --crop 19x16" + data,
-         "which are 18x16: expected crops no larger");
+         "which are 18x16: expected a crop no larger");
   refuse("train --model cnn --crop 9y" + data, "--crop 9y: expected a number");
   refuse("train --model cnn --crop 9" + data, "the setting image-size HEIGHTxWIDTH");
   refuse("font train --crop 9", "a glyph is drawn as a whole");

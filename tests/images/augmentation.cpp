@@ -217,7 +217,7 @@ TEST_CASE("crops lie anywhere in training and in the middle elsewhere", "[data]"
   const auto rest = seen(data, training, 0, 1);
   REQUIRE(rest.size() == N - 20);
   for (const auto& [sample, both] : rest) REQUIRE(both == epoch.at(sample));
-  REQUIRE_ERROR(data.crop_to({h, W + 1}), "crops of 4x13 from the images of data set 'places'");
+  REQUIRE_ERROR(data.crop_to({h, W + 1}), "a crop of 4x13 from the images of data set 'places'");
 }
 
 TEST_CASE("crops are augmented like images", "[data]") {
