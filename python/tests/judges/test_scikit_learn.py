@@ -14,6 +14,7 @@ from sklearn.datasets import make_classification, make_regression  # noqa: E402
 from sklearn.model_selection import GridSearchCV  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils.class_weight import compute_class_weight  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 OPTIONS = {"epochs": 40, "lr": 1e-2, "options": {"threads": 1}}
@@ -51,9 +52,11 @@ def test_takes_networks_and_weights():
     made = clone(fitted).set_params(model=lambda shape, outputs: network).fit(X, y)
     np.testing.assert_array_equal(made.predict(X), fitted.predict(X))
     labels = (y > 0.5).astype(int)
-    plain, balanced = (accrue.Classifier(class_weight=weight, random_state=0, **OPTIONS).fit(X, labels)
-                       for weight in (None, "balanced"))
-    assert (balanced.predict_proba(X) - plain.predict_proba(X))[:, 1].mean() > 0.01
+    weights = compute_class_weight("balanced", classes=np.arange(2), y=labels)
+    plain, balanced, weighted = (accrue.Classifier(class_weight=weight, random_state=0, **OPTIONS).fit(X, labels)
+                                 .predict_proba(X) for weight in (None, "balanced", dict(enumerate(weights))))
+    assert weights[1] > 1 > weights[0] and balanced[:, 1].mean() > plain[:, 1].mean()
+    np.testing.assert_allclose(balanced, weighted, rtol=0, atol=1e-6)
     images = np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8)
     kinds = (images[:, 0, 0] > 127).astype(int)
     of_images = accrue.Classifier("cnn", epochs=1, micro_batch=8, options={"width": 0.25, "threads": 1})
