@@ -47,7 +47,7 @@ OPTION = re.compile(r"--[a-z][a-z0-9-]*")
 TABLE = re.compile(r"<!-- options: (.+) -->")
 # Options of the scripts here, of MPI's and Slurm's launchers, of containers and of llama.cpp.
 OTHERS = {"--bind-to", "--busy", "--every-level", "--failed", "--jinja", "--map-by", "--mpi",
-          "--network", "--processor-time", "--runner", "--thorough", "--volume"}
+          "--network", "--processor-time", "--rehearse", "--runner", "--thorough", "--volume"}
 
 
 def blocks(lines):
