@@ -288,7 +288,11 @@ Tensor causal_attention_of(OpCall& c) {
 
 Tensor attention_rows_of(OpCall& c) {
   const int64_t H = c.integer("heads"), G = c.has("groups") ? c.integer("groups") : H;
+  const int64_t width = c[0].size(-1);
   check(H >= 1 && G >= 1, "[attention_rows] {} heads and {} groups: expected some", H, G);
+  check(H <= width && G <= width,
+        "[attention_rows] {} heads and {} groups in {}: expected no more than channels", H, G,
+        c[0].shape());
   const bool is_packed = !c[1].defined();
   check(is_packed == !c[2].defined(),
         "[attention_rows] has one of key and value: expected both, or query, key and value side by "
@@ -296,7 +300,7 @@ Tensor attention_rows_of(OpCall& c) {
   AttentionOptions options;
   if (c.flag("is_causal")) options.mask = AttentionMask::causal;
   if (c.has("scale")) options.scale = c.number("scale");
-  const int64_t size = c[0].size(-1) / (is_packed ? H + 2 * G : H);
+  const int64_t size = width / (is_packed ? H + 2 * G : H);
   if (is_packed) return attention_rows(c[0], {H, G, size}, options);
   return attention_rows(c[0], c[1], c[2], {H, G, size}, options);
 }

@@ -282,6 +282,8 @@ class Values(unittest.TestCase):
         self.refused(r"\[max_pool2d\] kernel_size is 'a'", lambda: x.max_pool2d("a"))
         self.refused(r"\[cat\] tensors is value .*expected a list of values",
                      lambda: accrue.cat(x, 1))
+        self.refused(r"\[attention_rows\] 2 heads and 9223372036854775807 groups in \[.*, 4, 8\]",
+                     lambda: accrue.attention_rows(accrue.input(4, 8), 2, groups=2**63 - 1))
         self.refused("input is of sizes .*expected whole numbers", lambda: accrue.input(3, 0))
         self.refused("a parameter has no name", lambda: accrue.parameter(3, ""))
         with self.assertRaises(TypeError):
