@@ -101,7 +101,7 @@ struct OnnxFile {
   int64_t opset = 0;            // of ONNX's own domain
   std::vector<OnnxNode> nodes;  // each after the nodes whose results it takes
   // With the floating tensors that Constant nodes hold, by the names of their results, if they have
-  // more than one element.
+  // dimensions.
   std::map<std::string, OnnxTensor> initializers;
   std::vector<std::string> initializer_order;  // as in the file
   std::vector<OnnxValueInfo> inputs;           // without those that are initializers

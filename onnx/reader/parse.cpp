@@ -301,17 +301,16 @@ std::vector<OnnxNode> in_order(const Parser& parser, std::vector<OnnxNode> nodes
   return ordered;
 }
 
-// Whether the node is a Constant of a floating tensor: exporters hold weights there, too. A single
-// number is no weight.
+// Whether the node is a Constant of a floating tensor: exporters hold weights there, too. A number
+// without dimensions is no weight.
 bool holds_weight(const onnx::NodeProto& node) {
   const bool is_constant = node.op_type() == "Constant" && node.output_size() == 1 &&
                            node.attribute_size() == 1 && node.attribute(0).name() == "value" &&
                            (node.domain().empty() || node.domain() == "ai.onnx");
   if (!is_constant) return false;
   const TensorProto& tensor = node.attribute(0).t();
-  return is_floating(OnnxType(tensor.data_type())) &&
-         std::ranges::all_of(tensor.dims(), [](int64_t size) { return size > 0; }) &&
-         std::ranges::any_of(tensor.dims(), [](int64_t size) { return size > 1; });
+  return is_floating(OnnxType(tensor.data_type())) && tensor.dims_size() > 0 &&
+         std::ranges::all_of(tensor.dims(), [](int64_t size) { return size > 0; });
 }
 
 void read_initializers(const Parser& parser, const onnx::GraphProto& graph, OnnxFile& file) {

@@ -187,6 +187,21 @@ class Files(unittest.TestCase):
         for name, array in accrue.from_onnx(tuned).weights.items():
             np.testing.assert_array_equal(array, found.weights[name])
 
+    def test_a_bias_of_one_number_in_a_node(self):
+        weights = {"w": np.ones((4, 1), np.float32), "b": np.full(1, 0.5, np.float32)}
+        head = {"Gemm": [h.make_node("Gemm", ["x", "w", "b"], ["y"])],
+                "Add": [h.make_node("MatMul", ["x", "w"], ["1"]), h.make_node("Add", ["1", "b"], ["y"])]}
+        x, y = np.random.default_rng(4).normal(size=(6, 4)).astype(np.float32), np.zeros((6, 1), np.float32)
+        for name, nodes in head.items():
+            held = [h.make_node("Constant", [], [n], value=numpy_helper.from_array(w, n)) for n, w in weights.items()]
+            trained = []
+            for stored, parts in ((weights, nodes), ({}, held + nodes)):
+                path = write(self.folder / "net.onnx", parts, stored, [value("x", "N", 4)], [value("y", "N", 1)])
+                trained.append(accrue.train(path, (x, y), loss="mse", effective_batch=6, micro_batch=3, threads=1))
+            self.assertEqual(set(trained[1].weights), {"w", "b"}, name)
+            self.assertNotEqual(trained[1].weights["b"][0], 0.5)
+            np.testing.assert_array_equal(trained[1].weights["b"], trained[0].weights["b"])
+
     def test_integers_that_become_numbers(self):
         weights = {"w": np.ones((4, 3), np.float32), "b": np.zeros(3, np.float32)}
         nodes = [h.make_node("Cast", ["x"], ["1"], to=T.FLOAT), h.make_node("Gemm", ["1", "w", "b"], ["y"])]
