@@ -41,15 +41,14 @@ void set_full();
 
 // The kernels and library calls that `work` gives to the runner (tests/simt/include/simt.h).
 int64_t launches_of(const std::function<void()>& work);
-// The matrix products among them that the runner's cuBLASLt would not compute by its fastest
-// kernels with tensor cores.
-int64_t slow_products_of(const std::function<void()>& work);
-
 // The same by kind. Graphs count once, whatever they hold.
 struct LaunchKinds {
   int64_t kernels = 0, library_calls = 0, graphs = 0;
 };
 LaunchKinds launches_by_kind(const std::function<void()>& work);
+// The matrix products among them that the runner's cuBLASLt would not compute by its fastest
+// kernels with tensor cores.
+int64_t slow_products_of(const std::function<void()>& work);
 
 // x itself if it is on the cpu, else a copy on the cpu.
 Tensor on_host(const Tensor& x);
