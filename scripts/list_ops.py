@@ -7,7 +7,8 @@
 
 An op's signature stands in the list (layers/graph_op_list.cpp, layers/graph_general_ops.cpp), a formula's in
 kernels/detail/elementwise_formulas.h. Its contract is the comment above the function of its name in a header of
-kernels/, or of the functions that ELSEWHERE names. A new op needs a line in SUBJECTS.
+kernels/, or of the functions that ELSEWHERE names. A new op needs lines in SUBJECTS and SUMMARIES, a new argument one in
+ARGUMENTS.
 """
 
 import pathlib
@@ -208,6 +209,8 @@ ARGUMENTS_OF = {
     ("pad", "mode"): "Either constant, reflect, replicate or circular.",
     **{(name, "value"): "What is summed by the weights of attention."
        for name in ("attention_rows", "causal_attention", "self_attention", "scaled_dot_product_attention")},
+    **{(name, "groups"): "How many heads of keys and values the heads share; None: as many as heads."
+       for name in ("attention_rows", "causal_attention")},
 }
 NAMES = {1: ["input"], 2: ["input", "other"], 3: ["condition", "input", "other"]}
 FUNCTION = r"^(?:inline )?(?:Tensor|std::vector<Tensor>) {}\("
