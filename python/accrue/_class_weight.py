@@ -32,7 +32,7 @@ def as_class_weights(given: typing.Any, model: typing.Any, data: typing.Any, opt
         raise Error("class_weight is empty: expected a weight for a class or more")
     if isinstance(given, list):
         return given
-    names = _names(options.get("classes"))
+    names = names_of(options.get("classes"))
     weights = {_class_of(key, names): weight for key, weight in given.items()}
     if len(weights) < len(given):
         raise Error(f"class_weight is {given!r}: expected each class once")
@@ -45,8 +45,13 @@ def as_class_weights(given: typing.Any, model: typing.Any, data: typing.Any, opt
     return [float(weights.get(k, 1.0)) for k in range(known or max(weights) + 1)]
 
 
-def _names(classes: typing.Any) -> list[str]:
-    return classes.split(",") if isinstance(classes, str) else [str(name) for name in classes or ()]
+def names_of(classes: typing.Any) -> list[str]:
+    """The names that the argument classes has, or none if it is None."""
+    if isinstance(classes, str):
+        return classes.split(",")
+    if classes is not None and not hasattr(classes, "__iter__"):
+        raise Error(f"classes is {classes!r}: expected a list of names")
+    return [] if classes is None else [str(name) for name in classes]
 
 
 def _class_of(key: typing.Any, names: list[str]) -> int:

@@ -10,6 +10,7 @@ import typing
 
 from . import _accrue
 from ._accrue import Error
+from ._class_weight import names_of
 
 if typing.TYPE_CHECKING:
     from ._fetched import Source, Transform
@@ -38,8 +39,7 @@ class _Asked:
 
             self.transform = Transform(given)
         names = options.get("classes")
-        names = names.split(",") if isinstance(names, str) else names
-        self.classes = None if names is None else len(names)
+        self.classes = None if names is None else len(names_of(names))
         self.heeded: set[str] = set()
 
     def for_scores(self) -> _Asked:

@@ -188,6 +188,9 @@ class ByIndex(Case):
             expected = accrue.train(layers(), (X, Y), **options, **FEW)
             self.same(accrue.train(layers(), Samples(), **options, **FEW), expected)
 
+    def test_need_the_names_of_classes(self):
+        self.refuses(lambda: accrue.train(layers(), Samples(), classes=3, **FEW), "classes is 3: expected a list of names")
+
     def test_are_asked_for_by_as_many_threads_as_workers(self):
         class Slow(Samples):
             def __getitem__(self, i):

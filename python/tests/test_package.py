@@ -199,6 +199,8 @@ class ClassWeight(unittest.TestCase):
                              (2.5, "class_weight is 2.5")):
             with self.assertRaisesRegex(accrue.Error, words):
                 self.weighted(class_weight=given)
+        with self.assertRaisesRegex(accrue.Error, "classes is 3: expected a list of names"):
+            self.weighted(class_weight={0: 1.0}, classes=3)
         with self.assertRaisesRegex(accrue.Error, "two names of the same: expected one"):
             self.weighted(class_weight={0: 1.0}, class_weights=[1, 1, 1])
 
