@@ -219,6 +219,8 @@ class Classifier(ClassifierMixin, _Network):
         self.classes_, places = numpy.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class, {self.classes_[0]!r}: expected two classes or more")
+        if "class_weight" in (self.options or {}):  # train() would take the places of labels for the labels
+            raise ValueError("options has class_weight: expected it as an argument of the estimator")
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, x)
         if self.class_weight is not None:
             of_classes = compute_sample_weight(self.class_weight, labels)

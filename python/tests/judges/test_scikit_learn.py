@@ -41,6 +41,12 @@ def test_searches_in_pipelines():
     np.testing.assert_allclose(found.sum(axis=1), 1)
 
 
+def test_has_class_weight_as_its_own_argument():
+    for labels in ([1, 2, 1, 2], ["a", "b", "a", "b"]):
+        with pytest.raises(ValueError, match="options has class_weight"):
+            accrue.Classifier(options={"class_weight": {1: 2.0}}).fit(np.eye(4), labels)
+
+
 def test_takes_networks_and_weights():
     X, y = make_regression(200, 5, noise=1, random_state=0)
     X, y = X.astype(np.float32), (y / y.std()).astype(np.float32)
