@@ -304,7 +304,9 @@ class Units(unittest.TestCase):
             '"1","void (anonymous namespace)::logit_softmax",'
             '"gpu__time_duration.sum","ns","5,000"\n'
             '"2","void a<(int)4>(float)","gpu__time_duration.sum","us","1"\n'
-            '"3","void a<(int)4>(float)","gpu__time_dur\n')
+            '"3","void b(float)","dram__bytes.sum","Mbyte","2"\n'
+            '"3","void b(float)","gpu__time_duration.sum","us","n/a"\n'
+            '"4","void a<(int)4>(float)","gpu__time_dur\n')
         kernels = gpu_steps.kernels_of(launches)
         self.assertEqual([(each["name"], each["launches"], each["us"]) for each in kernels],
                          [("logit_softmax", 1, 5.0), ("a<(int)4>", 2, 3.5)])

@@ -326,21 +326,23 @@ class Steps(Runs):
 
 def launches_of(output):
     """Each launch's kernel, microseconds and bytes of device memory, from ncu's --csv, whose last
-    line may be cut off."""
+    line may be cut off. Launches without a time are left out."""
     lines = [line for line in output.splitlines() if line.startswith('"')]
     launches = {}
     for row in csv.DictReader(lines):
-        if not row.get("Metric Value"):
+        try:
+            value = float((row.get("Metric Value") or "").replace(",", ""))
+        except ValueError:  # cut off, or "n/a" where the device does not tell
             continue
         launch = launches.setdefault(row["ID"], {"name": row["Kernel Name"], "us": 0.0,
                                                  "bytes": 0.0})
-        value, unit = float(row["Metric Value"].replace(",", "")), row["Metric Unit"]
+        unit = row["Metric Unit"]
         if row["Metric Name"].startswith("gpu__time"):
             launch["us"] = value * {"ns": 1e-3, "nsecond": 1e-3, "us": 1, "usecond": 1, "ms": 1e3,
                                     "msecond": 1e3}.get(unit, 1)
         else:
             launch["bytes"] = value * {"Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}.get(unit, 1)
-    return list(launches.values())
+    return [launch for launch in launches.values() if launch["us"]]
 
 
 def short_name(kernel):
