@@ -226,6 +226,11 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("| bench train | 5 left | 0 | required | no time was left: needs 6 s",
                       self.summary())
         self.assertFalse(any("bench" in call for call in self.calls()))
+        # Tests of a step that was not begun are the second part's.
+        self.assertIn(" 0 of 5 tests passed.\n", self.summary())
+        output, status = self.check_bundle("--part", "second", "--skip", "bench|time per|check")
+        self.assertIn(" s  tests alone: 1 passed\n", output)
+        self.assertIn(" 5 of 5 tests passed.\n", self.summary())
 
     def test_what_was_not_reached_is_done_in_the_second_part(self):
         self.assertEqual(self.check_bundle("--skip", "bench|time per|racecheck")[1], 0)

@@ -174,11 +174,20 @@ class Runs:
         return {"name": name, "status": result, "seconds": round(seconds, 2),
                 "output": "" if result == "passed" else tail(output, 40)}
 
+    def write_cases(self, title, results):
+        stem = title.replace(" ", "-")
+        (self.measured / f"cases-{stem}.json").write_text(json.dumps({"cases": results}, indent=1))
+
     def run_cases(self, title, need, limit, cases, workers, prefix=(), environment=None,
                   earlier=()):
         """Runs each test in a process, several at once. Writes cases-TITLE.json, with the results
         of an earlier call; a test for which no time was left is 'left'."""
+        def left_case(case):
+            return {"tag": case[0], "name": case[1], "status": "left", "seconds": 0, "output": ""}
+
         if self.is_left_out(title, need, limit):
+            if not re.search(self.options.skip, title):
+                self.write_cases(title, [*earlier, *map(left_case, cases)])
             return []
         clock = self.schedule.clock
         start = clock.now()
@@ -188,14 +197,13 @@ class Runs:
             tag, name = case
             left = over - clock.now()
             if left < 0.5:
-                return {"tag": tag, "name": name, "status": "left", "seconds": 0, "output": ""}
+                return left_case(case)
             return {"tag": tag,
                     **self.run_case(name, min(left, LONGEST_TEST), prefix, environment)}
 
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
             results = [*earlier, *pool.map(one, cases)]
-        stem = title.replace(" ", "-")
-        (self.measured / f"cases-{stem}.json").write_text(json.dumps({"cases": results}, indent=1))
+        self.write_cases(title, results)
         counts = {status: sum(result["status"] == status for result in results)
                   for status in ("passed", "failed", "stopped", "left")}
         for result in results:
