@@ -88,7 +88,7 @@ class Parts:
         ops = [case for case in listed if case[0] in FIRST]
         others = [case for case in listed if case not in ops and case not in alone]
         steps.run_cases("ops", "required", 75, ops[:self.few], workers)
-        steps.run_cases("tests", "required", 110, others[:self.few], workers)
+        steps.run_cases("tests", "required", 150, others[:self.few], workers)
         steps.run_cases("tests alone", "required", 30, alone[:self.few], 1)
 
     def second(self):

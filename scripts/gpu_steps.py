@@ -24,8 +24,8 @@ FIRST = ("ops",)
 TOGETHER = ("checkpoint", "zi2zi", "plan",  # these have the longest tests
             "window", "engine", "golden", "passes", "ladder", "precision", "strategies",
             "pitfalls", "recompute", "spectral", "random", "models", "game", "freeze", "packed",
-            "averages", "trainer", "text")
-ALONE = ("faults", "oom", "device-ranks")
+            "averages", "trainer", "text", "layers", "graph")
+ALONE = ("faults", "oom", "device-ranks", "offload")
 MODELS = ("mlp", "cnn", "resnet", "unet", "zi2zi", "resnet18", "resnet50")
 PRECISIONS = ("fp32", "tf32", "bf16")
 TIMED_MODEL = "resnet50"  # its convolutions are timed, too
