@@ -74,5 +74,8 @@ judge=${ACCRUE_TEST_PYTHON:-python3}
 if [[ $("$judge" -c "import torch, nbclient, ipykernel, matplotlib; $version" 2>/dev/null) == \
   $(python3 -c "$version") ]]; then
   PYTHONPATH=$platlib "$judge" "$OLDPWD/scripts/check_notebook.py" "$OLDPWD/docs/own_network.ipynb"
+else
+  echo "check_wheel: own_network.ipynb was left out: $judge is no Python of the wheel's version with" \
+    "torch, nbclient, ipykernel and matplotlib (ACCRUE_TEST_PYTHON names another one)" >&2
 fi
 [[ ${#levels[@]} -eq 0 ]] || venv/bin/accrue info | grep 'compiled for x86-64-v'
