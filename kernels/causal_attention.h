@@ -40,7 +40,8 @@ struct AttentionHeads {
 // backward only.
 // q, k and v may be one tensor. Throws Error unless the shapes and dtypes agree and every position
 // is in [0, p]. On CUDA, where a kernel cannot throw, a query with a wrong position gives NaN. In
-// 16 bits CUDA rounds a and ds, because it multiplies them on tensor cores.
+// 16 bits CUDA rounds a and ds, because it multiplies them on tensor cores. It rounds ds to half
+// relative to a power of two that fits its row, so that dy may have any scale.
 Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                         const detail::AttentionHeads& heads, const Tensor& positions = {});
 

@@ -2,6 +2,9 @@
 
 #include <cuda_pipeline.h>
 
+#include <bit>
+#include <cmath>
+
 #include "kernels/detail/attention_operands.cuh"
 #include "kernels/detail/tensor_cores.cuh"
 
@@ -79,6 +82,60 @@ __device__ void multiply(RowSums<columns>& products, const WarpRows<T, channels>
       }
 }
 
+// The sum and the maximum over the four lanes that share a row.
+inline __device__ float row_sum(float value) { return warp_sum<4>(value); }
+inline __device__ float row_max(float value) { return warp_max<4>(value); }
+
+// Returns 2^exponent, but 0 below float's smallest normal number.
+inline __device__ float power_of_two(int exponent) {
+  return std::bit_cast<float>((exponent > -127 ? exponent + 127 : 0) << 23);
+}
+
+// The powers of two by which weights of a lane's rows are divided before they are rounded to T, and
+// by which the sums of the rows are multiplied in the end. In a row the largest weight so far then
+// lies between 2^14 and 2^15: none is beyond the range of half, and few lose bits below it. Only
+// Half needs them.
+template <class T>
+class WeightScales {
+ public:
+  // Divides the weights of a tile, and the sums if their row's power of two has grown.
+  template <class Weights, class Sums>
+  __device__ void divide(Weights& weights, Sums& sums) {
+    if constexpr (std::is_same_v<T, Half>) {
+      float most[2] = {};
+      for (const auto& of_eight : weights)
+        for (int e = 0; e < 4; ++e) {
+          const float size = std::abs(of_eight[e]);
+          most[e / 2] = size > most[e / 2] ? size : most[e / 2];  // leaves NaN out
+        }
+      for (int r = 0; r < 2; ++r) {
+        const int exponent = (std::bit_cast<int>(row_max(most[r])) >> 23) - largest;
+        if (exponent <= exponents_[r]) continue;
+        const float factor = power_of_two(exponents_[r] - exponent);
+        for (auto& of_eight : sums)
+          for (int e = 0; e < 2; ++e) of_eight[2 * r + e] *= factor;
+        exponents_[r] = exponent;
+      }
+      const float factors[2] = {power_of_two(-exponents_[0]), power_of_two(-exponents_[1])};
+      for (auto& of_eight : weights)
+        for (int e = 0; e < 4; ++e) of_eight[e] *= factors[e / 2];
+    }
+  }
+  template <class Sums>
+  __device__ void multiply(Sums& sums) const {
+    if constexpr (std::is_same_v<T, Half>) {
+      const float factors[2] = {power_of_two(exponents_[0]), power_of_two(exponents_[1])};
+      for (auto& of_eight : sums)
+        for (int e = 0; e < 4; ++e) of_eight[e] *= factors[e / 2];
+    }
+  }
+
+ private:
+  static constexpr int largest = 127 + 14;  // the biased exponent of the largest weight
+  // Smaller weights than for -127 are left as small as they are: 2^127 is the largest factor.
+  int exponents_[2] = {-127, -127};
+};
+
 // sums[r, d] += sum_c weights[r, c] * tile[c, d], where the weights are rounded to T.
 template <class T, int columns, int channels>
 __device__ void add_weighted(RowSums<channels>& sums, const RowSums<columns>& weights,
@@ -97,10 +154,6 @@ __device__ void add_weighted(RowSums<channels>& sums, const RowSums<columns>& we
       }
   }
 }
-
-// The sum and the maximum over the four lanes that share a row.
-inline __device__ float row_sum(float value) { return warp_sum<4>(value); }
-inline __device__ float row_max(float value) { return warp_max<4>(value); }
 
 // Writes the sums of the rows from `row` on.
 template <class T, int channels>

@@ -136,6 +136,7 @@ __global__ void __launch_bounds__(fragment_threads, channels == 64 ? 3 : 2)
       t[r] = out.t[(n * s.H + h) * s.Tq + i];
     }
   RowSums<channels> sums = {};
+  WeightScales<T> scales;
   tiles.for_each(in, seen, n, h / s.heads_of_group(), s.D, [&](int key, int buffer) {
     RowSums<columns> ds, da;
     multiply(ds, queries, tiles.keys[buffer], s.D);
@@ -148,8 +149,10 @@ __global__ void __launch_bounds__(fragment_threads, channels == 64 ? 3 : 2)
                            ? score_gradient(a, da[c / 8][e], t[e / 2], scale)
                            : 0;
       }
+    scales.divide(ds, sums);
     add_weighted(sums, ds, tiles.keys[buffer], s.D);
   });
+  scales.multiply(sums);
   store_rows<T, channels>(dq, sums, n, row, h, s.D);
 }
 
@@ -202,6 +205,7 @@ __global__ void __launch_bounds__(fragment_threads, 2)
     __pipeline_commit();
   };
   RowSums<channels> dk_sums = {}, dv_sums = {};
+  WeightScales<T> scales;  // of dk
   QueryTile tile = next_of({last_head - s.heads_of_group(), first - columns});
   copy(tile, 0);
   for (int buffer = 0; tile.h < last_head; buffer ^= 1) {
@@ -227,11 +231,13 @@ __global__ void __launch_bounds__(fragment_threads, 2)
         for (int e = 0; e < 4; ++e)
           ds[c / 8][e] = score_gradient(a[c / 8][e], ds[c / 8][e],
                                         of_columns[buffer][c + column_of_lane(e)].t, scale);
+      scales.divide(ds, dk_sums);
       add_weighted(dk_sums, ds, queries[buffer], s.D);
     }
     __syncthreads();  // all threads are done before the buffer is overwritten
     tile = next;
   }
+  if constexpr (wants_dk) scales.multiply(dk_sums);
   if constexpr (wants_dk) store_rows<T, channels>(dk, dk_sums, n, row, g, s.D);
   if constexpr (wants_dv) store_rows<T, channels>(dv, dv_sums, n, row, g, s.D);
 }

@@ -249,6 +249,38 @@ void check_16_bits(const CausalCase& c, DType dtype, bool adds, Operand displace
   check(to_doubles(grad(leaves[2])), expected.dv, magnitudes.dv, 2, there);
 }
 
+// Compares dq and dk for `scale` times a dy with dq and dk for dy. The factors of q, k and v make
+// the gradients of the scores large, but not dq and dk.
+void check_scale_of_dy(const CausalCase& c, DType dtype, double scale) {
+  constexpr std::array<float, 3> factors{0x1p-4f, 0x1p-4f, 0x1p7f};
+  const auto shapes = c.shapes();
+  INFO(name(dtype) << ", " << scale);
+  const auto gradients = [&](double factor) {
+    std::array<Tensor, 3> leaves;
+    for (size_t i = 0; i < 3; ++i)
+      leaves[i] =
+          require_grad(tensor_with(random_values(shapes[i], i, factors[i]), shapes[i], dtype));
+    const Tensor y =
+        causal_attention(leaves[0], leaves[1], leaves[2], c.heads(), c.positions(leaves[0]));
+    Values dy = random_values(shapes[0], 4);
+    for (double& g : dy) g = factor * std::round(g * 64) / 64;
+    backward_from(y, dy);
+    return std::array{to_doubles(grad(leaves[0])), to_doubles(grad(leaves[1]))};
+  };
+  const auto found = gradients(scale), expected = gradients(1);
+  const double rounding = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+  for (size_t i = 0; i < 2; ++i) {
+    double most = 0;
+    for (size_t at = 0; at < found[i].size(); ++at) {
+      const double wanted = scale * expected[i][at],
+                   allowed = 2 * rounding * std::abs(wanted) + (1 + scale) * 0x1p-25;
+      const double part = std::abs(found[i][at] - wanted) / allowed;
+      most = part <= most ? most : part;
+    }
+    REQUIRE(most <= 1);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("causal_attention", "[ops]") {
@@ -437,6 +469,15 @@ TEST_CASE("causal_attention of groups of 8 heads is the plain formula in any ord
     check_16_bits({.N = 2, .H = 8, .G = 1, .D = 72, .Tq = 1, .T = 63}, DType::f16, order == 1);
   }
   set_thread_order(0);
+}
+
+// Without a factor of their own, gradients of scores would be beyond the range of half, or lose
+// bits below it.
+TEST_CASE("causal_attention of 16 bits takes any scale of dy", "[ops]") {
+  const CausalCase c{
+      .N = 1, .H = 2, .G = 1, .D = 64, .Tq = 150, .T = 150, .lengths = {17, 1, 100, 32}};
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const double scale : {0x1p-14, 0x1p12}) check_scale_of_dy(c, dtype, scale);
 }
 
 // Tensor cores need operands at multiples of 16 bytes.
