@@ -6,8 +6,10 @@ import collections.abc
 import json
 import os
 import pathlib
+import shutil
 import tempfile
 import typing
+import weakref
 
 from ._accrue import Error
 
@@ -19,7 +21,6 @@ _TOKENS = ("input_ids", "attention_mask", "labels")
 class _File(str):
     """The path of a temporary file, which lives as long as this."""
 
-    folder: tempfile.TemporaryDirectory
     _accrue_texts = True
 
 
@@ -161,10 +162,10 @@ def _record(item: typing.Any) -> dict:
 
 
 def _temporary(name: str) -> tuple[_File, pathlib.Path]:
-    folder = tempfile.TemporaryDirectory(prefix="accrue-")
-    path = pathlib.Path(folder.name) / name
+    folder = tempfile.mkdtemp(prefix="accrue-")
+    path = pathlib.Path(folder, name)
     file = _File(path)
-    file.folder = folder
+    weakref.finalize(file, shutil.rmtree, folder, ignore_errors=True)
     return file, path
 
 
