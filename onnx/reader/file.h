@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <variant>
@@ -100,14 +101,16 @@ struct OnnxFile {
   std::string producer;         // "pytorch 2.15.0"
   int64_t opset = 0;            // of ONNX's own domain
   std::vector<OnnxNode> nodes;  // each after the nodes whose results it takes
-  // With the floating tensors that Constant nodes hold, by the names of their results, if they have
-  // dimensions.
+  // With the floating tensors that Constant nodes hold, if they have dimensions, by the names of
+  // their results.
   std::map<std::string, OnnxTensor> initializers;
   std::vector<std::string> initializer_order;  // as in the file
   std::vector<OnnxValueInfo> inputs;           // without those that are initializers
   std::vector<OnnxValueInfo> outputs;
   // Shapes of other values, where the file says them.
   std::map<std::string, OnnxValueInfo> known;
+  // The initializers that Constant nodes hold.
+  std::set<std::string> in_nodes;
 
   // Reads a file. External data are looked for beside the file only. Throws Error that says what
   // was expected for files that are no ONNX or cut off, and for opsets outside 6 to 23. The same

@@ -356,6 +356,7 @@ std::shared_ptr<const OnnxFile> OnnxFile::read(const fs::path& path) {
     }
     OnnxTensor tensor = parser.tensor_of(proto.attribute(0).t());
     tensor.name = proto.output(0);
+    file->in_nodes.insert(tensor.name);
     file->initializer_order.push_back(tensor.name);
     file->initializers.emplace(tensor.name, std::move(tensor));
   }

@@ -17,10 +17,13 @@ bool only_moves(const OnnxNode& node) {
   return node.domain.empty() && moves.contains(node.op);
 }
 
-// Norms of groups are written as norms of instances in other sizes, with factors of 1 and terms of
-// 0 that nobody learns.
+// Factors of 1 and terms of 0 that nobody learns: norms without weights are written with them in
+// Constant nodes, and norms of groups as norms of instances in other sizes.
 bool is_filler(const OnnxFile& file, const OnnxNode& node, size_t slot, const OnnxNode* of_input) {
-  if (node.op != "InstanceNormalization" || !of_input || of_input->op != "Reshape") return false;
+  if (!node.domain.empty() || !node.op.ends_with("Normalization")) return false;
+  const bool is_of_groups =
+      node.op == "InstanceNormalization" && of_input && of_input->op == "Reshape";
+  if (!is_of_groups && !file.in_nodes.contains(node.inputs[slot])) return false;
   const auto tensor = file.initializers.find(node.inputs[slot]);
   if (tensor == file.initializers.end() || !is_floating(tensor->second.type)) return false;
   return std::ranges::all_of(tensor->second.numbers(),

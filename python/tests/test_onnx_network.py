@@ -202,6 +202,23 @@ class Files(unittest.TestCase):
             self.assertNotEqual(trained[1].weights["b"][0], 0.5)
             np.testing.assert_array_equal(trained[1].weights["b"], trained[0].weights["b"])
 
+    def test_norms_without_weights_have_none(self):
+        # PyTorch writes them with a Constant of ones and one of zeros.
+        weights = {"w": np.ones((4, 3), np.float32)}
+        for op in ("LayerNormalization", "InstanceNormalization", "BatchNormalization"):
+            along_rows = op == "LayerNormalization"  # the others have the channels before the places
+            for scale, trained in ((1, {"w"}), (1.5, {"w", "s"})):
+                rest = {"s": np.full(4, scale), "b": np.zeros(4), "mean": np.zeros(4), "var": np.ones(4)}
+                slots = list(rest) if op == "BatchNormalization" else ["s", "b"]
+                held = [h.make_node("Constant", [], [n], value=numpy_helper.from_array(rest[n].astype(np.float32), n))
+                        for n in slots]
+                nodes = [*held, h.make_node("Transpose", ["x"], ["rows"], perm=[0, 2, 1]),
+                         h.make_node(op, ["rows" if along_rows else "x", *slots], ["n"]),
+                         h.make_node("Transpose", ["n"], ["r"], perm=[0, 1, 2] if along_rows else [0, 2, 1]),
+                         h.make_node("MatMul", ["r", "w"], ["y"])]
+                path = write(self.folder / "net.onnx", nodes, weights, [value("x", "N", 4, 5)], [value("y", "N", 5, 3)])
+                self.assertEqual(set(accrue.from_onnx(path).shapes) - {"mean", "var"}, trained, op)
+
     def test_integers_that_become_numbers(self):
         weights = {"w": np.ones((4, 3), np.float32), "b": np.zeros(3, np.float32)}
         nodes = [h.make_node("Cast", ["x"], ["1"], to=T.FLOAT), h.make_node("Gemm", ["1", "w", "b"], ["y"])]
