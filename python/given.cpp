@@ -5,6 +5,7 @@
 
 #include "data/samples.h"
 #include "images/domain.h"
+#include "layers/named_network.h"
 #include "onnx/writer/network_file.h"
 #include "python/fetched.h"
 #include "python/output_losses_in.h"
@@ -96,6 +97,30 @@ std::optional<Shape> shape_of_answers(const ModelFactory& make, const Shape& x) 
   }
 }
 
+std::map<std::string, Shape> shapes_of_answers(const Given::Network& network) {
+  const auto model = network.make();
+  const auto* const named = dynamic_cast<const NamedNetwork*>(model.get());
+  if (!named) return {};
+  std::vector<Tensor> seen;
+  for (const auto& [name, sizes] : network.inputs)
+    seen.push_back(Tensor::empty(sizes.of(1), sizes.dtype, Device::meta));
+  std::map<std::string, Shape> shapes;
+  try {
+    const NoGrad no_grad;
+    place(*model, DType::f32, Device::meta, 0, GradientStorage::on_demand);
+    const auto answers = named->outputs_of(std::move(seen), network.outputs, Pass::eval());
+    for (size_t i = 0; i < answers.size(); ++i) shapes[network.outputs[i]] = answers[i].shape();
+    return shapes;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+int64_t classes_told_apart(const Shape& answers, const Field& of) {
+  const bool has_places = of.values.shape().rank() == 2;
+  return answers[has_places ? answers.rank() - 1 : 1];
+}
+
 Taken Given::taken() const {
   if (!network) return {};
   return {SampleShape::own, [make = network->make](const Shape& images) {
@@ -168,7 +193,7 @@ ObjectivePtr Given::objective_of_names(const Dataset& data) const {
   check(positive_weights.empty(), "--positive-weights: {}, as pos_weight", hint);
   std::vector<std::string> inputs;
   for (const auto& input : network->inputs) inputs.push_back(input.name);
-  return objective_of_outputs(loss, inputs, network->outputs, data);
+  return objective_of_outputs(loss, inputs, network->outputs, shapes_of_answers(*network), data);
 }
 
 const Field* Given::told_apart(const DomainModel&, const Dataset& data) const {
@@ -229,6 +254,25 @@ Tensor some_of(const Field& field) {
 
 }  // namespace
 
+void Given::count_classes(Datasets& data) const {
+  const Dataset& train = data.train;
+  const Field* const answer = train.has("labels")  ? &train.field("labels")
+                              : train.has("masks") ? &train.field("masks")
+                                                   : nullptr;
+  if (!network || !answer || answer->encoding != Encoding::index) return;
+  const bool is_by_class = answer->name == "masks" || answer->has_not_judged ||
+                           train.has("weights") || labels.label_smoothing != 0 || labels.by_class ||
+                           !labels.class_weights.empty();
+  if (!is_by_class || !answer->class_names.empty() || !answer->class_values.empty()) return;
+  const auto y = shape_of_answers(network->make, train["images"].shape());
+  if (!y || y->rank() < 2) return;
+  const int64_t known = classes_told_apart(*y, *answer);
+  const std::string name = answer->name;
+  for (Dataset* each : {&data.train, &data.test})
+    for (Field& field : each->fields)
+      if (field.name == name) field.classes = std::max(field.classes, known);
+}
+
 void Given::fit(Datasets& data, const DomainModel& model, const DataRequest& request) const {
   const Dataset& train = data.train;
   if (has_names) {
@@ -249,6 +293,7 @@ void Given::fit(Datasets& data, const DomainModel& model, const DataRequest& req
           "numbers",
           (*each)["targets"].shape());
   labels.check_data(data.train, request.use);
+  count_classes(data);
   name_classes(data, classes);
   crop(data, model, request);
 }

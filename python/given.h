@@ -69,11 +69,22 @@ class Given : public Domain {
   void augment(Dataset& data, const DataRequest& request) const override;
   Datasets load(const DataRequest& request) const override;
   void fit(Datasets& data, const DomainModel& model, const DataRequest& request) const override;
+
+ private:
+  // Where the loss or the score counts by classes, the labels have all classes that the network
+  // tells apart, also those that no sample has.
+  void count_classes(Datasets& data) const;
 };
 
 // The shape of a network's answer to one sample of this shape [N, ...]; none if it does not take
 // such.
 std::optional<Shape> shape_of_answers(const ModelFactory& make, const Shape& x);
+// The shapes of all of a network's answers to one sample, by the outputs' names; none if it does
+// not take samples of its inputs' sizes.
+std::map<std::string, Shape> shapes_of_answers(const Given::Network& network);
+// The number of classes that answers of this shape, of rank 2 or more, tell apart: to labels or
+// masks, or to labels [N, T] at places.
+int64_t classes_told_apart(const Shape& answers, const Field& of);
 
 // True for a question by names, and for a network with several outputs, whose answers have names.
 bool has_named_answers(nb::handle x, const Given::Network& network);

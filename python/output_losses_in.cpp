@@ -30,13 +30,17 @@ class LossOfOutput {
   LossOfOutput(std::string output, Json options)
       : output_(std::move(output)), options_(std::move(options)) {}
 
-  OutputLoss in(const std::string& input, const Dataset& data) {
+  OutputLoss in(const std::string& input, const std::map<std::string, Shape>& answers,
+                const Dataset& data) {
     const auto target = take<std::string>("target", output_);
     check(data.has(target),
           "the loss of '{}' compares it with the array '{}', which the data has not: expected it, "
           "or another target",
           output_, target);
-    const Field& field = data.field(target);
+    Field field = data.field(target);
+    const auto answer = answers.find(output_);
+    if (field.encoding == Encoding::index && answer != answers.end() && answer->second.rank() > 1)
+      field.classes = std::max(field.classes, classes_told_apart(answer->second, field));
     const auto factor = take<double>("weight", 1);
     const std::string weights = weights_in(data, output_);
     ObjectivePtr objective = objective_on(field, input, weights);
@@ -120,7 +124,9 @@ Json losses_in(const std::string& loss, const std::vector<std::string>& outputs,
 }  // namespace
 
 ObjectivePtr objective_of_outputs(const std::string& loss, const std::vector<std::string>& inputs,
-                                  const std::vector<std::string>& outputs, const Dataset& data) {
+                                  const std::vector<std::string>& outputs,
+                                  const std::map<std::string, Shape>& answers,
+                                  const Dataset& data) {
   std::vector<OutputLoss> losses;
   const Json wanted = losses_in(loss, outputs, data);
   for (const auto& [output, options] : wanted.items()) {
@@ -130,7 +136,7 @@ ObjectivePtr objective_of_outputs(const std::string& loss, const std::vector<std
     check(options.is_object(), "the loss of '{}' is {}: expected its options", output,
           options.dump());
     try {
-      losses.push_back(LossOfOutput(output, options).in(inputs.front(), data));
+      losses.push_back(LossOfOutput(output, options).in(inputs.front(), answers, data));
     } catch (const nlohmann::json::exception& error) {
       fail("the loss of '{}' is {}: {}", output, options.dump(), error.what());
     }

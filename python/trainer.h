@@ -321,9 +321,8 @@ class PythonTrainer {
     if (!learned || learned->rank() < 2) return;
     for (const char* name : {"labels", "masks"}) {
       if (!scored.has(name) || scored.field(name).encoding != Encoding::index) continue;
-      const bool has_places = scored[name].shape().rank() == 2;
       const int64_t classes = scored.field(name).classes,
-                    known = (*learned)[has_places ? learned->rank() - 1 : 1];
+                    known = classes_told_apart(*learned, scored.field(name));
       check(classes <= known,
             "{} has the label {}, but the network tells {} classes apart: expected smaller labels",
             what, classes - 1, known);

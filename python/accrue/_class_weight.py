@@ -70,13 +70,12 @@ def _count(model: typing.Any, data: typing.Any, named: int) -> int | None:
     if not isinstance(data, (tuple, list)) or len(data) != 2:
         return None
     x, y = data
-    if hasattr(y, "_accrue_part"):  # labels that are fetched are counted by the network, as a training counts them
-        return _outputs(model, x)
+    outputs = _outputs(model, x)  # the last classes may have no sample
+    if outputs is not None or hasattr(y, "_accrue_part"):  # labels that are fetched are not read to count them
+        return outputs
     import numpy
 
     labels = numpy.asarray(y)
-    if labels.ndim > 1 and (outputs := _outputs(model, x)) is not None:
-        return outputs
     return int(labels.max()) + 1 if labels.size and labels.dtype.kind in "iu" else None
 
 

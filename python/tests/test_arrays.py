@@ -406,6 +406,22 @@ class Counts(Case):
         right = [score[f"accuracy.{k}"] for k in range(3)]
         self.assertAlmostEqual(score["balanced_accuracy"], np.mean(right))
 
+    def test_of_the_last_classes_do_not_need_samples(self):
+        lacking = np.where(Y == 2, 0, Y)
+        for y, options in ((np.where(Y == 2, -100, Y), {}), (lacking, {"class_weights": [1, 2, 3]}),
+                           (lacking, {"class_weights": "balanced"}), (lacking, {"label_smoothing": 0.1}),
+                           (lacking, {"sample_weight": self.COUNTS})):
+            with self.subTest(options=options):
+                result = accrue.train(layers(), (X, y), **FEW, **options)
+                fetched = accrue.train(layers(), list(zip(X, y)), **FEW, **options)
+                np.testing.assert_array_equal(result.losses, fetched.losses)
+                self.assertEqual(repr(result.score), repr(fetched.score))
+                self.assertTrue(np.isnan(result.score["accuracy.2"]))
+        pixels = random.standard_normal((8, 1, 4, 4)).astype(np.float32)
+        masks = np.arange(8 * 4 * 4).reshape(8, 4, 4) % 2
+        score = accrue.train(accrue.Conv2d(1, 3, 3, padding=1), (pixels, masks), **FEW, class_weights=[1, 2, 3]).score
+        self.assertIn("iou.2", score)
+
     def test_of_trainers_score_other_samples_alike(self):
         trainer = accrue.Trainer(layers(), (X, Y), sample_weight=self.COUNTS, test=(X[:9], Y[:9]), **FEW)
         trainer.run()

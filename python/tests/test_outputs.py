@@ -140,6 +140,13 @@ class Outputs(unittest.TestCase):
         with self.assertRaisesRegex(accrue.Error, "info.. shows networks of one input"):
             accrue.info(network)
 
+    def test_know_classes_that_no_sample_has(self):
+        data = pairs()
+        data["kind"] = np.minimum(data["kind"], 1)  # of 4
+        result = accrue.train(two_heads(), data, micro_batch=4, lr=0.01, **EXACT)
+        self.assertTrue(np.isfinite(result.losses).all())
+        self.assertTrue(np.isnan(result.score["kind.accuracy.3"]))
+
     def test_share_a_target_and_take_lists(self):
         random = np.random.default_rng(3)
         x, y = random.normal(size=(N, 5)).astype(np.float32), random.integers(0, 3, N)

@@ -187,6 +187,7 @@ class ClassWeight(unittest.TestCase):
         places = accrue.Sequential(accrue.Linear(4, 8), accrue.Linear(8, 3))
         options = {"steps": 2, "seed": 3}
         for layers, data, same in ((network(), list(zip(x, y % 2)), [2, 1, 1]), (accrue.Linear(4, 2), (x, y % 2), [2, 1]),
+                                   (network(), (x, y % 2), [2, 1, 1]),
                                    (places, (np.tile(x[:, None], (1, 5, 1)), several), [2, 1, 1])):
             np.testing.assert_array_equal(accrue.train(layers, data, class_weight={0: 2.0}, **options).losses,
                                           accrue.train(layers, data, class_weights=same, **options).losses)
