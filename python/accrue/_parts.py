@@ -228,7 +228,7 @@ class MultiheadAttention(Part):
             Whether the weights are the mean over the heads.
         is_causal : bool
             A hint that attn_mask is causal, which it needs, as in PyTorch.
-            name : str
+        name : str
             What its parameters' names begin with; by default its number in the network.
 
         Returns
@@ -366,7 +366,7 @@ class TransformerEncoderLayer(Part):
             The masks of MultiheadAttention.
         is_causal : bool
             A hint that src_mask is causal, which it needs.
-            name : str
+        name : str
             What its parameters' names begin with; by default its number in the network.
 
         Returns
@@ -455,7 +455,7 @@ class TransformerEncoder(Part):
             The masks of MultiheadAttention.
         is_causal : bool, optional
             A hint that mask is causal, which it needs.
-            name : str
+        name : str
             What its parameters' names begin with; by default its number in the network.
 
         Returns

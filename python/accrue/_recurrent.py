@@ -170,7 +170,7 @@ class LSTM(_Recurrent):
             [T, N, input_size], or [N, T, input_size] with batch_first=True.
         hx : tuple of Value, optional
             The states h and c before the first step; by default 0.
-            name : str
+        name : str
             What its parameters' names begin with; by default its number in the network.
 
         Returns
@@ -244,7 +244,7 @@ class GRU(_Recurrent):
             [T, N, input_size], or [N, T, input_size] with batch_first=True.
         hx : Value, optional
             The state h before the first step; by default 0.
-            name : str
+        name : str
             What its parameters' names begin with; by default its number in the network.
 
         Returns
@@ -316,7 +316,7 @@ class RNN(_Recurrent):
             [T, N, input_size], or [N, T, input_size] with batch_first=True.
         hx : Value, optional
             The state h before the first step; by default 0.
-            name : str
+        name : str
             What its parameters' names begin with; by default its number in the network.
 
         Returns
