@@ -145,7 +145,7 @@ def written(data: typing.Any, name: str) -> typing.Any:
     with open(path, "w", encoding="utf-8") as out:
         for place, item in enumerate(data):
             try:
-                out.write(json.dumps(_record(item), ensure_ascii=False) + "\n")
+                out.write(json.dumps(_record(item), ensure_ascii=False, allow_nan=False) + "\n")
             except (TypeError, ValueError) as error:
                 raise Error(f"sample {place} of {name} cannot be written as JSON: {error}") from error
     return file
@@ -209,7 +209,10 @@ def tokens(data: typing.Any, options: dict) -> tuple[typing.Any, dict]:
                                        for array in row.values()):
             shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in row.items())
             raise Error(f"sample {place} has {shapes}: expected {', '.join(has)}, each [L]")
-        ids, labels = row["input_ids"], row.get("labels", row["input_ids"])
+        ids = row["input_ids"].astype(numpy.int32)
+        for token in row["input_ids"][ids != row["input_ids"]]:
+            raise Error(f"sample {place} has {token} in input_ids: expected tokens, integers of 32 bits")
+        labels = row.get("labels", ids)
         widths.add(len(ids))
         mask = row.get("attention_mask", numpy.ones_like(ids)).astype(bool)
         kept = numpy.flatnonzero(mask)
@@ -222,7 +225,7 @@ def tokens(data: typing.Any, options: dict) -> tuple[typing.Any, dict]:
             at = wrong[0]
             raise Error(f"sample {place} has the label {labels[at]} at {at}, but the token {ids[at]}: expected labels "
                         "that are input_ids, or -100, not yet shifted by one")
-        documents.append(ids[kept].astype(numpy.int32))
+        documents.append(ids[kept])
         learned.append(is_learned[kept])
     if not documents:
         raise Error("data has no samples: expected some")

@@ -709,6 +709,8 @@ class Texts(Case):
                     self.same(accrue.train("gpt-tiny", data, **options), expected)
         self.refuses(lambda: accrue.train("gpt-tiny", texts, tokenizer=3, **self.options), "tokenizer is 3")
         self.refuses(lambda: accrue.train("gpt-tiny", texts, tokenizer="bytes", test=X, **self.options), "but test is ndarray")
+        lacking = [{"text": text} for text in texts] + [{"text": float("nan")}]  # as a table has it
+        self.refuses(lambda: accrue.train("gpt-tiny", lacking, tokenizer="bytes", **self.options), "sample 30", "as JSON")
 
     def test_of_other_kinds_train_with_the_bits_of_a_list(self):
         texts = [f"The number {i} is followed by some more words." for i in range(60)]
@@ -776,6 +778,9 @@ class Texts(Case):
         holes = {"input_ids": ids, "attention_mask": [np.arange(16) % 2] * 20}
         self.refuses(lambda: accrue.train("gpt-tiny", holes, **options), "side by side")
         self.refuses(lambda: accrue.train("gpt-tiny", {**whole, "token_type_ids": ids}, **options), "token_type_ids")
+        for token in (2.5, 2**32 + 5):
+            others = {"input_ids": [[1, 2, token]] * 20}
+            self.refuses(lambda: accrue.train("gpt-tiny", others, **options), "sample 0", str(token), "integers of 32 bits")
 
 
 if __name__ == "__main__":
