@@ -291,10 +291,10 @@ def of(x: typing.Any, asked: typing.Callable[[], _Asked], are_texts: bool = Fals
     return _streamed(x, known)
 
 
-def _rows_of_several(x: typing.Any, asked: _Asked) -> Chunks:
+def _rows_of_several(x: typing.Any, asked: _Asked) -> typing.Any:
     """Rows of arrays by names, or of (x, y), of which some are elsewhere."""
     if isinstance(x, tuple):
-        return _fetched(x[0], asked)
+        return _of_frame(x[0], asked) if _data._is_of_pandas(x[0]) else _fetched(x[0], asked)
     arrays = {name: _data._indexed(array) for name, array in x.items()}
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:

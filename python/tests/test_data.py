@@ -257,7 +257,7 @@ class Questions(Case):
         if pandas:
             frame = pandas.DataFrame(self.x, columns=[f"c{i}" for i in range(16)])
             self.answers(lambda: frame.assign(y=y), columns=(list(frame.columns), "y"))
-            kinds += [lambda: frame]
+            kinds += [lambda: frame, lambda: (frame, y)]
         for place, kind in enumerate(kinds):
             with self.subTest(place):
                 self.answers(kind)
