@@ -25,16 +25,6 @@ OnEpoch: TypeAlias = Union[Callable[[_listening.Epoch], Any], Sequence[Callable[
 
 
 class Trainer(_accrue.Trainer):
-    def state_dict(self) -> dict[str, Any]:
-        """Makes PyTorch's tensors of the weights as they are now, as Result.state_dict() does.
+    """_modules.Trainer, whose other methods have the stub's signatures."""
 
-        Returns
-        -------
-        dict of str to torch.Tensor
-            What the module's load_state_dict() takes.
-
-        Raises
-        ------
-        Error
-            For a network that is no module's.
-        """
+    def state_dict(self) -> dict[str, Any]: ...
