@@ -306,15 +306,47 @@ class Result(_Table):
         return state
 
     def predict(self, x: typing.Any, **options: typing.Any) -> typing.Any:
-        """The answers to x, as predict() gives them."""
+        """Answers by the trained network.
+
+        Parameters
+        ----------
+        x : array_like [N, ...] or samples
+            As predict() takes it.
+        **options
+            The options of predict().
+
+        Returns
+        -------
+        ndarray [N, ...] or dict of them
+            What predict() returns.
+        """
         return _modules.predict(self, x, **options)
 
     def evaluate(self, data: typing.Any, **options: typing.Any) -> Score:
-        """The score on data, as evaluate() gives it."""
+        """Scores the trained network.
+
+        Parameters
+        ----------
+        data : as data of evaluate()
+            Arrays (x, y), tokens, texts, samples or a name.
+        **options
+            The options of evaluate().
+
+        Returns
+        -------
+        Score
+            The loss and its metrics, by name.
+        """
         return _modules.evaluate(self, None, data, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the weights to a safetensors file."""
+        """Writes the weights to a safetensors file.
+
+        Parameters
+        ----------
+        path : str or path
+            The file, which is written whole or not at all.
+        """
         self.weights.save(path)
 
     def state_dict(self) -> dict[str, typing.Any]:
