@@ -12,13 +12,18 @@ namespace {
 
 // A panel has as many columns of B as a block of C has. K is cut into pieces: a panel's piece, and
 // 16-bit operands and results in float, must fit on the stack and into the second-level cache.
+// Without AVX-512, pieces of block_vectors vectors fit into the first-level cache.
+constexpr bool wide_blocks = vector_registers == 32;
 template <class W>
 constexpr int64_t panel_columns = table_vectors* lanes<W>;
-constexpr int64_t panel_elements = panel_columns<float> * 192, most_depth = 512, blocks_apart = 8;
+constexpr int64_t panel_elements = panel_columns<float> * (wide_blocks ? 192 : 256);
+constexpr int64_t most_depth = wide_blocks ? 512 : 256, blocks_apart = 8;
 // The rows of a transposed A are copied: packed_blocks blocks and packed_depth terms at once, for
 // up to packed_panels panels. The elements of such a row lie a row of A^T apart. Only a few of them
 // fit into a cache, since they share few of its sets, and each lies on another page.
-constexpr int64_t packed_blocks = 14, packed_depth = 192, packed_panels = 16;
+constexpr int64_t packed_blocks = wide_blocks ? 14 : 32, packed_depth = wide_blocks ? 192 : 256;
+constexpr int64_t packed_panels = 16;
+static_assert(packed_depth * panel_columns<float> <= panel_elements);
 
 // c = op(a) b, or c + op(a) b, for a block of c.
 template <class W, int rows, int vectors, Transpose a_op>
@@ -122,14 +127,16 @@ struct GemmTiling {
         N(g.N),
         row_blocks(g.M, block_rows),
         panels(ceil_div(g.N, lanes<W>), vectors_beside(g.M)) {
-    constexpr int64_t chunk_work = 1 << 20, some_blocks = 6, many_blocks = 15, few_terms = 64,
-                      many_terms = 1 << 14, page_bytes = 4096;
+    constexpr int64_t chunk_work = 1 << 20, few_terms = 64, many_terms = 1 << 14, page_bytes = 4096;
+    constexpr int64_t some_blocks = wide_blocks ? 6 : 14, many_blocks = wide_blocks ? 15 : 64;
     const bool transposed = form == Form::c_transposed;
     // The traffic of C limits a product of short sums, so C's rows are written from end to end.
     const bool by_rows = g.b_op == Transpose::no && g.K < g.M && g.K <= few_terms;
     // A panel is copied if it would be read across B's rows, or if its own rows would share sets of
-    // the cache or come from memory.
-    const bool rows_collide = g.N * int64_t{sizeof(T)} % page_bytes == 0 || g.K >= many_terms;
+    // the cache or come from memory. Short rows of narrow vectors lie on too many pages as they
+    // are.
+    const bool rows_collide =
+        !wide_blocks || g.N * int64_t{sizeof(T)} % page_bytes == 0 || g.K >= many_terms;
     packs = is_16_bit<T> || g.b_op == Transpose::yes ||
             (!by_rows && rows_collide && row_blocks.parts > some_blocks);
     packs_a = sums_in_c && g.a_op == Transpose::yes && g.K > few_terms;

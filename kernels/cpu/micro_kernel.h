@@ -36,6 +36,15 @@ void store_lanes(T* to, const V& v) {
   std::memcpy(to, &v, sizeof v);
 }
 
+// Keeps the compiler from reading v from memory again for each use. GCC 12 does so with AVX2's 16
+// registers, and a block then waits for its loads, not for its multiplications.
+template <class T>
+[[gnu::always_inline]] inline void keep_in_register([[maybe_unused]] Lanes<T>& v) {
+#if defined(__AVX__)
+  asm("" : "+v"(v));
+#endif
+}
+
 // Lane l of the result is the sum of v[l]'s lanes. The sums form a tree: the upper half is added to
 // the lower half, and so on. Each step joins two vectors, in which 2 * half lanes belong to each
 // sum, into one.
@@ -80,11 +89,15 @@ struct Arithmetic {
 template <class T, int rows, int vectors, class Left, class Right>
 [[gnu::always_inline]] inline void multiply_block(
     Lanes<typename Arithmetic<T>::Sum> (&sum)[rows][vectors], int64_t K, Left a, Right b) {
+  constexpr bool fits = rows * vectors + vectors + 1 <= vector_registers;
   for (int64_t k = 0; k < K; ++k) {
     const T* b_at = b(k);
     Lanes<T> b_k[vectors];
 #pragma GCC unroll 16
-    for (int v = 0; v < vectors; ++v) b_k[v] = load(b_at + v * lanes<T>);
+    for (int v = 0; v < vectors; ++v) {
+      b_k[v] = load(b_at + v * lanes<T>);
+      if constexpr (fits) keep_in_register<T>(b_k[v]);
+    }
 #pragma GCC unroll 16
     for (int m = 0; m < rows; ++m) {
       const T a_mk = a(m, k);
