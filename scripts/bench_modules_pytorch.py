@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures networks of torchvision, given as modules, beside PyTorch's own training on this CPU.
+"""Measures networks given as PyTorch's modules beside PyTorch's own training on this CPU.
 
 Both sides train the same module, with Adam, on the same data and as many threads, and PyTorch adds
 up gradients as its users do: a backward of loss / K for each micro-batch. Every measurement is a
@@ -10,6 +10,9 @@ medians; PyTorch has the faster of its two memory formats. Modules are traced be
     scripts/bench_modules_pytorch.py convnext_tiny --pixels 64 --split 8x8
     scripts/bench_modules_pytorch.py --memory vit_b_16       peaks, at 224 pixels and 4x16
     scripts/bench_modules_pytorch.py --profile vit_b_16      where accrue's time goes
+
+The names are torchvision's, and "bert" (two layers of BERT's base size with a mask, sequences of 128
+tokens) and "gpt" (nanoGPT's network for characters: 6 layers of 384, 256 characters, a tied head).
 
 A peak is the process's resident memory over that before the training, when the module, the data and
 the list of its calls are there. PyTorch's peak is of two windows, because Adam's moments exist from
@@ -37,6 +40,7 @@ import numpy as np
 
 NAMES = ("mobilenet_v3_small", "efficientnet_b0", "vit_b_16")
 CLASSES, WINDOWS = 10, 3  # of the data
+CHARACTERS, BERT_TOKENS, GPT_TOKENS = 65, 128, 256
 LAYOUTS = ("contiguous", "channels last")
 
 
@@ -56,19 +60,52 @@ WAYS = (Way("accrue", "accrue", False),
         Way("PyTorch, a checkpoint for each block", "PyTorch", False, checkpoints=True))
 
 
+def bert():
+    from transformers import BertConfig, BertForSequenceClassification
+    return BertForSequenceClassification(BertConfig(
+        num_hidden_layers=2, num_labels=CLASSES, hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0))
+
+
+def gpt():
+    from reference_models import NanoGpt
+    return NanoGpt(CHARACTERS, context=GPT_TOKENS, width=384, heads=6, layers=6)
+
+
 def module_of(name):
     import torch
-    import torchvision
     torch.manual_seed(1)
-    options = {"googlenet": {"aux_logits": False, "init_weights": False}}.get(name, {})
+    if name in ("bert", "gpt"):
+        return {"bert": bert, "gpt": gpt}[name]().train()
+    import torchvision
+    options = {"googlenet": {"aux_logits": False, "init_weights": False},
+               "fcn_resnet50": {"weights_backbone": None}}.get(name, {})
     return torchvision.models.get_model(name, num_classes=CLASSES, **options).train()
 
 
 def data_of(request, windows):
+    """The network's arguments by their names, and the labels of its answers."""
     random = np.random.default_rng(2)
-    n, size = windows * request["effective_batch"], request["pixels"]
+    name, n, size = request["model"], windows * request["effective_batch"], request["pixels"]
+    if name == "gpt":
+        tokens = random.integers(0, CHARACTERS, (n, GPT_TOKENS + 1))
+        return {"tokens": tokens[:, :-1].copy()}, tokens[:, 1:].copy()
+    if name == "bert":
+        lengths = random.integers(BERT_TOKENS // 4, BERT_TOKENS + 1, (n, 1))
+        mask = (np.arange(BERT_TOKENS) < lengths).astype(np.int64)
+        return ({"input_ids": random.integers(0, 30522, (n, BERT_TOKENS)), "attention_mask": mask},
+                random.integers(0, CLASSES, n))
     x = random.standard_normal((n, 3, size, size), dtype=np.float32)
-    return x, random.integers(0, CLASSES, n)
+    shape = (n, size, size) if name == "fcn_resnet50" else n  # a label for each pixel
+    return {"x": x}, random.integers(0, CLASSES, shape)
+
+
+def answers_of(answers):
+    """The logits with classes in the second dimension, of tensors, dictionaries and transformers' outputs."""
+    logits = answers
+    if not hasattr(answers, "dim"):
+        logits = answers["out" if "out" in answers else "logits"]
+    return logits.transpose(1, 2) if logits.dim() == 3 else logits
 
 
 def resident(which):
@@ -93,10 +130,17 @@ class Accrue:
         import accrue
         self.accrue, self.request = accrue, request
         module = module_of(request["model"])
-        self.network = accrue.from_torch(module, data_of(request, 1)[0])
+        x, _ = data_of(request, 1)
+        self.network = accrue.from_torch(module, x if len(x) > 1 else next(iter(x.values())))
         self.name = f"accrue {accrue.__version__}"
 
     def train(self, data, on_step=None, **options):
+        x, y = data
+        if self.request["model"] == "fcn_resnet50":
+            options |= {"loss": {"out": self.accrue.loss("cross_entropy")}}
+            data = {**x, "out": y}
+        elif len(x) == 1:
+            data = next(iter(x.values())), y
         trainer = self.accrue.Trainer(
             self.network, data, micro_batch=self.request["micro_batch"],
             effective_batch=self.request["effective_batch"], optimizer="adam", lr=1e-4,
@@ -153,10 +197,11 @@ class PyTorch:
         x, y = data
         times = [time.perf_counter()]
         while not enough(times):
-            window = (len(times) - 1) * effective_batch % len(x)
+            window = (len(times) - 1) * effective_batch % len(y)
             for begin in range(window, window + effective_batch, micro_batch):
                 end = min(begin + micro_batch, window + effective_batch)
-                loss = loss_of(module(x[begin:end]), y[begin:end])
+                answers = module(**{name: each[begin:end] for name, each in x.items()})
+                loss = loss_of(answers_of(answers), y[begin:end])
                 (loss * ((end - begin) / effective_batch)).backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -164,10 +209,12 @@ class PyTorch:
         return times
 
     def samples(self, windows, layout=LAYOUTS[0]):
-        x, y = map(self.torch.from_numpy, data_of(self.request, windows))
+        x, y = data_of(self.request, windows)
+        x = {name: self.torch.from_numpy(each) for name, each in x.items()}
         if layout == "channels last":
-            x = x.contiguous(memory_format=self.torch.channels_last)
-        return x, y
+            x = {name: each.contiguous(memory_format=self.torch.channels_last)
+                 for name, each in x.items()}
+        return x, self.torch.from_numpy(y)
 
     def speed(self, enough, layout):
         module = module_of(self.request["model"])
@@ -228,7 +275,7 @@ def ask(options, **request):
 
 
 def measure_speed(name, options):
-    rounds, layouts = [], list(LAYOUTS)
+    rounds, layouts = [], list(LAYOUTS[:1] if name in ("bert", "gpt") else LAYOUTS)
     for number in range(options.rounds):
         print(f"{name}: round {number + 1} of {options.rounds}", file=sys.stderr)
         found = {side: ask(options, side=side, model=name, measure="speed", layouts=layouts)
@@ -287,7 +334,7 @@ def print_profile(name, options):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", default=list(NAMES), help="of torchvision's networks")
+    parser.add_argument("names", nargs="*", default=list(NAMES), help="torchvision's, bert, gpt")
     parser.add_argument("--pixels", type=int, default=224)
     parser.add_argument("--split", metavar="MxK", help="default: 8x8; with --memory 4x16")
     parser.add_argument("--memory", action="store_true", help="compare peak memory, not speed")

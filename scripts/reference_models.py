@@ -135,6 +135,42 @@ class Gpt2(nn.Module):
         return self.network(tokens).logits.flatten(0, 1)
 
 
+class NanoGpt(nn.Module):
+    """Logits [N, T, vocabulary] of tokens [N, T] as nanoGPT computes them; its head is the embedding."""
+
+    class Block(nn.Module):
+        def __init__(self, width, heads):
+            super().__init__()
+            self.heads = heads
+            self.ln_1, self.ln_2 = (nn.LayerNorm(width, bias=False) for _ in range(2))
+            self.c_attn = nn.Linear(width, 3 * width, bias=False)
+            self.c_proj = nn.Linear(width, width, bias=False)
+            self.c_fc = nn.Linear(width, 4 * width, bias=False)
+            self.c_out = nn.Linear(4 * width, width, bias=False)
+
+        def forward(self, x):
+            n, t, width = x.shape
+            heads = (each.view(n, t, self.heads, width // self.heads).transpose(1, 2)
+                     for each in self.c_attn(self.ln_1(x)).split(width, dim=2))
+            y = functional.scaled_dot_product_attention(*heads, is_causal=True)
+            x = x + self.c_proj(y.transpose(1, 2).contiguous().view(n, t, width))
+            return x + self.c_out(functional.gelu(self.c_fc(self.ln_2(x))))
+
+    def __init__(self, vocabulary, context, width, heads, layers):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+        self.h = nn.ModuleList(self.Block(width, heads) for _ in range(layers))
+        self.ln_f = nn.LayerNorm(width, bias=False)
+        self.lm_head = nn.Linear(width, vocabulary, bias=False)
+        self.wte.weight = self.lm_head.weight
+
+    def forward(self, tokens):
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+        for block in self.h:
+            x = block(x)
+        return self.lm_head(self.ln_f(x))
+
+
 # The models have accrue's names and widths.
 MODELS = {
     "mlp": lambda width=1: mlp(784, *scaled((512, 256, 128), width), 10),
