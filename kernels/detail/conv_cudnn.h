@@ -82,21 +82,28 @@ inline int64_t algorithm_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
 // of 128 x 128 sums to occupy a large GPU's 132 multiprocessors twice each, so the sum over images
 // and pixels is split among blocks, each with a part in float32. There are at least two parts,
 // whatever the size: the gradient in its own layout, and the sums that are added to it.
-inline int64_t split_sum_bytes(const ConvGeometry& g, DType dtype) {
-  if (!uses_tensor_cores(dtype)) return 0;
+inline int64_t split_sum_bytes(const ConvGeometry& g) {
   constexpr int64_t blocks = 2 * 132, tile = 128 * 128;
   const ConvGeometry padded = in_eights(g);
   const int64_t sums = padded.O * padded.taps();
   return whole_parts(std::max(2 * sums, blocks * std::min(sums, tile)) * int64_t(sizeof(float)));
 }
 
+// The bytes that an algorithm for a weight gradient may use beyond algorithm_bytes(). In float32
+// cuDNN's fast ones copy both the image and the grid. With less room the images are computed in
+// parts, each of which adds to all weights.
+inline int64_t more_for_weights(const ConvGeometry& g, int64_t N, DType dtype) {
+  if (uses_tensor_cores(dtype)) return split_sum_bytes(g);
+  if (dtype != DType::f32) return 0;
+  return std::min(image_bytes(g, N, dtype), grid_bytes(g, N, dtype));
+}
+
 // The bytes of a convolution's workspace: the padded image, if there is one; a copy of w if its
 // filters lie apart, because cuDNN expects them side by side; and the algorithm's memory with
-// `split_sums` bytes. This is at least enough for a single image with copies of all operands,
-// because operands that do not start at a multiple of 16 bytes are copied. Throws Error if an image
-// is too large for cuDNN.
-inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype,
-                               int64_t split_sums = 0) {
+// `more` bytes. This is at least enough for a single image with copies of all operands, because
+// operands that do not start at a multiple of 16 bytes are copied. Throws Error if an image is too
+// large for cuDNN.
+inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype, int64_t more = 0) {
   constexpr int64_t least = 4 << 20, modest = 1 << 20;
   const ConvGeometry symmetric = as_symmetric(g), padded = as_padded(g);
   const int64_t largest =
@@ -110,17 +117,17 @@ inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype,
                          grid_bytes(g, 1, dtype) + weights_bytes(g, dtype);
   const int64_t of_one =
       uses_tensor_cores(dtype)
-          ? std::max(algorithm_bytes(g, 1, dtype), algorithm_bytes(padded, 1, dtype)) + split_sums
+          ? std::max(algorithm_bytes(g, 1, dtype), algorithm_bytes(padded, 1, dtype)) + more
           : modest;
   return (symmetric == g ? 0 : image_bytes(symmetric, N, dtype)) +
          (g.has_part_of_w() ? weights_bytes(g, dtype) : 0) +
-         std::max({least, algorithm_bytes(symmetric, N, dtype) + split_sums, copies + of_one});
+         std::max({least, algorithm_bytes(symmetric, N, dtype) + more, copies + of_one});
 }
 
 // The bytes for a weight gradient. In 16 bits the gradient lies in the workspace before it is
 // widened into a sum over micro-batches.
 inline int64_t correlate_workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
-  return workspace_bytes(g, N, dtype, split_sum_bytes(g, dtype)) +
+  return workspace_bytes(g, N, dtype, more_for_weights(as_symmetric(g), N, dtype)) +
          (is_16_bit_dtype(dtype) ? weights_bytes(g, dtype) : 0);
 }
 

@@ -380,11 +380,11 @@ TEST_CASE("a convolution's scratch on cuda is known from shapes", "[ops]") {
 // The parts of the sum are in float32. There are as many as blocks run at once, but only two of a
 // large sum.
 TEST_CASE("the scratch of a weight gradient on cuda has room for its split sum", "[ops]") {
-  const auto peak_of = [](DType dtype, int64_t channels) {
+  const auto peak_of = [](DType dtype, int64_t channels, int64_t N = 64) {
     const auto make = [&](const Shape& shape) {
       return Tensor::full(shape, 1, dtype, Device::meta_cuda);
     };
-    const Tensor x = make({64, channels, 16, 16});
+    const Tensor x = make({N, channels, 16, 16});
     const Tensor w = require_grad(make({channels, channels, 1, 1}));
     const Tensor y = conv2d(x, w, Tensor(), {});
     Ledger& memory = ledger(Device::meta_cuda);
@@ -395,6 +395,10 @@ TEST_CASE("the scratch of a weight gradient on cuda has room for its split sum",
   const auto operands = [](size_t C) { return 2 * (2 * 64 * C * 16 * 16 + 2 * C * C); };
   REQUIRE(peak_of(DType::bf16, 64) == operands(64) + 264 * 64 * 64 * 4 + 2 * 64 * 64);
   REQUIRE(peak_of(DType::bf16, 2048) == operands(2048) + 2 * 2048 * 2048 * 4 + 2 * 2048 * 2048);
+  // Without tensor cores there is room for copies of x and dy, in float64 for one of them.
+  REQUIRE(peak_of(DType::f32, 64) == 2 * 64 * 64 * 16 * 16 * sizeof(float));
+  REQUIRE(peak_of(DType::f64, 64) == 64 * 64 * 16 * 16 * sizeof(double));
+  REQUIRE(peak_of(DType::f32, 64, 1) == 4 << 20);
 }
 
 TEST_CASE("a convolution of images that are too large for cuDNN is refused from shapes", "[ops]") {
