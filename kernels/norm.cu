@@ -417,7 +417,7 @@ void group_moments(View mean, View spread, Spread kind, View x, Grouping at, dou
   dispatch_floating(
       x.dtype, [&]<class T, class W = Wide<T>>() {
         const MomentsOut<W> out(mean, spread, kind, at, eps, running);
-        with_width<T>(run_of(at), {x.data}, [&](auto width) {
+        with_plane_width<T>(run_of(at), {x.data}, [&](auto width) {
           if (pieces > 1) {
             enqueue(grid_of_pieces(at), piece_moments_kernel<width.value, T>, out, scratch.as<W>(),
                     x.as<const T>(), Path<large_team>(at, width.value));
@@ -446,7 +446,7 @@ void enqueue_normalize(View values, View x, const Normalizer& by, View gamma, Vi
   if (x.numel() == 0) return;
   dispatch_floating(
       x.dtype, [&]<class T, class W = Wide<T>>() {
-        with_width<T>(run_of(by.at), {values.data, x.data}, [&](auto width) {
+        with_plane_width<T>(run_of(by.at), {values.data, x.data}, [&](auto width) {
           enqueue(grid_over(x.numel() / width.value), normalize_kernel<backward, width.value, T>,
                   values.as<T>(), x.as<const T>(), by.statistics<W>(), PerChannel<W>(gamma, 1),
                   PerChannel<W>(beta, 0), activation, Layout(by.at, width.value));
@@ -474,7 +474,7 @@ void part_of_dx_terms(View terms, View dy, View x, Normalizer by, View gamma, Vi
         const T *in_dy = dy.as<const T>(), *in_x = x.as<const T>();
         const auto statistics = by.statistics<W>();
         const PerChannel<W> gammas(gamma, 1);
-        with_width<T>(run_of(at), {dy.data, x.data}, [&](auto width) {
+        with_plane_width<T>(run_of(at), {dy.data, x.data}, [&](auto width) {
           if (group_pieces(at) > 1) {
             enqueue(grid_of_pieces(at), piece_dx_terms_kernel<width.value, T>, out, scratch.as<W>(),
                     in_dy, in_x, statistics, gammas, Path<large_team>(at, width.value), int64_t{1});
@@ -501,7 +501,7 @@ void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, Vi
         const T *in_dy = dy.as<const T>(), *in_x = measured ? x.as<const T>() : nullptr;
         const auto statistics = by.statistics<W>();
         const PerChannel<W> gammas(gamma, 1);
-        with_width<T>(run_of(at), {dx.grad.data, dy.data, x.data}, [&](auto width) {
+        with_plane_width<T>(run_of(at), {dx.grad.data, dy.data, x.data}, [&](auto width) {
           with_beta(dx.beta, [&](auto accumulate) {
             if (measured && pieces == 1 && !given.data) {
               with_team(at, [&](auto team, const auto& grid) {

@@ -29,7 +29,7 @@ inline void add_channel_bias(View y, View b, Activation activation) {
   if (n == 0 || (!b.data && activation == Activation::none)) return;
   dispatch_floating(y.dtype, [&]<class T>() {
     const T* bias = b.data ? b.as<const T>() : nullptr;
-    with_width<T>(P, {y.data}, [&](auto width) {
+    with_plane_width<T>(P, {y.data}, [&](auto width) {
       enqueue(grid_over(n / width), channel_bias_kernel<width.value, T>, y.as<T>(), bias, n, C, P,
               activation);
     });

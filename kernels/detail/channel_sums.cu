@@ -87,7 +87,7 @@ void channel_sums(const Outs<Wide<T>, sums>& outs, View scratch, const Term& ter
   using One = std::integral_constant<int, 1>;
   using Eight = std::integral_constant<int, 8>;
   if (cut.channels == Eight::value) launch_for(Eight{}, One{});
-  else with_width<T>(S, arrays, [&](auto width) { launch_for(One{}, width); });
+  else with_plane_width<T>(S, arrays, [&](auto width) { launch_for(One{}, width); });
 }
 
 template <class T>

@@ -98,6 +98,22 @@ void with_width(int64_t run, std::initializer_list<const void*> arrays, Body&& b
   else body(std::integral_constant<int, 1>{});
 }
 
+// with_width() for runs that are mostly the planes of images: 16-bit vectors may also have 4
+// elements, into which every square plane of an even side divides. One of 14 x 14 does not divide
+// into vectors of 8.
+template <class T, class Body>
+void with_plane_width(int64_t run, std::initializer_list<const void*> arrays, Body&& body) {
+  const auto fits = [&](int64_t width) {
+    return run % width == 0 && std::ranges::all_of(arrays, [&](const void* array) {
+             return is_aligned(array, static_cast<size_t>(width) * sizeof(T));
+           });
+  };
+  constexpr int few = 4, many = 16 / sizeof(T);
+  if constexpr (few < many)
+    if (!fits(many) && fits(few)) return body(std::integral_constant<int, few>{});
+  with_width<T>(run, arrays, body);
+}
+
 // y[i] = f(inputs[i]...) + beta * y[i] for i in [0, n), y may be one of the inputs. f is a functor
 // whose call operator is HOST_DEVICE, takes Wide<Inputs>... and returns a Wide<T>.
 template <class T, class F, class... Inputs>

@@ -216,6 +216,8 @@ TEST_CASE("batch_norm", "[ops]") {
     check_op(norm_op("batch_norm", {4, 3, 5}, channels(4, 3, 5), affine, batch));
   check_op(norm_op("batch_norm", {9, 5}, channels(9, 5, 1), Affine::both, batch));
   check_op(norm_op("batch_norm", {1, 2, 3, 3}, channels(1, 2, 9), Affine::both, batch));
+  // On cuda the planes divide into vectors of 4 elements in 16 bits, not of 8.
+  check_op(norm_op("batch_norm", {3, 2, 2, 6}, channels(3, 2, 12), Affine::both, batch));
 }
 
 TEST_CASE("batch_norm in eval mode", "[ops]") {
