@@ -366,19 +366,26 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
   const auto by = [=] {
     return Normalizer{at, view_of(moments.mean), moments.rstd.view(), moments.source};
   };
-  Tensor y = empty_result(x.shape(), x.dtype(), device);
-  if (!result_is_unread())
+  const Edge dx_edge = x, dgamma_edge = gamma, dbeta_edge = beta;
+  const bool is_activated = activation != Activation::none;
+  const bool needs_x =
+      moments.source == Source::batch || dgamma_edge.wants_grad() || dbeta_edge.wants_grad();
+  // The next layer usually keeps y as well.
+  const bool needs_y = is_activated && !needs_x;
+  Tensor y = needs_y ? Tensor::empty(x.shape(), x.dtype(), device)
+                     : empty_result(x.shape(), x.dtype(), device);
+  if (needs_y || !result_is_unread())
     launch<cpu::normalize, cuda::normalize>(device, y.view(), x.view(), by(), view_of(gamma),
                                             view_of(beta), activation);
 
-  const Edge dx_edge = x, dgamma_edge = gamma, dbeta_edge = beta;
-  const bool is_activated = activation != Activation::none;
-  const bool needs_x = moments.source == Source::batch || is_activated ||
-                       dgamma_edge.wants_grad() || dbeta_edge.wants_grad();
   record(op, y, {dx_edge, dgamma_edge, dbeta_edge},
-         [=, x = needs_x ? x.saved() : Tensor(), gamma = gamma.saved(),
-          beta = is_activated ? beta.saved() : Tensor()](Tensor& dy) {
-           if (is_activated)
+         [=, x = needs_x ? x.saved() : Tensor(), y = needs_y ? y.saved() : Tensor(),
+          gamma = gamma.saved(),
+          beta = is_activated && needs_x ? beta.saved() : Tensor()](Tensor& dy) {
+           if (needs_y)
+             launch<cpu::activation_backward_over, cuda::activation_backward_over>(
+                 device, dy.view(), y.view(), activation);
+           else if (is_activated)
              launch<cpu::normalized_backward_over, cuda::normalized_backward_over>(
                  device, dy.view(), x.view(), by(), view_of(gamma), view_of(beta), activation);
            if (needs_x)
@@ -477,8 +484,10 @@ Tensor group_norm(const Tensor& x, const GroupMoments& moments, const Tensor& ga
                    activation);
 }
 
-Tensor instance_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
-  return norm_of_channels("instance_norm", x, channels("instance_norm", x), gamma, beta, eps);
+Tensor instance_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps,
+                     Activation activation) {
+  return norm_of_channels("instance_norm", x, channels("instance_norm", x), gamma, beta, eps,
+                          activation);
 }
 
 namespace {
@@ -499,7 +508,8 @@ Grouping channels_of_batch(const Tensor& x, const Tensor& gamma, const Tensor& b
 }  // namespace
 
 Tensor detail::batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                          const RunningStatistics& running, NormMode mode, double eps) {
+                          const RunningStatistics& running, NormMode mode, double eps,
+                          Activation activation) {
   const Grouping at = channels_of_batch(x, gamma, beta, running);
   if (mode == NormMode::eval) {
     // Copies the moments, because a later forward in train mode may change the running ones before
@@ -508,20 +518,21 @@ Tensor detail::batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& be
     launch<cpu::given_moments, cuda::given_moments>(x.device(), moments.mean.view(),
                                                     moments.rstd.view(), running.mean.view(),
                                                     running.var.view(), eps);
-    return normalize("batch_norm", x, gamma, beta, at, moments);
+    return normalize("batch_norm", x, gamma, beta, at, moments, activation);
   }
   const Running moved = recomputing()
                             ? Running{}
                             : Running{running.mean.view(), running.var.view(), running.momentum};
-  return normalize("batch_norm", x, gamma, beta, at, measure("batch_norm", x, at, eps, moved));
+  return normalize("batch_norm", x, gamma, beta, at, measure("batch_norm", x, at, eps, moved),
+                   activation);
 }
 
 Tensor detail::batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                           const RunningStatistics& running, JoinedBatch& whole, const void* norm,
-                          double eps) {
+                          double eps, Activation activation) {
   const Grouping at = channels_of_batch(x, gamma, beta, running);
   return normalize("batch_norm", x, gamma, beta, at,
-                   measure_jointly(x, at, eps, running, whole, norm));
+                   measure_jointly(x, at, eps, running, whole, norm), activation);
 }
 
 }  // namespace accrue

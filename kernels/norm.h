@@ -24,7 +24,8 @@ class JoinedBatch;
 //   dx[i] = rstd * (gamma dz[i] - average(gamma dz) - xhat[i] * average(gamma dz xhat)).
 // rms_norm sets the mean to 0 (Zhang & Sennrich 2019): z = x * rstd * gamma with
 // rstd = 1 / sqrt(average(x^2) + eps), and dx has no term average(gamma dz).
-// Keeps x, and mean and rstd of each group. An activation does not need y, since z follows from x.
+// Keeps x, and mean and rstd of each group. An activation does not need y, since z follows from x;
+// y is kept where x is not.
 // dx goes over dy where it can. The variance is summed around the mean in a second pass, so a large
 // mean costs no digits.
 // Throws Error unless the shapes agree and every group has at least two elements.
@@ -60,7 +61,7 @@ Tensor group_norm(const Tensor& x, const detail::GroupMoments& moments, const Te
 
 // Normalizes each channel of each sample.
 Tensor instance_norm(const Tensor& x, const Tensor& gamma = {}, const Tensor& beta = {},
-                     double eps = 1e-5);
+                     double eps = 1e-5, Activation activation = Activation::none);
 
 namespace detail {
 
@@ -76,11 +77,12 @@ struct RunningStatistics {
 
 // Train mode normalizes by the statistics of x, and updates `running` with them (also under
 // NoGrad). Eval mode normalizes by running.mean and running.var, which are constants: dx = rstd *
-// gamma * dy, and x is kept only if gamma or beta wants a gradient. Accumulation is not equivalent
+// gamma * dz, and x is kept only if gamma or beta wants a gradient. Accumulation is not equivalent
 // to one large batch: the statistics come from one micro-batch, and `running` is updated once per
 // micro-batch.
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                  const RunningStatistics& running, NormMode mode, double eps = 1e-5);
+                  const RunningStatistics& running, NormMode mode, double eps = 1e-5,
+                  Activation activation = Activation::none);
 
 // The same in train mode for x that is a part of a batch (kernels/joined_batch.h). The averages
 // above are over all parts, and so are the statistics that update `running`, once. Accumulation is
@@ -88,7 +90,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
 // more. `norm` identifies a norm of the network when segments are computed twice.
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                   const RunningStatistics& running, JoinedBatch& whole, const void* norm,
-                  double eps = 1e-5);
+                  double eps = 1e-5, Activation activation = Activation::none);
 
 }  // namespace detail
 

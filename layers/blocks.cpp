@@ -7,12 +7,15 @@
 
 namespace accrue {
 
-std::unique_ptr<Layer> detail::make_norm(NormKind kind, int64_t channels, int64_t groups) {
+std::unique_ptr<Layer> detail::make_norm(NormKind kind, int64_t channels, int64_t groups,
+                                         Activation activation) {
   check(kind != NormKind::none,
         "a norm of {} channels is a group, batch or instance norm, got none", channels);
-  if (kind == NormKind::batch) return std::make_unique<BatchNorm>(channels);
-  if (kind == NormKind::instance) return std::make_unique<InstanceNorm>();
-  return std::make_unique<GroupNorm>(std::gcd(groups, channels), channels);
+  if (kind == NormKind::batch)
+    return std::make_unique<BatchNorm>(channels, 1e-5, 0.1, Affine::scale_and_shift, activation);
+  if (kind == NormKind::instance)
+    return std::make_unique<InstanceNorm>(1, 1e-5, Affine::none, activation);
+  return std::make_unique<GroupNorm>(std::gcd(groups, channels), channels, activation);
 }
 
 void detail::check_residual(std::string_view block, const Tensor& y, const Tensor& x) {
@@ -25,13 +28,14 @@ void detail::check_residual(std::string_view block, const Tensor& y, const Tenso
 // A convolution has a bias where no norm would subtract it again.
 Bias ResidualBlock::bias() const { return norm_ == NormKind::none ? Bias::learned : Bias::none; }
 
-void ResidualBlock::add_convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
+void ResidualBlock::add_convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride,
+                                    Activation activation) {
   const Conv2dShape shape{.stride = stride, .padding = kernel / 2};
   Convolution& layer = layers_.emplace_back();
   layer.conv = std::make_unique<Conv2d>(in, out, kernel, shape, init_, bias());
   declare(fmt::format("conv{}", layers_.size()), *layer.conv);
   if (norm_ == NormKind::none) return;
-  layer.norm = make_norm(norm_, out, groups_);
+  layer.norm = make_norm(norm_, out, groups_, activation);
   declare(fmt::format("bn{}", layers_.size()), *layer.norm);
 }
 
@@ -46,9 +50,9 @@ void ResidualBlock::add_shortcut(int64_t in, int64_t out, int64_t stride) {
 Tensor ResidualBlock::forward(Tensor x, const Pass& pass) const {
   Tensor y = x;
   for (size_t i = 0; i < layers_.size(); ++i) {
-    if (i > 0) y = relu(std::move(y));
     y = (*layers_[i].conv)(std::move(y), pass);
     if (layers_[i].norm) y = (*layers_[i].norm)(std::move(y), pass);
+    else if (i + 1 < layers_.size()) y = relu(std::move(y));
   }
   const Tensor shortcut = downsample_ ? (*downsample_)(std::move(x), pass) : std::move(x);
   check_residual("residual block", y, shortcut);
@@ -58,7 +62,7 @@ Tensor ResidualBlock::forward(Tensor x, const Pass& pass) const {
 std::string ResidualBlock::describe() const {
   std::string convolutions;
   for (const Convolution& layer : layers_) convolutions += layer.conv->describe() + ", ";
-  const Layer* const norm = layers_.front().norm.get();
+  const Layer* const norm = layers_.back().norm.get();
   return fmt::format("residual block: {}{}{}", convolutions, norm ? norm->describe() : "no norm",
                      downsample_ ? ", projected shortcut" : "");
 }
@@ -66,8 +70,8 @@ std::string ResidualBlock::describe() const {
 BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride, NormKind norm, InitScheme init,
                        int64_t groups)
     : ResidualBlock(norm, init, groups) {
-  add_convolution(in, out, 3, stride);
-  add_convolution(out, out, 3, 1);
+  add_convolution(in, out, 3, stride, Activation::relu);
+  add_convolution(out, out, 3, 1, Activation::none);
   add_shortcut(in, out, stride);
 }
 
@@ -75,9 +79,9 @@ Bottleneck::Bottleneck(int64_t in, int64_t out, int64_t stride, NormKind norm, I
                        int64_t groups)
     : ResidualBlock(norm, init, groups) {
   check(out % 4 == 0, "a bottleneck to {} channels: expected a multiple of 4", out);
-  add_convolution(in, out / 4, 1, 1);
-  add_convolution(out / 4, out / 4, 3, stride);
-  add_convolution(out / 4, out, 1, 1);
+  add_convolution(in, out / 4, 1, 1, Activation::relu);
+  add_convolution(out / 4, out / 4, 3, stride, Activation::relu);
+  add_convolution(out / 4, out, 1, 1, Activation::none);
   add_shortcut(in, out, stride);
 }
 

@@ -11,10 +11,12 @@ enum class NormKind { none, group, batch, instance };
 
 namespace detail {
 
-// Makes a GroupNorm, BatchNorm, or InstanceNorm. A GroupNorm has gcd(groups, channels) groups, so
-// that they divide the channels. Throws Error for NormKind::none.
+// Makes a GroupNorm, BatchNorm, or InstanceNorm, with the activation that follows it. A GroupNorm
+// has gcd(groups, channels) groups, so that they divide the channels. Throws Error for
+// NormKind::none.
 constexpr int64_t usual_groups = 8;
-std::unique_ptr<Layer> make_norm(NormKind kind, int64_t channels, int64_t groups = usual_groups);
+std::unique_ptr<Layer> make_norm(NormKind kind, int64_t channels, int64_t groups = usual_groups,
+                                 Activation activation = Activation::none);
 
 // Throws Error unless what a block adds up has one shape: add() repeats the elements of a smaller
 // operand.
@@ -36,8 +38,10 @@ class ResidualBlock : public Layer {
  protected:
   ResidualBlock(NormKind norm, InitScheme init, int64_t groups)
       : norm_(norm), init_(init), groups_(groups) {}
-  // Constructors call these for each convolution, then for the shortcut.
-  void add_convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride);
+  // Constructors call these for each convolution, of which all but the last have relu, then for the
+  // shortcut.
+  void add_convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride,
+                       Activation activation);
   void add_shortcut(int64_t in, int64_t out, int64_t stride);
 
  private:

@@ -251,9 +251,15 @@ std::string GroupNorm::describe() const {
                      weight_.shape[0] / groups_, describe_more(), describe_activation(activation_));
 }
 
-BatchNorm::BatchNorm(int64_t channels, double eps, double momentum, Affine affine)
+std::string InstanceNorm::describe() const {
+  return "instance norm" + describe_more(Affine::none) + describe_activation(activation_);
+}
+
+BatchNorm::BatchNorm(int64_t channels, double eps, double momentum, Affine affine,
+                     Activation activation)
     : Norm({channels}, eps, affine),
       momentum_(momentum),
+      activation_(activation),
       running_mean_{{channels}, Init::constant(0), {}},
       running_var_{{channels}, Init::constant(1), {}} {
   check(momentum >= 0 && momentum <= 1, "momentum of a batch norm is {}: expected it in [0, 1]",
@@ -267,14 +273,15 @@ Tensor BatchNorm::forward(Tensor x, const Pass& pass) const {
   const Tensor &gamma = weight_.tensor, &beta = bias_.tensor;
   const RunningStatistics running{running_mean_.tensor, running_var_.tensor, momentum_};
   if (is_fixed || !pass.training())
-    return batch_norm(x, gamma, beta, running, NormMode::eval, eps_);
-  return pass.batch ? batch_norm(x, gamma, beta, running, *pass.batch, this, eps_)
-                    : batch_norm(x, gamma, beta, running, NormMode::train, eps_);
+    return batch_norm(x, gamma, beta, running, NormMode::eval, eps_, activation_);
+  return pass.batch ? batch_norm(x, gamma, beta, running, *pass.batch, this, eps_, activation_)
+                    : batch_norm(x, gamma, beta, running, NormMode::train, eps_, activation_);
 }
 
 std::string BatchNorm::describe() const {
-  return fmt::format("batch norm {}{}{}", running_mean_.shape[0], describe_more(),
-                     momentum_ == 0.1 ? "" : fmt::format(", momentum {}", momentum_));
+  return fmt::format("batch norm {}{}{}{}", running_mean_.shape[0], describe_more(),
+                     momentum_ == 0.1 ? "" : fmt::format(", momentum {}", momentum_),
+                     describe_activation(activation_));
 }
 
 Tensor Dropout::forward(Tensor x, const Pass& pass) const {

@@ -179,12 +179,17 @@ class GroupNorm : public detail::Norm {
 // By default it has no scale and shift, like PyTorch's.
 class InstanceNorm : public detail::Norm {
  public:
-  explicit InstanceNorm(int64_t channels = 1, double eps = 1e-5, Affine affine = Affine::none)
-      : detail::Norm({channels}, eps, affine) {}
+  explicit InstanceNorm(int64_t channels = 1, double eps = 1e-5, Affine affine = Affine::none,
+                        Activation activation = Activation::none)
+      : detail::Norm({channels}, eps, affine), activation_(activation) {}
   Tensor forward(Tensor x, const Pass&) const override {
-    return instance_norm(x, weight_.tensor, bias_.tensor, eps_);
+    return instance_norm(x, weight_.tensor, bias_.tensor, eps_, activation_);
   }
-  std::string describe() const override { return "instance norm" + describe_more(Affine::none); }
+  std::string describe() const override;
+  int places() const override { return activation_ == Activation::none ? 1 : 2; }
+
+ private:
+  Activation activation_;
 };
 
 // The statistics come from the micro-batch, so training depends on the split, unless the pass
@@ -193,12 +198,15 @@ class InstanceNorm : public detail::Norm {
 class BatchNorm : public detail::Norm {
  public:
   explicit BatchNorm(int64_t channels, double eps = 1e-5, double momentum = 0.1,
-                     Affine affine = Affine::scale_and_shift);
+                     Affine affine = Affine::scale_and_shift,
+                     Activation activation = Activation::none);
   Tensor forward(Tensor x, const Pass& pass) const override;
   std::string describe() const override;
+  int places() const override { return activation_ == Activation::none ? 1 : 2; }
 
  private:
   double momentum_;
+  Activation activation_;
   Buffer running_mean_, running_var_;
 };
 

@@ -129,8 +129,7 @@ std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64
   auto model = std::make_unique<Sequential>();
   int64_t in = channels.front();
   model->add<Conv2d>(in_channels, in, 3, Conv2dShape{.padding = 1}, init, Bias::none);
-  model->append(make_norm(norm, in));
-  model->add<Relu>();
+  model->append(make_norm(norm, in, usual_groups, Activation::relu));
   for (size_t stage = 0; stage < channels.size(); ++stage)
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t stride = stage > 0 && block == 0 ? 2 : 1;

@@ -134,11 +134,33 @@ Tensor batch(const Tensor& x, const Tensor& gamma, const Tensor& beta) {
   return batch_norm(x, gamma, beta, running_for(x, zeros, ones), NormMode::train, eps);
 }
 
-Tensor random_tensor(const Shape& shape, uint64_t seed) {
-  std::vector<float> values(static_cast<size_t>(shape.numel()));
+// The row of a norm for the same norm with an activation.
+Op with_activation(Op op, Activation activation) {
+  op.name += fmt::format(" + {}", name(activation));
+  op.reference = [=, z_of = op.reference](const auto& in) {
+    Values y = z_of(in);
+    for (double& v : y) v = activated(activation, v);
+    return y;
+  };
+  return op;
+}
+
+Norm batch_of(NormMode mode, Activation activation) {
+  return [=](const Tensor& x, const Tensor& gamma, const Tensor& beta) {
+    const auto C = static_cast<size_t>(x.size(1));
+    return batch_norm(x, gamma, beta, running_for(x, Values(C, 0), Values(C, 1)), mode, eps,
+                      activation);
+  };
+}
+
+Tensor random_tensor(const Shape& shape, uint64_t seed, DType dtype = DType::f32) {
   RandomStream random(seed);
-  for (float& v : values) v = random.uniform(-1, 3);
-  return Tensor::from(values, shape, test_device());
+  return dispatch_floating(dtype, [&]<class T>() {
+    std::vector<T> values;
+    for (int64_t i = 0; i < shape.numel(); ++i)
+      values.push_back(T(static_cast<Wide<T>>(random.uniform(-1, 3))));
+    return Tensor::from(values, shape, test_device());
+  });
 }
 
 }  // namespace
@@ -164,14 +186,8 @@ TEST_CASE("group_norm", "[ops]") {
   for (const Activation activation : all_activations) {
     INFO(name(activation));
     const auto check_activated = [&](const Shape& x, const Layout& at, Affine affine) {
-      Op op = norm_op("group_norm 2", x, at, affine, group(2, activation));
-      op.name += fmt::format(" + {}", name(activation));
-      op.reference = [=, z_of = op.reference](const auto& in) {
-        Values y = z_of(in);
-        for (double& v : y) v = activated(activation, v);
-        return y;
-      };
-      check_op(op);
+      check_op(with_activation(norm_op("group_norm 2", x, at, affine, group(2, activation)),
+                               activation));
     };
     check_activated({2, 6, 5}, channel_groups(2, 6, 5, 2), Affine::both);
     check_activated({1, 4, 3, 32}, channel_groups(1, 4, 96, 2), Affine::beta);
@@ -220,6 +236,71 @@ TEST_CASE("batch_norm", "[ops]") {
   check_op(norm_op("batch_norm", {3, 2, 2, 6}, channels(3, 2, 12), Affine::both, batch));
 }
 
+TEST_CASE("batch_norm and instance_norm with an activation", "[ops]") {
+  for (const Activation activation : {Activation::relu, Activation::tanh}) {
+    check_op(with_activation(norm_op("batch_norm", {4, 3, 2, 6}, channels(4, 3, 12), Affine::both,
+                                     batch_of(NormMode::train, activation)),
+                             activation));
+    check_op(with_activation(norm_op("batch_norm", {9, 5}, channels(9, 5, 1), Affine::gamma,
+                                     batch_of(NormMode::train, activation)),
+                             activation));
+    const auto by_running = [](const Values&, const Layout& at) {
+      return Moments{Values(at.groups, 0), Values(at.groups, 1)};
+    };
+    for (const Affine affine : {Affine::both, Affine::none})
+      check_op(with_activation(norm_op("batch_norm eval", {2, 3, 4}, channels(2, 3, 4), affine,
+                                       batch_of(NormMode::eval, activation), by_running),
+                               activation));
+    const auto activated_instance = [=](const Tensor& x, const Tensor& gamma, const Tensor& beta) {
+      return instance_norm(x, gamma, beta, eps, activation);
+    };
+    check_op(with_activation(norm_op("instance_norm", {2, 3, 4, 2}, channel_groups(2, 3, 8, 3),
+                                     Affine::both, activated_instance),
+                             activation));
+  }
+}
+
+// Large planes are cut into pieces on cuda, the others have a team each.
+TEST_CASE("batch_norm with relu has the bits of relu behind batch_norm", "[ops]") {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const NormMode mode : {NormMode::train, NormMode::eval})
+      for (const bool learns : {true, false})
+        for (const Shape& shape : {Shape{3, 5, 2, 6}, Shape{4, 3, 70, 70}}) {
+          CAPTURE(name(dtype), mode == NormMode::train, learns, shape[2]);
+          std::vector<Values> results[2];
+          for (const bool is_fused : {false, true}) {
+            const Tensor x = require_grad(random_tensor(shape, 1, dtype));
+            const auto parameter = [&](uint64_t seed) {
+              const Tensor v = random_tensor({shape[1]}, seed);
+              return learns ? require_grad(v) : v;
+            };
+            const Tensor gamma = parameter(2), beta = parameter(3);
+            const RunningStatistics running{random_tensor({shape[1]}, 4),
+                                            Tensor::full({shape[1]}, 2, DType::f32, test_device())};
+            const Tensor y = is_fused
+                                 ? batch_norm(x, gamma, beta, running, mode, eps, Activation::relu)
+                                 : relu(batch_norm(x, gamma, beta, running, mode, eps));
+            auto& all = results[is_fused];
+            all.push_back(to_doubles(y));
+            backward(mse_loss(y, random_tensor(shape, 5, dtype)));
+            all.push_back(to_doubles(grad(x)));
+            if (!learns) continue;
+            for (const Tensor& v : {gamma, beta}) all.push_back(to_doubles(grad(v)));
+          }
+          REQUIRE(results[0] == results[1]);
+        }
+}
+
+TEST_CASE("a NaN passes through the relu of batch_norm", "[ops]") {
+  Values values(2 * 2 * 8, 0.5);
+  for (size_t i = 0; i < values.size(); i += 3) values[i] = -1;
+  values[5] = std::numeric_limits<double>::quiet_NaN();  // in channel 0
+  const Tensor x = Tensor::from(values, {2, 2, 8}, test_device());
+  const NoGrad no_grad;
+  const Values y = to_doubles(batch_of(NormMode::train, Activation::relu)(x, {}, {}));
+  for (size_t i = 0; i < y.size(); ++i) REQUIRE(std::isnan(y[i]) == (i / 8 % 2 == 0));
+}
+
 TEST_CASE("batch_norm in eval mode", "[ops]") {
   static const Moments running{{0.5, -1, 2}, {1.5, 0.25, 4}};
   check_op(norm_op(
@@ -266,6 +347,7 @@ TEST_CASE("batch_norm's eval gradient is of the statistics that its forward saw"
 }
 
 TEST_CASE("batch_norm in eval mode keeps no input for constant gamma and beta", "[ops]") {
+  const Activation activation = GENERATE(Activation::none, Activation::relu);
   const Tensor target = random_tensor({4, 6, 50}, 2);
   std::vector<Values> gradients;
   for (const bool learns : {true, false}) {
@@ -275,7 +357,8 @@ TEST_CASE("batch_norm in eval mode keeps no input for constant gamma and beta", 
     const RunningStatistics running = running_for(leaf, Values(6, 0.5), Values(6, 2));
     for (int repeat = 1; repeat <= 2; ++repeat) {  // written, then added to
       const size_t before = ledger(test_device()).current()[Category::activations];
-      const Tensor y = batch_norm(scale(leaf, 2), gamma, beta, running, NormMode::eval);
+      const Tensor y =
+          batch_norm(scale(leaf, 2), gamma, beta, running, NormMode::eval, eps, activation);
       const size_t kept = ledger(test_device()).current()[Category::activations] - before;
       // Kept are y, x if there is a gradient to learn, the mean and rstd.
       REQUIRE(kept == (learns ? 2 : 1) * y.bytes() + 2 * Ledger::alignment);
