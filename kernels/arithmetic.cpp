@@ -1,5 +1,6 @@
 #include "kernels/arithmetic.h"
 
+#include "kernels/activation.h"
 #include "kernels/detail/scale.h"
 #include "kernels/detail/wide_runs.h"
 #include "kernels/elementwise.h"
@@ -18,6 +19,48 @@ void add(View y, View a, View b) {
       for (int64_t i = 0; i < n; ++i) out[i] = left[i] + right[i];
     });
   });
+}
+
+// y = relu(a + b); y may be a.
+void add_relu(View y, View a, View b) {
+  dispatch_widened(y.dtype, [&]<class W>() {
+    for_each_wide_run(y.dtype, y.numel(), [&](int64_t first, int64_t n) {
+      const WideInput<W> left_run(a, first, n), right_run(b, first, n);
+      const WideOutput<W> to(y, 0, first, n);
+      const W *const left = left_run.data(), *const right = right_run.data();
+      W* const out = to.data();
+      for (int64_t i = 0; i < n; ++i) out[i] = formula::Relu{}(left[i] + right[i]);
+    });
+  });
+}
+
+namespace {
+
+// target = dz + beta * target, dz = dy where y > 0, else 0; target may be dy.
+void relu_gradient(GradTarget target, View dy, View y) {
+  dispatch_widened(dy.dtype, [&]<class W>() {
+    with_beta(target.beta, [&](auto accumulate) {
+      for_each_wide_run(dy.dtype, dy.numel(), [&](int64_t first, int64_t n) {
+        const WideInput<W> from(dy, first, n), by(y, first, n);
+        const WideOutput<W> to(target.grad, target.beta, first, n);
+        const W *const in = from.data(), *const at = by.data();
+        W* const out = to.data();
+        constexpr formula::Backward<formula::Relu> through{};
+        for (int64_t i = 0; i < n; ++i) store(out[i], through(in[i], at[i]), accumulate);
+      });
+    });
+  });
+}
+
+}  // namespace
+
+// target = dz + beta * target, dz = dy where y > 0, else 0, for one target or for two that are
+// apart. The first may be dy.
+void add_relu_backward(std::optional<GradTarget> da, std::optional<GradTarget> db, View dy,
+                       View y) {
+  // The second first: the first may be written over the dy that it needs.
+  if (db) relu_gradient(*db, dy, y);
+  if (da) relu_gradient(*da, dy, y);
 }
 
 // y = a * b + beta * y; y may be a.
@@ -68,6 +111,8 @@ void scale_by(GradTarget y, View x, View factor) {
 
 namespace cuda {
 decltype(cpu::add) add;
+decltype(cpu::add_relu) add_relu;
+decltype(cpu::add_relu_backward) add_relu_backward;
 decltype(cpu::multiply) multiply;
 }  // namespace cuda
 
@@ -98,6 +143,33 @@ Tensor add(Tensor a, const Tensor& b) {
     // In x + x both targets are the same buffer: adding dy with beta 1 doubles it.
     if (auto db = claim_second(da_edge, db_edge, dy))
       launch<cpu::scale, cuda::scale>(dy.device(), *db, dy.view(), 1.0);
+  });
+  return y;
+}
+
+Tensor detail::add_relu(Tensor a, const Tensor& b) {
+  check_same("add_relu", {&a, &b});
+  check(a.shape() == b.shape(), "[add_relu] a {} and b {}: expected one shape", a.shape(),
+        b.shape());
+  const Edge da_edge = a, db_edge = b;
+  Tensor y = a.sole_owner() ? a.detach() : Tensor::empty(a.shape(), a.dtype(), a.device());
+  launch<cpu::add_relu, cuda::add_relu>(y.device(), y.view(), a.view(), b.view());
+  record("add_relu", y, {da_edge, db_edge}, [=, y = y.saved()](Tensor& dy) {
+    const auto write = [&](std::optional<GradTarget> da, std::optional<GradTarget> db) {
+      if (da || db)
+        launch<cpu::add_relu_backward, cuda::add_relu_backward>(dy.device(), da, db, dy.view(),
+                                                                y.view());
+    };
+    if (da_edge.wants_grad() && db_edge.wants_grad() && da_edge.variable() != db_edge.variable()) {
+      offer_buffer(da_edge, dy);
+      const auto [da, db] = claim_grads(da_edge, db_edge);
+      write(da, db);
+    } else {
+      // In x + x both targets are the same buffer. dy may have been written over: what is 0 there
+      // stays so.
+      write(claim_grad_over(da_edge, dy), std::nullopt);
+      write(claim_second(da_edge, db_edge, dy), std::nullopt);
+    }
   });
   return y;
 }

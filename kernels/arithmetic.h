@@ -11,6 +11,17 @@ namespace accrue {
 // Throws Error unless the shapes can be broadcast.
 Tensor add(Tensor a, const Tensor& b);
 
+namespace detail {
+
+// y = max(a + b, 0), where a NaN stays a NaN: relu(add(a, b)) of two tensors of one shape, in one
+// pass.
+// Backward: da = db = dy where y > 0, else 0, both in one pass; one of them takes dy's place where
+// it can. Keeps y. Writes y over a when handed its last reference.
+// Throws Error unless the shapes are equal.
+Tensor add_relu(Tensor a, const Tensor& b);
+
+}  // namespace detail
+
 // y = a * b, element by element; a and b may be the same tensor. Operands of different shapes are
 // broadcast.
 // Backward: da = dy * b, db = dy * a. Keeps a if b wants a gradient, and b if a does.

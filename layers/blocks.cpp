@@ -56,7 +56,7 @@ Tensor ResidualBlock::forward(Tensor x, const Pass& pass) const {
   }
   const Tensor shortcut = downsample_ ? (*downsample_)(std::move(x), pass) : std::move(x);
   check_residual("residual block", y, shortcut);
-  return relu(add(std::move(y), shortcut));
+  return add_relu(std::move(y), shortcut);
 }
 
 std::string ResidualBlock::describe() const {

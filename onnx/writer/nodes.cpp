@@ -20,6 +20,7 @@
 namespace accrue::cpu {
 
 void add(View y, View a, View b);
+void add_relu(View y, View a, View b);
 void multiply(GradTarget y, View a, View b);
 void scale_add(View y, View x, View gamma, View a);
 void swiglu(View y, View gate, View up);
@@ -369,6 +370,8 @@ OnnxTrace::Name OnnxTrace::activated(const Name& x, Activation activation) {
 bool add_arithmetic(OnnxTrace& to, const KernelCall& call) {
   return call.is<cpu::add>([&](const View& y, const View& a, const View& b) {
     to.define(y, to.sum(to.in(a), to.in(b)));
+  }) || call.is<cpu::add_relu>([&](const View& y, const View& a, const View& b) {
+    to.define(y, to.activated(to.sum(to.in(a), to.in(b)), Activation::relu));
   }) || call.is<cpu::multiply>([&](const GradTarget& y, const View& a, const View& b) {
     to.define(y, to.multiply(to.in(a), to.in(b)));
   }) || call.is<cpu::scale>([&](const GradTarget& y, const View& x, double factor) {

@@ -80,6 +80,58 @@ TEST_CASE("add, mul and scale", "[ops]") {
       "x * x", [](const Tensor& x) { return mul(x, x); }, [](double x) { return x * x; }));
 }
 
+TEST_CASE("add_relu", "[ops]") {
+  const auto check_sum = [](Op op) {
+    op.gap = 0.5;  // the operands never cancel each other
+    op.roundings = 2;
+    check_op(op);
+  };
+  const auto relu_of = [](double x) { return std::max(x, 0.0); };
+  check_sum(binary(
+      "add_relu", [](const Tensor& a, const Tensor& b) { return add_relu(a, scale(b, 0.25)); },
+      [=](double a, double b) { return relu_of(a + b / 4); }));
+  check_sum(binary(
+      "add_relu over a", [](const Tensor& a, const Tensor& b) { return add_relu(scale(a, 4), b); },
+      [=](double a, double b) { return relu_of(4 * a + b); }));
+  check_sum(unary(
+      "relu(x + x)", [](const Tensor& x) { return add_relu(x, x); },
+      [=](double x) { return relu_of(x + x); }));
+  check_sum(unary(
+      "relu(2x + 2x)",
+      [](const Tensor& x) {
+        const Tensor twice = scale(x, 2);
+        return add_relu(twice, twice);
+      },
+      [=](double x) { return relu_of(4 * x); }));
+  check_sum(unary(
+      "relu(2x + x)", [](const Tensor& x) { return add_relu(scale(x, 2), x); },
+      [=](double x) { return relu_of(3 * x); }));
+  for (const bool is_first : {true, false})
+    check_sum(unary(
+        "relu of x and a constant",
+        [=](const Tensor& x) {
+          const Tensor zero = Tensor::full(x.shape(), 0.25, x.dtype(), x.device());
+          return is_first ? add_relu(scale(x, 2), zero) : add_relu(zero, scale(x, 2));
+        },
+        [=](double x) { return relu_of(2 * x + 0.25); }));
+}
+
+TEST_CASE("add_relu passes a NaN on and keeps its result alone", "[ops]") {
+  const Tensor b = Tensor::from(Values{-2, 0.5, std::nan("")}, {3}, test_device());
+  const Tensor x = Tensor::from(Values{1, 1, 1}, {3}, test_device());
+  const Values y = to_doubles(add_relu(x, b));
+  REQUIRE(y[0] == 0);
+  REQUIRE(y[1] == 1.5);
+  REQUIRE(std::isnan(y[2]));
+  const Tensor a = require_grad(full({16})), ones = full({16});
+  const size_t before = ledger(test_device()).current()[Category::activations];
+  Tensor twice = scale(a, 2);
+  const void* const storage = twice.view().data;
+  const Tensor sum = add_relu(std::move(twice), ones);
+  REQUIRE(sum.view().data == storage);
+  REQUIRE(ledger(test_device()).current()[Category::activations] - before == sum.bytes());
+}
+
 TEST_CASE("scale_by", "[ops]") {
   for (const DType dtype : {DType::f32, DType::f64})
     check_op(unary(
@@ -247,6 +299,7 @@ TEST_CASE("arithmetic refuses what does not fit", "[ops]") {
   const MetaScope on(GENERATE(false, true));
   REQUIRE_ERROR(add(full({2, 3}), full({3, 2})), "[add] a [2, 3] and b [3, 2]");
   REQUIRE_ERROR(mul(full({2}), full({2, 3})), "[mul] a [2] and b [2, 3]");
+  REQUIRE_ERROR(add_relu(full({2, 3}), full({3})), "[add_relu] a [2, 3] and b [3]: expected one");
   REQUIRE_ERROR(scale(Tensor(), 2), "[scale] an operand is undefined");
   REQUIRE_ERROR(scale_by(full({2}), full({2})), "[scale_by] factor f32 [2] on");
   REQUIRE_ERROR(scale_by(full({2}), Tensor()), "[scale_by] an operand is undefined");
