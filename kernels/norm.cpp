@@ -244,6 +244,47 @@ void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, Vi
       });
 }
 
+// dx, and the gradients of gamma and beta as far as they are wanted, of groups that are channels,
+// in one pass over each while it is in the cache. dz is written over dy. dx may be dy.
+void channel_norm_backward(GradTarget dx, AffineTargets to, View dy, View x, Normalizer by,
+                           AffineMap map, View) {
+  dispatch_floating(
+      dy.dtype, [&]<class T, class W = Wide<T>>() {
+        const ThroughRelu<T> through(map);
+        const ChannelGradients<W> gradients(to);
+        const auto statistics = by.statistics<W>();
+        const Grouping& at = by.at;
+        T *const out = dx.grad.as<T>(), *const d = dy.as<T>();
+        const T* const in = x.as<T>();
+        with_beta(dx.beta, [&](auto accumulate) {
+          parallel_each(at.count(), at.elements(), [&](int64_t c) {
+            const Standardized<W> standardized = statistics[c];
+            const W gamma = through.gamma[c], beta = through.beta[c];
+            double sum = 0, product = 0;
+            for_each_run(at, c, [&](int64_t first, int64_t size) {
+              T* const dz = d + first;
+              const T* const xs = in + first;
+              if (through.is_relu)
+                for (int64_t j = 0; j < size; ++j)
+                  dz[j] = T(through.dz(standardized, xs[j], dz[j], gamma, beta));
+              sum += sum_of<W>(size, [=](int64_t j) { return widen(dz[j]); });
+              product +=
+                  sum_of<W>(size, [=](int64_t j) { return dz[j] * (xs[j] - standardized.mean); });
+            });
+            gradients.store(c, static_cast<W>(sum), static_cast<W>(product), standardized.rstd);
+            const DxTerms<W> terms =
+                statistics.dx_terms(c, double(gamma) * sum, double(gamma) * product, at.elements());
+            for_each_run(at, c, [&](int64_t first, int64_t size) {
+              T* const target = out + first;
+              const T *const dz = d + first, *const xs = in + first;
+              for (int64_t j = 0; j < size; ++j)
+                store(target[j], standardized.backward(xs[j], gamma * dz[j], terms), accumulate);
+            });
+          });
+        });
+      });
+}
+
 }  // namespace cpu
 
 template <>
@@ -262,6 +303,7 @@ decltype(cpu::normalized_backward_over) normalized_backward_over;
 decltype(cpu::affine_backward) affine_backward;
 decltype(cpu::part_of_dx_terms) part_of_dx_terms;
 decltype(cpu::norm_backward) norm_backward;
+decltype(cpu::channel_norm_backward) channel_norm_backward;
 }  // namespace cuda
 
 namespace {
@@ -370,6 +412,9 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
   const bool is_activated = activation != Activation::none;
   const bool needs_x =
       moments.source == Source::batch || dgamma_edge.wants_grad() || dbeta_edge.wants_grad();
+  // Then one kernel computes all three gradients.
+  const bool is_at_once = moments.source == Source::batch && !moments.part.whole &&
+                          at.are_channels() && activation != Activation::tanh;
   // The next layer usually keeps y as well.
   const bool needs_y = is_activated && !needs_x;
   Tensor y = needs_y ? Tensor::empty(x.shape(), x.dtype(), device)
@@ -382,17 +427,24 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
          [=, x = needs_x ? x.saved() : Tensor(), y = needs_y ? y.saved() : Tensor(),
           gamma = gamma.saved(),
           beta = is_activated && needs_x ? beta.saved() : Tensor()](Tensor& dy) {
+           if (is_at_once && dx_edge.wants_grad()) {
+             offer_buffer(dx_edge, dy);
+             const auto [dx, dgamma, dbeta] = claim_grads(dx_edge, dgamma_edge, dbeta_edge);
+             return launch<cpu::channel_norm_backward, cuda::channel_norm_backward>(
+                 device, *dx, AffineTargets{dgamma, dbeta}, dy.view(), x.view(), by(),
+                 AffineMap{view_of(gamma), view_of(beta), activation},
+                 pieces_scratch(at, moments.source, dy.dtype(), device).view());
+           }
            if (needs_y)
              launch<cpu::activation_backward_over, cuda::activation_backward_over>(
                  device, dy.view(), y.view(), activation);
            else if (is_activated)
              launch<cpu::normalized_backward_over, cuda::normalized_backward_over>(
                  device, dy.view(), x.view(), by(), view_of(gamma), view_of(beta), activation);
-           if (needs_x)
-             if (const auto [dgamma, dbeta] = claim_grads(dgamma_edge, dbeta_edge); dgamma || dbeta)
-               launch<cpu::affine_backward, cuda::affine_backward>(
-                   device, dgamma, dbeta, dy.view(), x.view(), by(),
-                   channel_sums_scratch(2, at.N, at.C, at.S, x.dtype(), device).view());
+           if (const auto [dgamma, dbeta] = claim_grads(dgamma_edge, dbeta_edge); dgamma || dbeta)
+             launch<cpu::affine_backward, cuda::affine_backward>(
+                 device, dgamma, dbeta, dy.view(), x.view(), by(),
+                 channel_sums_scratch(2, at.N, at.C, at.S, x.dtype(), device).view());
            Tensor terms;
            if (moments.part.whole && dx_edge.wants_grad()) {
              terms = dx_terms_jointly(dy, x, by(), gamma, moments.part);

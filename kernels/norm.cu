@@ -262,6 +262,27 @@ struct GridWalk {
   }
 };
 
+// values = f(z) of a vector, or in backward values = values * f'(z). Where the vector has one
+// channel, its gamma and beta are read once.
+template <bool backward, int width, class T, class F, class W = Wide<T>>
+__device__ void normalize_vector(Vector<T, width>& values, const Vector<T, width>& xs, F f,
+                                 const GridWalk& at, const Standardized<W>& standardized,
+                                 const PerChannel<W>& gammas, const PerChannel<W>& betas) {
+  const auto update = [&](int w, W gamma, W beta) {
+    T& value = values.values[w];
+    const T y = T(f(standardized(xs.values[w]) * gamma + beta));
+    if constexpr (backward) value = T(formula::Backward<F>{f}(widen(value), widen(y)));
+    else value = y;
+  };
+  if (at.x.channels == 1) {
+    const int64_t c = at.channel_of(0);
+    const W gamma = gammas[c], beta = betas[c];
+    for (int w = 0; w < width; ++w) update(w, gamma, beta);
+  } else {
+    for (int w = 0; w < width; ++w) update(w, gammas[at.channel_of(w)], betas[at.channel_of(w)]);
+  }
+}
+
 // With z = (x - mean) * rstd * gamma + beta, values = act(z), or in backward values = values *
 // act'(z). The moments are known, so threads are independent. Teams would leave multiprocessors
 // idle if groups are few and large.
@@ -274,30 +295,53 @@ __global__ void __launch_bounds__(block_threads)
     const auto xs = load_vector<width>(x, at.v);
     Vector<T, width> out;
     if constexpr (backward) out = load_vector<width>(values, at.v);
-    for (int w = 0; w < width; ++w) {
-      T& value = out.values[w];
-      const int64_t channel = at.channel_of(w);
-      const W z = standardized(xs.values[w]) * gamma[channel] + beta[channel];
-      const T y = T(activate(activation, z));
-      if constexpr (backward) value = T(activate_backward(activation, widen(value), widen(y)));
-      else value = y;
+    const auto update = [&](auto f) {
+      normalize_vector<backward>(out, xs, f, at, standardized, gamma, beta);
+    };
+    switch (activation) {
+      case Activation::none: update(formula::Unchanged{}); break;
+      case Activation::relu: update(formula::Relu{}); break;
+      case Activation::tanh: update(formula::Tanh{}); break;
     }
     store_vector(values, at.v, out);
   }
 }
 
-// Computes the two sums over a team that DxTerms needs.
+// d[w] = dz of a vector's element w times the factor of its channel. Where the vector has one
+// channel, what belongs to that is read once. Vectors of several channels are layer norm's, which
+// has no relu.
+template <int width, class T, class W, class At>
+__device__ void weigh(W (&d)[width], const Vector<T, width>& dys, const Vector<T, width>& xs,
+                      const At& at, const Standardized<W>& standardized,
+                      const PerChannel<W>& factors, const ThroughRelu<T>& through) {
+  if (at.x.channels > 1) {
+    for (int w = 0; w < width; ++w) d[w] = dys.values[w] * factors[at.channel_of(w)];
+    return;
+  }
+  const int64_t c = at.channel_of(0);
+  const W factor = factors[c];
+  if (through.is_relu) {
+    const W gamma = through.gamma[c], beta = through.beta[c];
+    for (int w = 0; w < width; ++w)
+      d[w] = through.dz(standardized, xs.values[w], dys.values[w], gamma, beta) * factor;
+  } else {
+    for (int w = 0; w < width; ++w) d[w] = dys.values[w] * factor;
+  }
+}
+
+// Computes the two sums over a team that DxTerms needs, of dz times the factor of each channel.
 template <int width, int team, class T, class W>
-__device__ void sum_for_dx(W& sum, W& product, const T* dy, const T* x, W mean,
-                           const PerChannel<W>& gamma, Walk<team> at) {
+__device__ void sum_for_dx(W& sum, W& product, const T* dy, const T* x,
+                           const Standardized<W>& standardized, const PerChannel<W>& factors,
+                           const ThroughRelu<T>& through, Walk<team> at) {
   RunningSum<W> sums, products;
   for (; at.inside(); at.next()) {
     const auto dys = load_vector<width>(dy, at.vector), xs = load_vector<width>(x, at.vector);
     W d[width], sum_of_vector = 0, product_of_vector = 0;
-    for (int w = 0; w < width; ++w) d[w] = dys.values[w] * gamma[at.channel_of(w)];
+    weigh(d, dys, xs, at, standardized, factors, through);
     for (int w = 0; w < width; ++w) {
       sum_of_vector += d[w];
-      product_of_vector += d[w] * (xs.values[w] - mean);
+      product_of_vector += d[w] * (xs.values[w] - standardized.mean);
     }
     sums.add(sum_of_vector);
     products.add(product_of_vector);
@@ -310,46 +354,82 @@ __device__ void sum_for_dx(W& sum, W& product, const T* dy, const T* x, W mean,
 template <int width, bool accumulate, class T, class W, class At>
 __device__ void store_dx(T* dx, const T* dy, const T* x, int64_t v, const At& at,
                          const Standardized<W>& standardized, const DxTerms<W>& terms,
-                         const PerChannel<W>& gamma) {
+                         const ThroughRelu<T>& through) {
   const auto dys = load_vector<width>(dy, v), xs = x ? load_vector<width>(x, v) : dys;
   Vector<T, width> result;
   if constexpr (accumulate) result = load_vector<width>(dx, v);
   W d[width];
-  for (int w = 0; w < width; ++w) d[w] = dys.values[w] * gamma[at.channel_of(w)];
+  weigh(d, dys, xs, at, standardized, through.gamma, through);
   for (int w = 0; w < width; ++w)
     store(result.values[w], standardized.backward(xs.values[w], d[w], terms),
           std::bool_constant<accumulate>{});
   store_vector(dx, v, result);
 }
 
+// How the sums over a group are finished. Where groups are channels, gamma is not in the sums: they
+// are also the gradients of gamma and beta.
+template <class T, class W = Wide<T>>
+struct Finish {
+  Statistics<W> statistics;
+  ThroughRelu<T> through;
+  ChannelGradients<W> to;
+  bool are_channels;
+  int64_t elements;
+
+  Finish(const Normalizer& by, const AffineMap& map, const AffineTargets& to, int64_t elements)
+      : statistics(by.statistics<W>()),
+        through(map),
+        to(to),
+        are_channels(by.at.are_channels()),
+        elements(elements) {}
+
+  // The factors in the sums.
+  __device__ PerChannel<W> factors() const {
+    PerChannel<W> factors = through.gamma;
+    if (are_channels) factors.values = nullptr;
+    return factors;
+  }
+  // Returns the terms of group g. One thread of those that call this `stores` gradients.
+  template <class Sum>
+  __device__ DxTerms<W> operator()(int64_t g, Sum sum, Sum product, bool stores) const {
+    if (are_channels) {
+      if (stores) to.store(g, static_cast<W>(sum), static_cast<W>(product), statistics[g].rstd);
+      sum *= through.gamma[g];
+      product *= through.gamma[g];
+    }
+    return statistics.dx_terms(g, sum, product, elements);
+  }
+};
+
 // A team computes dx of its group. The second pass finds a small group in the cache. dx may be dy,
 // because a group's averages are complete before its first element is written.
 template <int team, int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
-    norm_backward_kernel(T* dx, const T* dy, const T* x, Statistics<W> statistics,
-                         PerChannel<W> gamma, Path<team> in, int64_t groups, int64_t elements) {
+    norm_backward_kernel(T* dx, const T* dy, const T* x, Finish<T> finish, Path<team> in,
+                         int64_t groups) {
   const Walk<team> start(in);
   for (int64_t g = first_item() / team; g < groups; g += item_stride() / team) {
-    const Standardized<W> standardized = statistics[g];
+    const Standardized<W> standardized = finish.statistics[g];
     W sum, product;
-    sum_for_dx<width>(sum, product, dy, x, standardized.mean, gamma, start.in_group(g));
-    const auto terms = statistics.dx_terms(g, sum, product, elements);
+    sum_for_dx<width>(sum, product, dy, x, standardized, finish.factors(), finish.through,
+                      start.in_group(g));
+    const auto terms = finish(g, sum, product, threadIdx.x % team == 0);
     for (Walk<team> at = start.in_group(g); at.inside(); at.next())
-      store_dx<width, accumulate>(dx, dy, x, at.vector, at, standardized, terms, gamma);
+      store_dx<width, accumulate>(dx, dy, x, at.vector, at, standardized, terms, finish.through);
   }
 }
 
 // The terms of groups that are cut into pieces. The last block adds up the pieces' sums in order.
 template <int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
-    piece_dx_terms_kernel(DxTerms<W>* terms, W* scratch, const T* dy, const T* x,
-                          Statistics<W> statistics, PerChannel<W> gamma, Path<large_team> in,
-                          int64_t elements) {
+    piece_dx_terms_kernel(DxTerms<W>* terms, W* scratch, const T* dy, const T* x, Finish<T> finish,
+                          Path<large_team> in) {
   __shared__ OfBlocks<W> all;
   const int64_t groups = gridDim.x, pieces = gridDim.y, of_block = blockIdx.x;
   const Piece piece(in.size, blockIdx.y, pieces);
   W sum, product;
-  sum_for_dx<width>(sum, product, dy, x, statistics[of_block].mean, gamma,
+  sum_for_dx<width>(sum, product, dy, x, finish.statistics[of_block], finish.factors(),
+                    finish.through,
                     Walk<large_team>(in, piece.begin, piece.end).in_group(of_block));
   if (!is_last_and_has_all(all, scratch, sum, product)) return;
   const int64_t g = threadIdx.x;
@@ -359,19 +439,20 @@ __global__ void __launch_bounds__(large_team, 1)
     sums += all.first[p * groups + g];
     products += all.second[p * groups + g];
   }
-  terms[g] = statistics.dx_terms(g, static_cast<W>(sums), static_cast<W>(products), elements);
+  terms[g] = finish(g, static_cast<W>(sums), static_cast<W>(products), true);
 }
 
-// A team computes the terms of its group, as averages over `elements` elements.
+// A team computes the terms of its group.
 template <int team, int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
-    dx_terms_kernel(DxTerms<W>* terms, const T* dy, const T* x, Statistics<W> statistics,
-                    PerChannel<W> gamma, Path<team> in, int64_t groups, int64_t elements) {
+    dx_terms_kernel(DxTerms<W>* terms, const T* dy, const T* x, Finish<T> finish, Path<team> in,
+                    int64_t groups) {
   const Walk<team> start(in);
   for (int64_t g = first_item() / team; g < groups; g += item_stride() / team) {
     W sum, product;
-    sum_for_dx<width>(sum, product, dy, x, statistics[g].mean, gamma, start.in_group(g));
-    if (threadIdx.x % team == 0) terms[g] = statistics.dx_terms(g, sum, product, elements);
+    sum_for_dx<width>(sum, product, dy, x, finish.statistics[g], finish.factors(), finish.through,
+                      start.in_group(g));
+    if (threadIdx.x % team == 0) terms[g] = finish(g, sum, product, true);
   }
 }
 
@@ -380,11 +461,11 @@ __global__ void __launch_bounds__(large_team, 1)
 template <int width, bool accumulate, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     dx_by_terms_kernel(T* dx, const T* dy, const T* x, Statistics<W> statistics,
-                       const DxTerms<W>* terms, PerChannel<W> gamma, Layout in) {
+                       const DxTerms<W>* terms, ThroughRelu<T> through, Layout in) {
   for (GridWalk at(in); at.inside(); at.next()) {
     const int64_t g = at.group();
     const DxTerms<W> of_group = terms ? terms[g] : DxTerms<W>{0, 0};
-    store_dx<width, accumulate>(dx, dy, x, at.v, at, statistics[g], of_group, gamma);
+    store_dx<width, accumulate>(dx, dy, x, at.v, at, statistics[g], of_group, through);
   }
 }
 
@@ -472,25 +553,26 @@ void part_of_dx_terms(View terms, View dy, View x, Normalizer by, View gamma, Vi
       dy.dtype, [&]<class T, class W = Wide<T>>() {
         auto* const out = static_cast<DxTerms<W>*>(terms.data);
         const T *in_dy = dy.as<const T>(), *in_x = x.as<const T>();
-        const auto statistics = by.statistics<W>();
-        const PerChannel<W> gammas(gamma, 1);
+        const Finish<T> finish(by, {gamma, {}, Activation::none}, {}, 1);
         with_plane_width<T>(run_of(at), {dy.data, x.data}, [&](auto width) {
           if (group_pieces(at) > 1) {
             enqueue(grid_of_pieces(at), piece_dx_terms_kernel<width.value, T>, out, scratch.as<W>(),
-                    in_dy, in_x, statistics, gammas, Path<large_team>(at, width.value), int64_t{1});
+                    in_dy, in_x, finish, Path<large_team>(at, width.value));
           } else {
             with_team(at, [&](auto team, const auto& grid) {
-              enqueue(grid, dx_terms_kernel<team.value, width.value, T>, out, in_dy, in_x,
-                      statistics, gammas, Path<team.value>(at, width.value), at.count(),
-                      int64_t{1});
+              enqueue(grid, dx_terms_kernel<team.value, width.value, T>, out, in_dy, in_x, finish,
+                      Path<team.value>(at, width.value), at.count());
             });
           }
         });
       });
 }
 
-void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, View given,
-                   View scratch) {
+namespace {
+
+// dx, and what `to` wants, from dy. `given` terms replace the computed ones.
+void enqueue_backward(GradTarget dx, const AffineTargets& to, View dy, View x, const Normalizer& by,
+                      const AffineMap& map, View given, View scratch) {
   if (dy.numel() == 0) return;
   const Grouping& at = by.at;
   const bool measured = by.source == Source::batch;
@@ -499,15 +581,13 @@ void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, Vi
       dy.dtype, [&]<class T, class W = Wide<T>>() {
         T* out = dx.grad.as<T>();
         const T *in_dy = dy.as<const T>(), *in_x = measured ? x.as<const T>() : nullptr;
-        const auto statistics = by.statistics<W>();
-        const PerChannel<W> gammas(gamma, 1);
+        const Finish<T> finish(by, map, to, at.elements());
         with_plane_width<T>(run_of(at), {dx.grad.data, dy.data, x.data}, [&](auto width) {
           with_beta(dx.beta, [&](auto accumulate) {
             if (measured && pieces == 1 && !given.data) {
               with_team(at, [&](auto team, const auto& grid) {
                 enqueue(grid, norm_backward_kernel<team.value, width.value, accumulate.value, T>,
-                        out, in_dy, in_x, statistics, gammas, Path<team.value>(at, width.value),
-                        at.count(), at.elements());
+                        out, in_dy, in_x, finish, Path<team.value>(at, width.value), at.count());
               });
               return;
             }
@@ -516,14 +596,26 @@ void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, Vi
               W* const sums = scratch.as<W>();
               terms = reinterpret_cast<DxTerms<W>*>(sums + 2 * pieces * at.count());
               enqueue(grid_of_pieces(at), piece_dx_terms_kernel<width.value, T>, terms, sums, in_dy,
-                      in_x, statistics, gammas, Path<large_team>(at, width.value), at.elements());
+                      in_x, finish, Path<large_team>(at, width.value));
             }
             enqueue(grid_over(dy.numel() / width.value),
                     dx_by_terms_kernel<width.value, accumulate.value, T>, out, in_dy, in_x,
-                    statistics, terms, gammas, Layout(at, width.value));
+                    finish.statistics, terms, finish.through, Layout(at, width.value));
           });
         });
       });
+}
+
+}  // namespace
+
+void norm_backward(GradTarget dx, View dy, View x, Normalizer by, View gamma, View given,
+                   View scratch) {
+  enqueue_backward(dx, {}, dy, x, by, {gamma, {}, Activation::none}, given, scratch);
+}
+
+void channel_norm_backward(GradTarget dx, AffineTargets to, View dy, View x, Normalizer by,
+                           AffineMap map, View scratch) {
+  enqueue_backward(dx, to, dy, x, by, map, {}, scratch);
 }
 
 }  // namespace accrue::cuda

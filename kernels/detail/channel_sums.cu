@@ -11,21 +11,9 @@ namespace {
 
 constexpr int sum_threads = 512;
 
-// Stores a channel's sum: out[c] = sum + beta * out[c]. Does nothing without a target.
-template <class W>
-struct Out {
-  W* values;
-  float beta;
-
-  explicit Out(const std::optional<GradTarget>& target)
-      : values(target ? target->grad.as<W>() : nullptr), beta(target ? target->beta : 0) {}
-  __device__ void store(int64_t c, W sum) const {
-    if (values) values[c] = beta == 0 ? sum : values[c] + sum;
-  }
-};
 template <class W, int sums>
 struct Outs {
-  Out<W> of[sums];
+  ChannelTarget<W> of[sums];
 };
 template <class W, int sums>
 struct Sums {
@@ -127,8 +115,8 @@ struct Affine {
 void channel_sum(GradTarget db, View dy, View scratch) {
   const int64_t P = dy.shape.numel(2, dy.shape.rank());
   dispatch_floating(dy.dtype, [&]<class T>() {
-    channel_sums<T, 1>({{Out<Wide<T>>(db)}}, scratch, Plain<T>{dy.as<const T>()}, dy.shape[0],
-                       dy.shape[1], P, {dy.data});
+    channel_sums<T, 1>({{ChannelTarget<Wide<T>>(db)}}, scratch, Plain<T>{dy.as<const T>()},
+                       dy.shape[0], dy.shape[1], P, {dy.data});
   });
 }
 
@@ -137,8 +125,8 @@ void affine_backward(std::optional<GradTarget> dgamma, std::optional<GradTarget>
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
         const Affine<T> term{dy.as<const T>(), x.as<const T>(), by.statistics<W>(), by.at};
-        channel_sums<T, 2>({{Out<W>(dgamma), Out<W>(dbeta)}}, scratch, term, by.at.N, by.at.C,
-                           by.at.S, {dy.data, x.data});
+        channel_sums<T, 2>({{ChannelTarget<W>(dgamma), ChannelTarget<W>(dbeta)}}, scratch, term,
+                           by.at.N, by.at.C, by.at.S, {dy.data, x.data});
       });
 }
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <type_traits>
 
 #include "core/inside.h"
+#include "kernels/activation.h"
 #include "kernels/backend.h"
 
 namespace accrue {
@@ -22,6 +24,8 @@ struct Grouping {
   }
   HOST_DEVICE int64_t runs() const { return over == Over::batch ? N : 1; }
   HOST_DEVICE int64_t elements() const { return runs() * K * S; }
+  // True if each group is all of a channel.
+  bool are_channels() const { return over == Over::batch && K == 1; }
   // The group of channel c of sample n.
   HOST_DEVICE int64_t group_of(int64_t n, int64_t c) const {
     return over == Over::batch ? c / K : n * per_sample() + c / K;
@@ -145,6 +149,60 @@ struct Statistics {
     const auto count = static_cast<Sum>(elements);
     return {mean ? static_cast<W>(sum / count) : W(0),
             rstd[g] * rstd[g] * static_cast<W>(product / count)};
+  }
+};
+
+// The map that follows the standardized elements: z = xhat * gamma[c] + beta[c], and an activation.
+struct AffineMap {
+  View gamma, beta;
+  Activation activation;
+};
+
+// dz from dy, the gradient of act(z): dy where y > 0 or there is no relu, else 0. z is computed
+// again as it was in forward, and y is rounded as it was.
+template <class T>
+struct ThroughRelu {
+  using W = Wide<T>;
+  bool is_relu;
+  PerChannel<W> gamma, beta;
+
+  explicit ThroughRelu(const AffineMap& map)
+      : is_relu(map.activation == Activation::relu), gamma(map.gamma, 1), beta(map.beta, 0) {}
+  // dz where there is a relu, by gamma and beta of the element's channel.
+  HOST_DEVICE static W dz(const Standardized<W>& standardized, T x, T dy, W gamma, W beta) {
+    const T y = T(formula::Relu{}(standardized(x) * gamma + beta));
+    return formula::Backward<formula::Relu>{}(widen(dy), widen(y));
+  }
+};
+
+// The gradients of gamma and beta, as far as they are wanted.
+struct AffineTargets {
+  std::optional<GradTarget> dgamma, dbeta;
+};
+
+// A target for the sums of channels: out[c] = sum + beta * out[c]. It may be absent.
+template <class W>
+struct ChannelTarget {
+  W* values;
+  float beta;
+
+  explicit ChannelTarget(const std::optional<GradTarget>& target)
+      : values(target ? target->grad.as<W>() : nullptr), beta(target ? target->beta : 0) {}
+  HOST_DEVICE void store(int64_t c, W sum) const {
+    if (values) values[c] = beta == 0 ? sum : values[c] + sum;
+  }
+};
+
+// Where groups are channels, the sums of dz and of dz * (x - mean) give the gradients of beta and
+// gamma as well as the terms of dx.
+template <class W>
+struct ChannelGradients {
+  ChannelTarget<W> dgamma, dbeta;
+
+  explicit ChannelGradients(const AffineTargets& to) : dgamma(to.dgamma), dbeta(to.dbeta) {}
+  HOST_DEVICE void store(int64_t c, W sum, W product, W rstd) const {
+    dgamma.store(c, product * rstd);
+    dbeta.store(c, sum);
   }
 };
 

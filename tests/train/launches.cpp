@@ -2,10 +2,13 @@
 // time of small networks. The runner counts them.
 
 #include "images/digits.h"
+#include "kernels/arithmetic.h"
+#include "layers/blocks.h"
 #include "layers/models.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
 #include "tests/support/files.h"
+#include "tests/support/op_table.h"
 #include "tests/support/skipped.h"
 #include "train/training.h"
 
@@ -62,6 +65,22 @@ TEST_CASE("the micro-steps of a window are one launch", "[launches]") {
   // A window is the micro-steps with their gathers, the plan, and the step.
   for (const int64_t K : {1, 2, 4, 8}) REQUIRE(launches_of_window(K, Graphs::on, digits) == 2 * 3);
   REQUIRE(launches_of_window(4, Graphs::off, digits) > 2 * 4 * 8);
+}
+
+// Forward: two convolutions, the moments of each norm, the first norm with its relu, the second
+// norm, and the sum with relu. Backward: both operands' gradients of the sum; for each norm all its
+// gradients; for each convolution dx and dw. scale() takes one each way, and a loss and its
+// gradient take three.
+TEST_CASE("a residual block takes no more launches than it did", "[launches]") {
+  if (!on_runner()) SKIP_LOUDLY("only the runner counts launches");
+  BasicBlock block(8, 8, 1, NormKind::batch);
+  const Parameters parameters = place(block, DType::f32, test_device(), 1);
+  const Tensor x = require_grad(Tensor::full({2, 8, 5, 5}, 1, DType::f32, test_device()));
+  const auto forward = [&] { return block(scale(x, 2)); };
+  backward_of_sum(forward());  // the plans of convolutions exist from now on
+  Tensor y;
+  REQUIRE(launches_of([&] { y = forward(); }) == 1 + 7);
+  REQUIRE(launches_of([&] { backward_of_sum(y); }) == 3 + 7 + 1);
 }
 
 TEST_CASE("a micro-step and a step take no more launches than they did", "[launches]") {
