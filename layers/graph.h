@@ -32,6 +32,9 @@ namespace accrue {
 // one differentiable tensor alone crosses, and elsewhere as sqrt does. Results that depend on no
 // tensor with a gradient, such as a mask of an input, are computed before all segments and kept. A
 // graph that cannot be cut leaves Recompute to its layers.
+//
+// Where only a relu reads the result of a batch norm or of a sum of two tensors, one kernel
+// computes both, unless a pass is observed or traced.
 class Graph : public Layer, public NamedNetwork {
  public:
   // A value of this graph. One that is default-constructed stands for an operand that is left out.
@@ -110,9 +113,10 @@ class Graph : public Layer, public NamedNetwork {
     double weight = 1;
   };
   // Calls in the order in which they run, and of each value the position of its last use, which for
-  // the outputs that they are needed for is behind all calls.
+  // the outputs that they are needed for is behind all calls. relus has for each position that of
+  // the relu which the call's kernel can apply, or Value::none.
   struct Schedule {
-    std::vector<size_t> order, last_use, outputs;
+    std::vector<size_t> order, last_use, outputs, relus{};
   };
   // The values of a pass.
   using Values = std::vector<Tensor>;
@@ -140,12 +144,15 @@ class Graph : public Layer, public NamedNetwork {
 
   std::vector<size_t> live_calls(const std::vector<size_t>& outputs) const;
   Schedule schedule_of(std::vector<size_t> order, std::vector<size_t> outputs) const;
+  std::vector<size_t> relus_of(const Schedule& schedule) const;
   std::vector<bool> differentiable(const Values& values) const;
   bool is_differentiable(const Call& call, const std::vector<bool>& values) const;
   std::shared_ptr<const Cutting> cutting_for(const Schedule& plain,
                                              std::vector<bool> differentiable,
                                              Recompute recompute) const;
   Tensor take(const Schedule& schedule, size_t position, size_t slot, Values& values) const;
+  std::vector<Tensor> results_of(const Schedule& schedule, size_t position, Activation activation,
+                                 Values& values, const Running& running) const;
   void run_calls(const Schedule& schedule, size_t begin, size_t end, Values& values,
                  const Running& running) const;
   void run_segment(const std::shared_ptr<const Schedule>& schedule, size_t begin, size_t end,

@@ -115,11 +115,12 @@ Tensor group_norm_of(OpCall& c) {
 Tensor batch_norm_of(OpCall& c) {
   const RunningStatistics running{.mean = c[1], .var = c[2], .momentum = c.number("momentum")};
   const double eps = c.number("eps");
+  const Activation activation = c.where.activation;
   if (c.where.is_fixed || !c.flag("training") || !c.where.pass.training())
-    return batch_norm(c[0], c[3], c[4], running, NormMode::eval, eps);
+    return batch_norm(c[0], c[3], c[4], running, NormMode::eval, eps, activation);
   if (JoinedBatch* const batch = c.where.pass.batch)
-    return batch_norm(c[0], c[3], c[4], running, *batch, c.where.node, eps);
-  return batch_norm(c[0], c[3], c[4], running, NormMode::train, eps);
+    return batch_norm(c[0], c[3], c[4], running, *batch, c.where.node, eps, activation);
+  return batch_norm(c[0], c[3], c[4], running, NormMode::train, eps, activation);
 }
 
 void add_norms(Ops& ops) {
@@ -142,7 +143,7 @@ void add_norms(Ops& ops) {
   ops.push_back(
       row_of("batch_norm(input, running_mean: weight, running_var: weight, "
              "weight: weight = None, bias: weight = None, training: bool = True, "
-             "momentum: float = 0.1, eps: float = 1e-5)",
+             "momentum: float = 0.1, eps: float = 1e-5) -> activated",
              batch_norm_of));
 }
 
@@ -153,6 +154,12 @@ Tensor gelu_of(OpCall& c) {
   check(kind == "none" || kind == "tanh", "[gelu] approximate is '{}': expected none or tanh",
         kind);
   return kind == "tanh" ? gelu_tanh(c.take()) : gelu(c.take());
+}
+
+Tensor add_of(OpCall& c) {
+  if (c.where.activation == Activation::none) return add(c.take(0), c[1]);
+  const bool are_alike = c[0].shape() == c[1].shape() && c[0].dtype() == c[1].dtype();
+  return are_alike ? add_relu(c.take(0), c[1]) : relu(add(c.take(0), c[1]));
 }
 
 Tensor dropout_of(OpCall& c) {
@@ -172,7 +179,7 @@ void add_elementwise(Ops& ops) {
   ops.push_back(row_of("silu(input)", [](OpCall& c) { return silu(c.take()); }));
   ops.push_back(row_of("leaky_relu(input, negative_slope: float = 0.01)",
                        [](OpCall& c) { return leaky_relu(c.take(), c.number("negative_slope")); }));
-  ops.push_back(row_of("add(input, other)", [](OpCall& c) { return add(c.take(0), c[1]); }));
+  ops.push_back(row_of("add(input, other) -> activated", add_of));
   ops.push_back(row_of("mul(input, other)", [](OpCall& c) { return mul(c.take(0), c[1]); }));
   ops.push_back(row_of("scale(input, factor: float)",
                        [](OpCall& c) { return scale(c.take(), c.number("factor")); }));

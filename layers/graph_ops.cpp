@@ -180,6 +180,7 @@ GraphOp detail::row_of(std::string_view signature, GraphOp::Run run) {
   op.is_differentiable = marks.find("constant") == marks.npos;
   op.has_several_results = marks.find("several") != marks.npos;
   op.is_random = marks.find("random") != marks.npos;
+  op.can_activate = marks.find("activated") != marks.npos;
   op.run = std::move(run);
   return op;
 }

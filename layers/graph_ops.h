@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "kernels/activation.h"
 #include "kernels/detail/per_axis.h"
 #include "layers/module.h"
 
@@ -71,6 +72,8 @@ struct GraphOp {
   // True if the number of its results depends on its attributes.
   bool has_several_results = false;
   bool is_random = false;
+  // True if it applies OpCall::Where::activation.
+  bool can_activate = false;
   Run run;
 
   // Its operands, in their order.
@@ -95,7 +98,8 @@ const GraphOp& graph_op(std::string_view name);
 // A row of the list: a signature as Python writes it, and the call. `dim: int = -1` is an attribute
 // of this type, `input` an operand, `weight: weight = None` one that may be left out,
 // `tensors: tensors` stands for all operands. Types are bool, int, float, str, ints and sizes.
-// After the parenthesis, "-> constant", "-> several" and "-> random" set GraphOp's marks.
+// After the parenthesis, "-> constant", "-> several", "-> random" and "-> activated" set GraphOp's
+// marks.
 GraphOp row_of(std::string_view signature, GraphOp::Run run);
 template <class Run>
 requires std::is_same_v<std::invoke_result_t<Run, OpCall&>, Tensor> GraphOp
@@ -118,6 +122,8 @@ class OpCall {
     int64_t samples = 0;       // of the network's input
     DType dtype = DType::f32;  // in which the network computes
     bool is_fixed = false;     // the call has weights, and all are fixed (core/parameters.h)
+    // To be applied to the result, of ops with can_activate.
+    Activation activation = Activation::none;
   };
 
   OpCall(const GraphOp& op, std::vector<Tensor> operands, const std::vector<OpValue>& attributes,

@@ -8,6 +8,7 @@
 #include "core/recompute_several.h"
 #include "kernels/computed.h"
 #include "layers/graph_parts.h"
+#include "layers/layers.h"
 
 namespace accrue {
 
@@ -35,7 +36,31 @@ Graph::Schedule Graph::schedule_of(std::vector<size_t> order, std::vector<size_t
         if (value != Value::none) last_use[value] = position;
   }
   for (const size_t output : outputs) last_use[output] = order.size();
-  return {std::move(order), std::move(last_use), std::move(outputs)};
+  Schedule schedule{std::move(order), std::move(last_use), std::move(outputs)};
+  schedule.relus = relus_of(schedule);
+  return schedule;
+}
+
+std::vector<size_t> Graph::relus_of(const Schedule& schedule) const {
+  const auto& [order, last_use, outputs, _] = schedule;
+  std::vector<size_t> reads(values_.size()), relus(order.size(), Value::none);
+  for (const size_t output : outputs) ++reads[output];
+  for (const size_t c : order)
+    for (const size_t value : calls_[c].operands)
+      if (value != Value::none) ++reads[value];
+  for (size_t position = 0; position < order.size(); ++position) {
+    const Call& call = calls_[order[position]];
+    const bool can_activate = call.layer ? dynamic_cast<const BatchNorm*>(call.layer) != nullptr &&
+                                               call.layer->places() == 1
+                                         : call.op->op.can_activate;
+    const size_t result = call.results.front();
+    if (!can_activate || reads[result] != 1 || last_use[result] >= order.size()) continue;
+    const Call& reader = calls_[order[last_use[result]]];
+    const bool is_relu = reader.layer ? dynamic_cast<const Relu*>(reader.layer) != nullptr
+                                      : reader.op->op.name == "relu";
+    if (is_relu) relus[position] = last_use[result];
+  }
+  return relus;
 }
 
 bool Graph::is_differentiable(const Call& call, const std::vector<bool>& values) const {
@@ -84,30 +109,49 @@ Tensor Graph::take(const Schedule& schedule, size_t position, size_t slot, Value
   return is_last ? std::move(values[value]) : values[value];
 }
 
+std::vector<Tensor> Graph::results_of(const Schedule& schedule, size_t position,
+                                      Activation activation, Values& values,
+                                      const Running& running) const {
+  const Call& call = calls_[schedule.order[position]];
+  std::vector<Tensor> operands, results;
+  for (size_t slot = 0; slot < call.operands.size(); ++slot)
+    operands.push_back(take(schedule, position, slot, values));
+  if (call.layer) {
+    Tensor& x = operands.front();
+    if (activation == Activation::none)
+      results.push_back((*call.layer)(std::move(x), running.pass));
+    else results.push_back(static_cast<const BatchNorm&>(*call.layer).with_relu(x, running.pass));
+    return results;
+  }
+  results =
+      (*call.op)(std::move(operands), {.pass = running.pass,
+                                       .node = call.op,
+                                       .number = first_of_ops + uint32_t(schedule.order[position]),
+                                       .samples = running.samples,
+                                       .dtype = running.dtype,
+                                       .is_fixed = has_fixed_weights(call),
+                                       .activation = activation});
+  check(results.size() == call.results.size(), "[{}] has {} in {}, expected {}", call.op->op.name,
+        counted(std::ssize(results), "result"), call.name, call.results.size());
+  return results;
+}
+
 void Graph::run_calls(const Schedule& schedule, size_t begin, size_t end, Values& values,
                       const Running& running) const {
+  const bool sees_each = OpTrace::current() || running.pass.observe;
+  std::vector<bool> is_done(end - begin);
   for (size_t position = begin; position < end; ++position) {
-    const Call& call = calls_[schedule.order[position]];
-    std::vector<Tensor> operands, results;
-    for (size_t slot = 0; slot < call.operands.size(); ++slot)
-      operands.push_back(take(schedule, position, slot, values));
-    if (call.layer) {
-      results.push_back((*call.layer)(std::move(operands.front()), running.pass));
-    } else {
-      results = (*call.op)(std::move(operands),
-                           {.pass = running.pass,
-                            .node = call.op,
-                            .number = first_of_ops + uint32_t(schedule.order[position]),
-                            .samples = running.samples,
-                            .dtype = running.dtype,
-                            .is_fixed = has_fixed_weights(call)});
-      check(results.size() == call.results.size(), "[{}] has {} in {}, expected {}",
-            call.op->op.name, counted(std::ssize(results), "result"), call.name,
-            call.results.size());
-    }
+    if (is_done[position - begin]) continue;
+    // A relu within these calls runs with the call before it.
+    const size_t relu = schedule.relus[position];
+    const bool has_relu = !sees_each && relu < end;
+    std::vector<Tensor> results = results_of(
+        schedule, position, has_relu ? Activation::relu : Activation::none, values, running);
+    const size_t last = has_relu ? relu : position;
+    if (has_relu) is_done[relu - begin] = true;
+    const std::vector<size_t>& made = calls_[schedule.order[last]].results;
     for (size_t i = 0; i < results.size(); ++i)
-      if (schedule.last_use[call.results[i]] > position)
-        values[call.results[i]] = std::move(results[i]);
+      if (schedule.last_use[made[i]] > last) values[made[i]] = std::move(results[i]);
   }
 }
 

@@ -268,14 +268,14 @@ BatchNorm::BatchNorm(int64_t channels, double eps, double momentum, Affine affin
   declare("running_var", running_var_);
 }
 
-Tensor BatchNorm::forward(Tensor x, const Pass& pass) const {
+Tensor BatchNorm::normalize(const Tensor& x, const Pass& pass, Activation activation) const {
   const bool is_fixed = weight_.fixed && bias_.fixed;
   const Tensor &gamma = weight_.tensor, &beta = bias_.tensor;
   const RunningStatistics running{running_mean_.tensor, running_var_.tensor, momentum_};
   if (is_fixed || !pass.training())
-    return batch_norm(x, gamma, beta, running, NormMode::eval, eps_, activation_);
-  return pass.batch ? batch_norm(x, gamma, beta, running, *pass.batch, this, eps_, activation_)
-                    : batch_norm(x, gamma, beta, running, NormMode::train, eps_, activation_);
+    return batch_norm(x, gamma, beta, running, NormMode::eval, eps_, activation);
+  return pass.batch ? batch_norm(x, gamma, beta, running, *pass.batch, this, eps_, activation)
+                    : batch_norm(x, gamma, beta, running, NormMode::train, eps_, activation);
 }
 
 std::string BatchNorm::describe() const {

@@ -200,11 +200,19 @@ class BatchNorm : public detail::Norm {
   explicit BatchNorm(int64_t channels, double eps = 1e-5, double momentum = 0.1,
                      Affine affine = Affine::scale_and_shift,
                      Activation activation = Activation::none);
-  Tensor forward(Tensor x, const Pass& pass) const override;
+  Tensor forward(Tensor x, const Pass& pass) const override {
+    return normalize(x, pass, activation_);
+  }
+  // The answer with relu, by one kernel, of a layer without an activation.
+  Tensor with_relu(const Tensor& x, const Pass& pass) const {
+    return run(x.shape(), pass, [&] { return normalize(x, pass, Activation::relu); });
+  }
   std::string describe() const override;
   int places() const override { return activation_ == Activation::none ? 1 : 2; }
 
  private:
+  Tensor normalize(const Tensor& x, const Pass& pass, Activation activation) const;
+
   double momentum_;
   Activation activation_;
   Buffer running_mean_, running_var_;

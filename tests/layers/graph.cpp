@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 
+#include "core/kernel_trace.h"
 #include "core/ledger.h"
 #include "core/random.h"
 #include "kernels/arithmetic.h"
@@ -444,6 +445,66 @@ TEST_CASE("a batch norm as an op of a graph is that of the layer", "[graph]") {
       found.push_back(to_doubles((*net)(x, Pass::eval())));
     }
     for (size_t i = 0; i < 3; ++i) REQUIRE(found[i] == found[i + 3]);
+  }
+}
+
+namespace {
+namespace graphs {
+
+class Kernels : public KernelTrace {
+ public:
+  void add(const KernelCall& call) override { ++calls[std::string(call.name())]; }
+  std::map<std::string, int> calls;
+};
+
+// Batch norms, as ops and as a layer, and sums, each with a relu. One sum has another reader and
+// one is of two shapes.
+std::unique_ptr<Graph> with_relus() {
+  auto net = std::make_unique<Graph>();
+  const auto norm = [&](Value x, const std::string& name) {
+    const Value gamma = net->parameter(name + ".weight", {4}, Init::constant(1)),
+                beta = net->parameter(name + ".bias", {4}, Init::constant(0)),
+                mean = net->buffer(name + ".running_mean", {4}, Init::constant(0)),
+                var = net->buffer(name + ".running_var", {4}, Init::constant(1));
+    return net->call("batch_norm", {x, mean, var, gamma, beta}, {}, name);
+  };
+  const auto relu = [&](Value x) { return net->call("relu", {x}); };
+  const Value x = relu(norm(net->call(conv(2, 4), net->input(), "conv1"), "bn1"));
+  Value h = net->call(std::make_unique<BatchNorm>(4), net->call(conv(4, 4), x, "conv2"), "bn2");
+  h = net->call(std::make_unique<Relu>(), h);
+  h = norm(net->call(conv(4, 4), h, "conv3"), "bn3");
+  const Value y = relu(net->call("add", {h, x}));
+  const Value z = net->call("add", {net->call(conv(4, 4), y, "conv4"), y});
+  const Value shift = net->parameter("shift", {4, 1, 1}, Init::constant(0.25));
+  net->output(net->call("add", {relu(net->call("add", {z, shift})), relu(z)}));
+  return net;
+}
+
+}  // namespace graphs
+}  // namespace
+
+TEST_CASE("a graph computes a batch norm or a sum and its relu by one kernel", "[graph]") {
+  const Tensor x = random({3, 2, 6, 6}, 12);
+  for (const auto mode : {Pass::Mode::train, Pass::Mode::eval}) {
+    std::vector<Values> found;
+    for (const Recompute recompute : {Recompute::none, Recompute::sqrt, Recompute::all})
+      for (const bool is_observed : {true, false}) {
+        const auto net = graphs::with_relus();
+        const Parameters parameters = place(*net, DType::f64, test_device(), 1);
+        Pass pass{.mode = mode, .recompute = recompute};
+        if (is_observed) pass.observe = [](const Module&, const Shape&, const Shape&) {};
+        graphs::Kernels kernels;
+        const Tensor y = (*net)(x, pass);
+        // Two of the five relus are behind batch norms, and one is behind a sum of two tensors of
+        // one shape.
+        REQUIRE(kernels.calls["map"] == (is_observed ? 5 : 2));
+        REQUIRE(kernels.calls["add_relu"] == (is_observed ? 0 : 1));
+        backward(mse_loss(y, Tensor::full(y.shape(), 1, DType::f64, test_device())));
+        found.push_back(to_doubles(y));
+        found.push_back(to_doubles(parameters.gradients()));
+        found.push_back(to_doubles(parameters.buffers()));
+      }
+    for (size_t i = 3; i < found.size(); ++i) REQUIRE(found[i] == found[i % 3]);
   }
 }
 
