@@ -376,7 +376,38 @@ class PythonTrainer {
       const Words words(quiet_, spelling_);
       app::say_error("warning: {}\n", text.said_of(answers));
     }
-    return rows_of({tokens.corpus, tokens.corpus}, text.rows).test;
+    Dataset set = rows_of({tokens.corpus, tokens.corpus}, text.rows).test;
+    check_texts(set);
+    return set;
+  }
+  // Samples of several texts must be of the same kind as the trainer's, and tell which of their
+  // texts are equal if the trainer's do.
+  void check_texts(Dataset& set) const {
+    const Dataset& learned = run_->data().train;
+    check(kind_of_texts(set) == kind_of_texts(learned),
+          "data is {}, but the trainer's is {}: expected the same kind", kind_of_texts(set),
+          kind_of_texts(learned));
+    if (learned.has("texts") == set.has("texts")) return;
+    if (learned.has("texts")) {
+      const Shape shape = learned["texts"].shape().with(0, set.size());
+      const std::vector<int32_t> none(static_cast<size_t>(shape.numel()));
+      set.fields.push_back({.name = "texts",
+                            .values = Tensor::from(none, shape, Device::cpu),
+                            .encoding = Encoding::index,
+                            .classes = text_digit});
+    } else if (const int64_t equal = samples_with_equal_positives(set); equal > 0) {
+      const Words words(quiet_, spelling_);
+      app::say_error(
+          "warning: {} of {} samples have a positive that is also another sample's, which counts "
+          "as a wrong answer here, because no texts of the training are equal: expected each text "
+          "once\n",
+          equal, set.size());
+    }
+  }
+  static std::string kind_of_texts(const Dataset& data) {
+    if (data.has("answers")) return "preferences";
+    if (!data.has("lengths")) return "texts or tokens";
+    return data["lengths"].size(1) == 2 ? "pairs of texts" : "triples of texts";
   }
 
   const bool quiet_, has_validation_;

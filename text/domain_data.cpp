@@ -18,6 +18,13 @@ bool is_of_texts(const std::string& data) {
   return !holds_corpus(data) && (holds_json_lines(data) || holds_texts(data));
 }
 
+// The kind of a corpus's samples, in words.
+std::string samples_in(const CorpusFacts& facts) {
+  if (facts.has_preferences) return "preferences";
+  if (facts.texts_of_sample == 1) return "texts";
+  return facts.texts_of_sample == 2 ? "pairs of texts" : "triples of texts";
+}
+
 }  // namespace
 
 Domain::Claim Text::claim(const std::string& data) const {
@@ -83,14 +90,14 @@ Corpora Text::corpora(const std::string& data) const {
 
 CorpusPtr Text::with_test_texts(const CorpusPtr& train) const {
   if (test_texts.empty()) return nullptr;
-  const CorpusFacts& facts = train->facts();
-  check(facts.texts_of_sample == 1 && !facts.has_preferences,
-        "the data are {}, of which some are held out: expected no test and no validation",
-        facts.has_preferences ? "preferences" : "pairs of texts");
   if (!prepared_.test || prepared_.test_texts != test_texts) {
     prepared_.test = corpus_like(prepared_.data, test_texts);
     prepared_.test_texts = test_texts;
   }
+  const std::string learned = samples_in(train->facts()),
+                    scored = samples_in(prepared_.test->facts());
+  check(learned == scored, "the data are {}, but the test has {}: expected the same in both",
+        learned, scored);
   return prepared_.test;
 }
 
@@ -101,10 +108,6 @@ CorpusPtr Text::corpus_like(const std::string& data, const std::string& texts) c
                                     .control = control,
                                     .chat = chat,
                                     .fields = fields});
-  const CorpusFacts& facts = made.corpus->facts();
-  check(facts.texts_of_sample == 1 && !facts.has_preferences,
-        "'{}' has {}: expected texts or chats", texts,
-        facts.has_preferences ? "preferences" : "pairs of texts");
   return made.corpus;
 }
 

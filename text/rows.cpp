@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 #include <map>
 #include <unordered_map>
@@ -34,21 +35,22 @@ uint64_t hash_of_prompt(const Corpus& corpus, int64_t begin, int64_t end) {
   return hash.value();
 }
 
-// Divides the samples between training and test by the hashes of their prompts.
-std::array<SampleRows, 2> divide_preferences(const CorpusPtr& corpus, const RowOptions& options) {
+// Gives the rows that get a sample whose hash is this.
+using ChooseRows = std::function<SampleRows&(uint64_t hash)>;
+
+// Adds the preferences of a corpus, by the hashes of their prompts.
+void add_preferences(const CorpusPtr& corpus, const RowOptions& options,
+                     const ChooseRows& rows_for) {
   const std::span<const uint64_t> ends = corpus->documents().ends;
   const int64_t most = options.context / 2;
   check(options.context % 2 == 0,
         "rows of {} tokens for a chosen and a rejected text: expected an even number",
         options.context);
-  std::array<SampleRows, 2> all;
-  for (SampleRows& each : all) each.rows = std::make_shared<CorpusRows>(corpus, options);
   for (size_t first = 0; first < ends.size(); first += 2) {
     const auto begin = static_cast<int64_t>(first == 0 ? 0 : ends[first - 1]),
                middle = static_cast<int64_t>(ends[first]),
                end = static_cast<int64_t>(ends[first + 1]);
-    SampleRows& to =
-        all[fraction_of(hash_of_prompt(*corpus, begin, middle)) < corpus->facts().hold_out];
+    SampleRows& to = rows_for(hash_of_prompt(*corpus, begin, middle));
     check(middle - begin > 1 && end - middle > 1,
           "{} has a preference whose text is a single token: expected a prompt and an answer",
           corpus->facts().source);
@@ -58,23 +60,19 @@ std::array<SampleRows, 2> divide_preferences(const CorpusPtr& corpus, const RowO
     if (std::max(middle - begin, end - middle) - 1 > most) ++to.cut;
     else to.rows->add_row(row);
   }
-  return all;
 }
 
-// Divides the samples between training and test by the hashes of their first texts.
-std::array<SampleRows, 2> divide_samples(const CorpusPtr& corpus, const RowOptions& options) {
+// Adds the samples of a corpus, by the hashes of their first texts.
+void add_samples(const CorpusPtr& corpus, const RowOptions& options, const ChooseRows& rows_for) {
   const Corpus::Documents& documents = corpus->documents();
-  const CorpusFacts& facts = corpus->facts();
-  const int64_t P = facts.texts_of_sample, most = options.context / P;
+  const int64_t P = corpus->facts().texts_of_sample, most = options.context / P;
   check(most > 0, "rows of {} tokens for {} texts each: expected at least one for each",
         options.context, P);
-  std::array<SampleRows, 2> all;
-  for (SampleRows& each : all) each.rows = std::make_shared<CorpusRows>(corpus, options);
   size_t section = 0;
   int64_t begin = 0;
   std::vector<CorpusPiece> row;
   for (size_t first = 0; first < documents.ends.size(); first += static_cast<size_t>(P)) {
-    SampleRows& to = all[fraction_of(documents.sections[section]) < facts.hold_out];
+    SampleRows& to = rows_for(documents.sections[section]);
     row.clear();
     for (size_t text = first; text < first + static_cast<size_t>(P); ++text) {
       const auto end = static_cast<int64_t>(documents.ends[text]);
@@ -85,13 +83,30 @@ std::array<SampleRows, 2> divide_samples(const CorpusPtr& corpus, const RowOptio
     }
     to.rows->add_row(row);
   }
-  return all;
+}
+
+// The samples of training and test. Without a test of its own, a share of the samples is held out.
+std::array<SampleRows, 2> arrange_samples(const Corpora& corpora, const RowOptions& options) {
+  const auto& [train, test] = corpora;
+  const auto add = train->facts().has_preferences ? add_preferences : add_samples;
+  const auto rows_of = [&](const CorpusPtr& corpus) {
+    return SampleRows{.rows = std::make_shared<CorpusRows>(corpus, options)};
+  };
+  std::array<SampleRows, 2> both{rows_of(train), rows_of(test ? test : train)};
+  const double share = train->facts().hold_out;
+  add(train, options,
+      [&](uint64_t hash) -> SampleRows& { return both[!test && fraction_of(hash) < share]; });
+  if (test == train) both[1] = both[0];
+  else if (test) add(test, options, [&](uint64_t) -> SampleRows& { return both[1]; });
+  return both;
 }
 
 // Numbers the texts that occur more than once, from 1 on; the others get 0. Does nothing if all
 // texts are different.
 void number_texts(const std::array<SampleRows, 2>& both) {
-  std::array<std::vector<uint64_t>, 2> hashes{both[0].rows->hashes(), both[1].rows->hashes()};
+  const bool are_same = both[0].rows == both[1].rows;
+  std::array<std::vector<uint64_t>, 2> hashes{both[0].rows->hashes(), {}};
+  if (!are_same) hashes[1] = both[1].rows->hashes();
   std::unordered_map<uint64_t, int32_t> numbers;  // 0 for a text that has occurred once
   int32_t last = 0;
   for (const auto& some : hashes)
@@ -101,7 +116,7 @@ void number_texts(const std::array<SampleRows, 2>& both) {
   if (last == 0) return;
   check(last < text_digit * text_digit, "{} texts occur more than once: expected fewer than {}",
         last, text_digit * text_digit);
-  for (size_t i = 0; i < both.size(); ++i) {
+  for (size_t i = 0; i < (are_same ? 1 : both.size()); ++i) {
     std::vector<int32_t> of_rows;
     for (const uint64_t hash : hashes[i]) of_rows.push_back(numbers.at(hash));
     both[i].rows->set_texts(std::move(of_rows));
@@ -194,22 +209,26 @@ Dataset preferences_of(const CorpusPtr& corpus, const SampleRows& samples,
   return set;
 }
 
-Datasets samples_of(const CorpusPtr& corpus, const RowOptions& options) {
+Datasets samples_of(const Corpora& corpora, const RowOptions& options) {
+  const auto& corpus = corpora.train;
   const bool are_preferences = corpus->facts().has_preferences;
-  const std::array<SampleRows, 2> both =
-      are_preferences ? divide_preferences(corpus, options) : divide_samples(corpus, options);
+  const std::array<SampleRows, 2> both = arrange_samples(corpora, options);
   if (!are_preferences) number_texts(both);
-  const auto make = [&](const SampleRows& samples, const std::string& part) {
-    return are_preferences ? preferences_of(corpus, samples, options, part)
-                           : dataset_of(corpus, samples, options, part);
+  const auto make = [&](const CorpusPtr& of, const SampleRows& samples, const std::string& part) {
+    return are_preferences ? preferences_of(of, samples, options, part)
+                           : dataset_of(of, samples, options, part);
   };
   const auto& [train, test] = both;
-  const std::string share = fmt::format("{} held out", corpus->facts().hold_out);
-  Datasets sets{make(train, share), make(test, share + " here")};
+  const std::string share =
+      corpora.test ? "" : fmt::format("{} held out", corpus->facts().hold_out);
+  Datasets sets{make(corpus, train, share),
+                make(corpora.test ? corpora.test : corpus, test, share + " here")};
+  sets.test.is_trained_on = corpora.test == corpus;
   check(sets.train.size() > 0 && sets.test.size() > 0,
-        "{} has {} for training and {} for the test, if {} are held out{}: expected some for both",
+        "{} has {} for training and {} for the test{}{}: expected some for both",
         corpus->facts().source, counted(sets.train.size(), "sample"),
-        counted(sets.test.size(), "sample"), corpus->facts().hold_out,
+        counted(sets.test.size(), "sample"),
+        corpora.test ? "" : fmt::format(", if {} are held out", corpus->facts().hold_out),
         are_preferences ? fmt::format(" and {} left out, with a text of more than {} tokens",
                                       train.cut + test.cut, options.context / 2)
                         : "");
@@ -274,7 +293,7 @@ Datasets rows_of(const Corpora& corpora, const RowOptions& options) {
     if (corpus)
       check(corpus->size() <= most_tokens, "{} has more than {} tokens", corpus->facts().source,
             most_tokens);
-  if (train->facts().texts_of_sample > 1) return samples_of(train, options);
+  if (train->facts().texts_of_sample > 1) return samples_of(corpora, options);
   std::array<RowLayout, 2> layouts{RowLayout(train, options),
                                    RowLayout(test ? test : train, options)};
   if (test) {

@@ -61,7 +61,7 @@ struct RowOptions {
 // 12 bytes of memory each, and 8 bytes for each piece beyond the first.
 // A corpus of samples of P texts (CorpusFacts::texts_of_sample) gets one row per sample. The texts
 // lie side by side, each cut to T / P tokens; the hash of the first text decides whether the sample
-// is held out. In place of labels the fields are
+// is held out, unless there is a test corpus of such samples. In place of labels the fields are
 //   lengths    i32 [N, P]: the tokens of each text, which padding follows.
 //   texts      i32 [N, 2 P], only if some texts are equal: a number for each text, as two digits in
 //              base text_digit. Equal texts have the same number, also across the two data sets; a
@@ -70,8 +70,8 @@ struct RowOptions {
 // the middle of the row. In place of labels the field is
 //   answers    i32 [N, T]: the labels of the answers only.
 // A sample is left out if one of its texts is too long. The hash of the prompt decides whether a
-// sample is held out. Throws Error unless 1 <= T < 2^24 and P <= T, and if there are no rows for
-// training or for the test.
+// sample is held out, unless there is a test corpus. Throws Error unless 1 <= T < 2^24 and P <= T,
+// and if there are no rows for training or for the test.
 Datasets rows_of(const detail::Corpora& corpora, const RowOptions& options);
 
 namespace detail {

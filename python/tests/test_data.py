@@ -753,10 +753,10 @@ class Texts(Case):
             how = {name: value for name, value in options.items() if name not in ("effective_batch", "steps", "seed")}
             self.assertEqual(accrue.evaluate(result, "gpt-tiny", items[8:], **how), tested.score)
         pairs = [{"anchor": f"text {i}", "positive": f"number {i}"} for i in range(20)]
-        self.refuses(lambda: accrue.train("gpt-tiny", pairs, test=pairs, tokenizer="bytes", context=32, **self.options),
-                     "pairs of texts", "expected no test")
-        self.refuses(lambda: accrue.train("gpt-tiny", texts, test=pairs, tokenizer="bytes", context=32, **self.options),
-                     "has pairs of texts")
+        for data, test, words in ((pairs, texts, ("are pairs of texts", "test has texts")),
+                                  (texts, pairs, ("are texts", "test has pairs of texts"))):
+            self.refuses(lambda data=data, test=test: accrue.train("gpt-tiny", data, test=test, tokenizer="bytes", context=32,
+                                                                   **self.options), *words)
 
     def test_masks_and_labels_are_understood(self):
         lengths = random.integers(6, 17, 20)

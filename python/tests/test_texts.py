@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import warnings
 
 import numpy as np
 
@@ -102,8 +103,84 @@ class Embeddings(unittest.TestCase):
         with self.assertRaisesRegex(accrue.Error, "tokenizer is 3"):
             accrue.generate(result, "some ", tokenizer=3)
         for ask in (accrue.generate, accrue.embed):
-            with self.assertRaisesRegex(accrue.Error, "a network of the caller's own: expected accrue.predict()"):
+            with self.assertRaisesRegex(accrue.Error, "a network of the caller's own: expected accrue.predict"):
                 ask(result, "some ", accrue.Sequential(accrue.Linear(2, 3)))
+
+
+class SamplesOfSeveralTexts(unittest.TestCase):
+    """Pairs and preferences are scored on samples of the caller's choice."""
+
+    def said(self, function):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            result = function()
+        return result, " ".join(str(each.message) for each in said)
+
+    def score_of(self, result, pairs):
+        """The loss and the recall by their definition, from embeddings."""
+        anchors, positives = (accrue.embed(result, [pair[name] for pair in pairs]).astype(np.float64)
+                              for name in ("anchor", "positive"))
+        likeness = 20 * anchors @ positives.T
+        shifted = likeness - likeness.max(axis=1, keepdims=True)
+        losses = np.log(np.exp(shifted).sum(axis=1)) - np.diag(shifted)
+        return losses.mean(), 100 * np.mean(likeness.argmax(axis=1) == np.arange(len(pairs)))
+
+    def test_pairs(self):
+        pairs = [{"anchor": f"text {i}", "positive": f"number {i * i}"} for i in range(40)]
+        options = {"tokenizer": "bytes", "context": 32, "layers": 1, "micro_batch": 4, "effective_batch": 8, "steps": 3,
+                   "lr": 1e-3}
+        result = accrue.train("gpt-tiny", pairs[:24], test=pairs[24:], **options)
+        self.assertEqual(result.scored, "test")
+        self.assertEqual(result.score["samples"], 16)
+        loss, recall = self.score_of(result, pairs[24:])
+        # Softmax of 16 logits up to 20 from float32 states: 20 * 2^-23 * a few roundings.
+        self.assertAlmostEqual(result.score["loss"], loss, delta=1e-4)
+        self.assertEqual(result.score["recall@1"], recall)
+        trainer = accrue.Trainer("gpt-tiny", pairs[:24], validation=pairs[24:32], test=pairs[32:], eval_every=1, **options)
+        both = trainer.run()
+        np.testing.assert_array_equal(both.losses, result.losses)  # all 24 are trained on, in the same order
+        self.assertEqual(trainer.evaluate(pairs[24:]), result.score)
+        self.assertEqual(trainer.evaluate(pairs[32:]), both.score)
+        self.assertEqual(trainer.evaluate(pairs[24:32])["loss"], both.history["val_loss"][-1])
+        columns = {name: [pair[name] for pair in pairs[24:]] for name in ("anchor", "positive")}
+        self.assertEqual(trainer.evaluate(columns), result.score)
+        self.assertEqual(accrue.evaluate(result, None, pairs[24:], tokenizer="bytes", context=32), result.score)
+        with self.assertRaisesRegex(accrue.Error, "data is texts or tokens, but the trainer's is pairs of texts"):
+            trainer.evaluate(["a text", "another"])
+
+    def test_pairs_of_which_some_are_equal(self):
+        pairs = [{"anchor": f"text {i}", "positive": f"number {i // 2}"} for i in range(24)]
+        others = [{"anchor": f"text {i}", "positive": f"number {i}"} for i in range(24, 40)]
+        options = {"tokenizer": "bytes", "context": 32, "layers": 1, "micro_batch": 4, "effective_batch": 8, "steps": 2}
+        trainer = accrue.Trainer("gpt-tiny", pairs, validation=others, duplicates="ignore", **options)
+        trainer.run()
+        expected = accrue.evaluate(trainer, None, others, tokenizer="bytes", context=32)
+        self.assertEqual(trainer.evaluate(others), expected)  # no text is equal to another
+        trainer = accrue.Trainer("gpt-tiny", others[:12], validation=others[12:], **options)
+        _, said = self.said(lambda: trainer.evaluate(pairs))
+        self.assertIn("24 of 24 samples have a positive that is also another sample's", said)
+        _, said = self.said(lambda: trainer.evaluate(others))
+        self.assertEqual(said, "")
+
+    def test_preferences(self):
+        records = [{"prompt": f"What is {i}? ", "chosen": f"It is {i}.", "rejected": "No idea."} for i in range(40)]
+        options = {"tokenizer": "bytes", "context": 96, "micro_batch": 2, "effective_batch": 4, "lora": 4}
+        with tempfile.TemporaryDirectory() as folder:
+            accrue.train("llama-tiny", [record["prompt"] for record in records], tokenizer="bytes", layers=1, context=32,
+                         micro_batch=4, effective_batch=4, steps=1, save=f"{folder}/base.safetensors")
+            options["base"] = f"{folder}/base.safetensors"
+            trainer = accrue.Trainer(data=records[:20], validation=records[20:28], test=records[28:], eval_every=1, steps=2,
+                                     **options)
+            result = trainer.run()
+            self.assertEqual((result.scored, result.score["samples"]), ("test", 12))
+            self.assertEqual(trainer.evaluate(records[28:]), result.score)
+            self.assertEqual(trainer.evaluate(records[20:28])["loss"], result.history["val_loss"][-1])
+            self.assertNotEqual(result.score["loss"], result.history["val_loss"][-1])
+            pairs = [{"anchor": "a", "positive": "b"}, {"anchor": "c", "positive": "d"}]
+            with self.assertRaisesRegex(accrue.Error, "data is pairs of texts, but the trainer's is preferences"):
+                trainer.evaluate(pairs)
+            with self.assertRaisesRegex(accrue.Error, "the data are preferences, but the test has pairs of texts"):
+                accrue.Trainer(data=records[:20], test=pairs, **options)
 
 
 class Memory(unittest.TestCase):
