@@ -258,8 +258,9 @@ ObjectivePtr Images::objective(const Dataset& data) const {
                         .answers = embedding_size,
                         .classes = data.field("labels").classes});
   if (!data.has("masks")) return labels.objective(data);
-  return segmentation(data.field("masks"),
-                      {.losses = mask_losses_of(mask_loss), .class_weights = labels.class_weights});
+  const Field& masks = data.field("masks");
+  return segmentation(
+      masks, {.losses = mask_losses_of(mask_loss), .class_weights = labels.weights_of(masks)});
 }
 
 Metadata Images::seen(const DomainModel& model) const {

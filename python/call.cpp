@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "job/config.h"
@@ -14,6 +15,7 @@
 #include "python/layers.h"
 #include "python/named_data.h"
 #include "python/network.h"
+#include "python/output_losses_in.h"
 #include "text/domain.h"
 
 namespace accrue::python {
@@ -61,6 +63,8 @@ Call::Call(const Door& door, const nb::kwargs& options) : door_(door) {
     else if (name == "loss" && (nb::isinstance<nb::dict>(value) || nb::hasattr(value, "loss")))
       losses_ = nb::borrow(value);
     else if (name == "config") config_ = nb::borrow(value);
+    else if (name == "class_weight" && door.gives != Gives::answers)  // as Keras calls the setting
+      values_.push_back({name, "class-weights", nb::borrow(value)});
     else values_.push_back({name, "", nb::borrow(value)});
   }
 }
@@ -132,8 +136,17 @@ void Call::add_data_by_name(nb::handle data, nb::handle test) {
   given_.arrays = std::make_shared<Datasets>(datasets_by_name(data, test, inputs));
   given_.has_names = true;
   if (!sample_weights_.is_none()) add_weights_by_name(*given_.arrays, sample_weights_, outputs);
-  if (!losses_.is_none())
-    add("loss", nb::module_::import_("accrue._losses").attr("_text_of")(losses_, data));
+  if (!losses_.is_none()) {
+    const std::map<std::string, Shape> answers = shapes_of_answers(*given_.network);
+    const nb::object classes =
+        nb::cpp_function([&](const std::string& output, const std::string& target) {
+          const Dataset& train = given_.arrays->train;
+          return train.has(target) ? field_compared(train, target, answers, output).classes : 0;
+        });
+    const bool may_count_labels = door_.command != "eval";
+    add("loss", nb::module_::import_("accrue._losses")
+                    .attr("_text_of")(losses_, data, classes, may_count_labels));
+  }
   add_arrays();
 }
 

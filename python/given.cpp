@@ -163,8 +163,9 @@ ObjectivePtr Given::objective(const Dataset& data) const {
   check(!data.has("masks") || labels.label_smoothing == 0,
         "--label-smoothing: {} has masks: expected labels, or no --label-smoothing", data.name);
   if (data.has("masks"))
-    return segmentation(data.field("masks"),
-                        {.losses = mask_losses_of(loss), .class_weights = labels.class_weights});
+    return segmentation(
+        data.field("masks"),
+        {.losses = mask_losses_of(loss), .class_weights = labels.weights_of(data.field("masks"))});
   const bool are_numbers = data.has("targets");
   const auto of_numbers = detail::number_losses().find(loss.empty() ? "mse" : loss);
   const bool fits = are_numbers ? of_numbers != detail::number_losses().end()

@@ -37,10 +37,7 @@ class LossOfOutput {
           "the loss of '{}' compares it with the array '{}', which the data has not: expected it, "
           "or another target",
           output_, target);
-    Field field = data.field(target);
-    const auto answer = answers.find(output_);
-    if (field.encoding == Encoding::index && answer != answers.end() && answer->second.rank() > 1)
-      field.classes = std::max(field.classes, classes_told_apart(answer->second, field));
+    const Field field = field_compared(data, target, answers, output_);
     const auto factor = take<double>("weight", 1);
     const std::string weights = weights_in(data, output_);
     ObjectivePtr objective = objective_on(field, input, weights);
@@ -122,6 +119,15 @@ Json losses_in(const std::string& loss, const std::vector<std::string>& outputs,
 }
 
 }  // namespace
+
+Field field_compared(const Dataset& data, const std::string& target,
+                     const std::map<std::string, Shape>& answers, const std::string& output) {
+  Field field = data.field(target);
+  const auto answer = answers.find(output);
+  if (field.encoding == Encoding::index && answer != answers.end() && answer->second.rank() > 1)
+    field.classes = std::max(field.classes, classes_told_apart(answer->second, field));
+  return field;
+}
 
 ObjectivePtr objective_of_outputs(const std::string& loss, const std::vector<std::string>& inputs,
                                   const std::vector<std::string>& outputs,

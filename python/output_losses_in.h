@@ -19,4 +19,8 @@ ObjectivePtr objective_of_outputs(const std::string& loss, const std::vector<std
                                   const std::vector<std::string>& outputs,
                                   const std::map<std::string, Shape>& answers, const Dataset& data);
 
+// The array `target` of the data with which an output is compared, with all of these classes.
+Field field_compared(const Dataset& data, const std::string& target,
+                     const std::map<std::string, Shape>& answers, const std::string& output);
+
 }  // namespace accrue::python

@@ -15,8 +15,21 @@ bool LabelOptions::are_balanced() const {
   return is_balanced;
 }
 
+std::vector<double> LabelOptions::weights_of(const Field& field) const {
+  if (are_balanced()) return balanced_class_weights(field);
+  std::vector<double> weights = class_weights;
+  const auto place = std::ranges::find(weights, rest);
+  if (place == weights.end()) return weights;
+  check(std::next(place) == weights.end(),
+        "class weights after the word rest, which stands for all further classes: expected it "
+        "last");
+  weights.pop_back();
+  weights.resize(std::max(weights.size(), static_cast<size_t>(field.classes)), 1);
+  return weights;
+}
+
 CrossEntropyOptions LabelOptions::on(const Field& labels) const {
-  return {are_balanced() ? balanced_class_weights(labels) : class_weights, label_smoothing};
+  return {weights_of(labels), label_smoothing};
 }
 
 void LabelOptions::check_data(const Dataset& data, DataUse use) const {
@@ -69,10 +82,10 @@ void detail::add_settings(Settings& settings, LabelOptions& options, const ActsW
             .help = "How much each class counts in the loss, by the classes' order; of labels the "
                     "loss is a mean over these weights, and the score has the accuracy of each "
                     "class. balanced: labels count against how often the training data have them, "
-                    "1 on average",
+                    "1 on average. W,rest: all further classes count 1",
             .takes = "balanced|W,W,...",
             .range = {0, 1e6},
-            .words = {{"balanced", LabelOptions::balanced}},
+            .words = {{"balanced", LabelOptions::balanced}, {"rest", LabelOptions::rest}},
             .acts_with = of_both,
             .saved = Saved::with_scores,
             .acts_in = ActsIn::scores})

@@ -11,15 +11,19 @@ namespace accrue::detail {
 
 // Wishes for the cross-entropy of labels, and for the classes of masks.
 struct LabelOptions {
-  // One for each class, none, or `balanced` alone.
+  // One for each class, none, or `balanced` alone. The last may be `rest`: classes from there on
+  // count 1.
   std::vector<double> class_weights{};
   double label_smoothing = 0;
   bool by_class = false;         // score the accuracy of each class, too, without any of them
   std::string field = "labels";  // of the data
 
-  static constexpr double balanced = -1;
+  static constexpr double balanced = -1, rest = -2;
   bool are_balanced() const;
-  // The options for these labels, which are counted where the weights are balanced.
+  // One weight for each class of these labels, which are counted where the weights are balanced, or
+  // of these masks; none if none are given.
+  std::vector<double> weights_of(const Field& field) const;
+  // The options for these labels.
   CrossEntropyOptions on(const Field& labels) const;
   // Throws Error for balanced weights of masks, and of data that are not trained on.
   void check_data(const Dataset& data, DataUse use) const;

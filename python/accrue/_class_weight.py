@@ -19,29 +19,35 @@ def taken(options: dict[str, typing.Any]) -> tuple[typing.Any, dict[str, typing.
 
 def as_class_weights(given: typing.Any, model: typing.Any, data: typing.Any, options: dict[str, typing.Any]
                      ) -> typing.Any:
-    """The value of class_weights: a dictionary becomes a list, in which classes that it leaves out are 1."""
+    """The value for the program: a dictionary becomes a list, in which classes that it leaves out are 1."""
     if isinstance(given, str):
         if given != "balanced":
             raise Error(f"class_weight is {given!r}: expected 'balanced', or a dictionary such as {{0: 1.0, 1: 2.5}}")
         return given
+    names = names_of(options.get("classes"))
+    known = _count(model, data, len(names)) if isinstance(given, typing.Mapping) else None
+    found = numbers_of(given, "class_weight", names, known)
+    return found if known is not None or not isinstance(given, typing.Mapping) else [*found, "rest"]
+
+
+def numbers_of(given: typing.Any, what: str, names: list[str], known: int | None) -> list:
+    """Weights of classes as a list. A dictionary's has `known` numbers, or ends with the last class that it names."""
     if not isinstance(given, typing.Mapping):
         if isinstance(given, bytes) or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) != 1:
-            raise Error(f"class_weight is {given!r}: expected a dictionary, numbers for all classes, or 'balanced'")
+            raise Error(f"{what} is {given!r}: expected a dictionary, numbers for all classes, or 'balanced'")
         given = list(given)
     if not given:
-        raise Error("class_weight is empty: expected a weight for a class or more")
-    if isinstance(given, list):
-        return given
-    names = names_of(options.get("classes"))
-    weights = {_class_of(key, names): weight for key, weight in given.items()}
-    if len(weights) < len(given):
-        raise Error(f"class_weight is {given!r}: expected each class once")
-    for key, weight in given.items():
+        raise Error(f"{what} is empty: expected a weight for a class or more")
+    for key, weight in given.items() if isinstance(given, typing.Mapping) else enumerate(given):
         if not isinstance(weight, numbers.Real) or isinstance(weight, bool):
-            raise Error(f"class_weight has {weight!r} for the class {key!r}: expected numbers")
-    known = _count(model, data, len(names))
+            raise Error(f"{what} has {weight!r} for the class {key!r}: expected numbers")
+    if isinstance(given, list):
+        return [float(weight) for weight in given]
+    weights = {_class_of(key, what, names): weight for key, weight in given.items()}
+    if len(weights) < len(given):
+        raise Error(f"{what} is {given!r}: expected each class once")
     if known is not None and max(weights) >= known:
-        raise Error(f"class_weight has the class {max(weights)}, but there are {known}: expected classes below")
+        raise Error(f"{what} has the class {max(weights)}, but there are {known}: expected classes below")
     return [float(weights.get(k, 1.0)) for k in range(known or max(weights) + 1)]
 
 
@@ -54,11 +60,11 @@ def names_of(classes: typing.Any) -> list[str]:
     return [] if classes is None else [str(name) for name in classes]
 
 
-def _class_of(key: typing.Any, names: list[str]) -> int:
+def _class_of(key: typing.Any, what: str, names: list[str]) -> int:
     if isinstance(key, str) and key in names:
         return names.index(key)
     if not isinstance(key, numbers.Integral) or isinstance(key, bool) or key < 0:
-        raise Error(f"class_weight has the key {key!r}: expected whole numbers from 0, the classes of y, or names that "
+        raise Error(f"{what} has the key {key!r}: expected whole numbers from 0, the classes of y, or names that "
                     "classes= has")
     return int(key)
 
@@ -67,8 +73,10 @@ def _count(model: typing.Any, data: typing.Any, named: int) -> int | None:
     """How many classes there are, as far as a caller's arrays, names and network tell it."""
     if named:
         return named
-    if not isinstance(data, (tuple, list)) or len(data) != 2:
-        return None
+    from ._modules import _is_origin
+
+    if not isinstance(data, (tuple, list)) or len(data) != 2 or _is_origin(model):
+        return None  # the training knows it
     x, y = data
     outputs = _outputs(model, x)  # the last classes may have no sample
     if outputs is not None or hasattr(y, "_accrue_part"):  # labels that are fetched are not read to count them

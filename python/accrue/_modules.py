@@ -56,7 +56,7 @@ def _prepared(model: typing.Any, data: typing.Any, options: dict, must_act: bool
     data, options = _data.prepared(model, data, options, must_act)
     if class_weight is not None:
         network = model.network if isinstance(model, _origins.Origin) else model
-        options = {**options, "class_weights": _class_weight.as_class_weights(class_weight, network, data, options)}
+        options = {**options, "class_weight": _class_weight.as_class_weights(class_weight, network, data, options)}
     return data, options
 
 

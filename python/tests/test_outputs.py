@@ -147,6 +147,42 @@ class Outputs(unittest.TestCase):
         self.assertTrue(np.isfinite(result.losses).all())
         self.assertTrue(np.isnan(result.score["kind.accuracy.3"]))
 
+    def test_are_balanced_by_all_classes_that_an_output_tells_apart(self):
+        data = pairs()
+        data["kind"] = np.where(data["kind"] == 3, 1, data["kind"])  # the last of 4 has no label
+        counts = np.bincount(data["kind"][data["kind"] >= 0])
+        # scikit-learn's compute_class_weight("balanced", classes=[0, 1, 2]); nothing weighs the fourth.
+        expected = [*(counts.sum() / (3 * counts)), 1.0]
+
+        def losses(kind, data=data, network=two_heads):
+            return accrue.train(network(), data, micro_batch=4, **{**EXACT, "loss": {"kind": kind, "box": "mse"}}).losses
+
+        same = losses(accrue.loss("cross_entropy", class_weights=expected))
+        for given in ({"class_weights": "balanced"}, {"class_weight": "balanced"},
+                      {"class_weight": dict(enumerate(expected[:3]))}, {"class_weights": np.float64(expected)}):
+            np.testing.assert_array_equal(losses(accrue.loss("cross_entropy", **given)), same)
+        fetched = [dict(zip(data, row)) for row in zip(*(array.astype(np.float32) if array.dtype == np.float64 else array
+                                                         for array in data.values()))]
+        for given in ("balanced", expected):
+            same = losses(accrue.loss("cross_entropy", class_weights=given), fetched)
+            np.testing.assert_allclose(same, losses(accrue.loss("cross_entropy", class_weights="balanced")), rtol=1e-5)
+        for words, given in (("class_weights of 'kind' has the class 4, but there are 4", {"class_weights": {4: 2.0}}),
+                             ("class_weights of 'kind' is 'even'", {"class_weights": "even"}),
+                             ("class_weights of 'kind' has the key 'cat'", {"class_weight": {"cat": 2.0}}),
+                             ("class_weights of 'kind' is 2.5", {"class_weights": 2.5})):
+            with self.subTest(words), self.assertRaisesRegex(accrue.Error, f"^{words}"):
+                losses(accrue.loss("cross_entropy", **given))
+        with self.assertRaisesRegex(accrue.Error, "class_weights of 'box' is 'balanced', but box has no labels"):
+            accrue.train(two_heads(), data, **{**EXACT, "loss": {"box": accrue.loss("mse", class_weights="balanced")}})
+        weights = accrue.train(two_heads(), data, micro_batch=8, **EXACT).weights
+        with self.assertRaisesRegex(accrue.Error, "counts the labels that are trained on"):
+            accrue.evaluate(weights, two_heads(), data, precision="fp64",
+                            loss={"kind": accrue.loss("cross_entropy", class_weights="balanced"), "box": "mse"})
+        with self.assertRaisesRegex(accrue.Error, r"^weight is \[1, 2\]: expected a number, the factor of this loss"):
+            accrue.loss("cross_entropy", weight=[1, 2])
+        with self.assertRaisesRegex(accrue.Error, "two names of the same"):
+            accrue.loss("cross_entropy", class_weight=[1, 2], class_weights=[1, 2])
+
     def test_share_a_target_and_take_lists(self):
         random = np.random.default_rng(3)
         x, y = random.normal(size=(N, 5)).astype(np.float32), random.integers(0, 3, N)

@@ -205,6 +205,33 @@ class ClassWeight(unittest.TestCase):
         with self.assertRaisesRegex(accrue.Error, "two names of the same: expected one"):
             self.weighted(class_weight={0: 1.0}, class_weights=[1, 1, 1])
 
+    def test_acts_on_data_sets_by_name_and_on_modules(self):
+        options = {"steps": 2, "seed": 3, "threads": 1}
+        losses = [accrue.train("mlp-small", "digits", **given, **options).losses
+                  for given in ({"class_weight": {3: 2.5}}, {"class_weights": [1, 1, 1, 2.5, 1, 1, 1, 1, 1, 1]})]
+        np.testing.assert_array_equal(*losses)
+        with self.assertRaisesRegex(accrue.Error, "there are 13 class weights for 10 classes"):
+            accrue.train("mlp-small", "digits", class_weight={12: 2.5}, **options)
+        if not has("torch"):
+            return
+        import torch
+
+        torch.manual_seed(0)
+        module, (x, y) = torch.nn.Linear(4, 3), samples()  # the third class is not in these labels
+        np.testing.assert_array_equal(accrue.train(module, (x, y % 2), class_weight={0: 2.0}, **options).losses,
+                                      accrue.train(module, (x, y % 2), class_weights=[2, 1, 1], **options).losses)
+
+    def test_errors_have_the_name_that_was_given(self):
+        x, y = samples()
+        numbers = np.ones((64, 3), np.float32)
+        for name in ("class_weight", "class_weights"):
+            for data, weights, words in (((x, numbers), [1, 2, 3], "arrays has numbers"), ((x, y), [1, -2, 3], "expected a number")):
+                with self.assertRaisesRegex(accrue.Error, rf"^{name}\b.*{words}"):
+                    accrue.train(network(), data, **{name: weights})
+        weights = accrue.train(network(), (x, y), steps=1).weights
+        with self.assertRaisesRegex(accrue.Error, r"^predict\(\) has no argument class_weight"):
+            accrue.predict(weights, x, network(), class_weight={0: 2.0})
+
     def test_acts_in_plans_and_scores(self):
         x, y = samples()
         accrue.plan(network(), (x, y), effective_batch=64, memory="64MiB", class_weight={0: 2.0})
