@@ -1,9 +1,13 @@
 #include "python/network.h"
 
 #include <fmt/ranges.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -210,6 +214,14 @@ Network network_of(nb::handle inputs, nb::handle outputs) {
   return network;
 }
 
+// T, if the network takes integers [N, T] alone.
+std::optional<int64_t> rows_of_tokens(const Network& network) {
+  if (network.inputs.size() != 1) return {};
+  const ValueSizes& sizes = network.inputs.front().sizes;
+  if (sizes.dtype != DType::i32 || sizes.shape.size() != 2) return {};
+  return sizes.of(1)[1];
+}
+
 }  // namespace
 
 void add_networks(nb::module_& m) {
@@ -236,11 +248,16 @@ void add_networks(nb::module_& m) {
           "inputs"_a, "outputs"_a,
           nb::sig("def __init__(self, inputs: Value | typing.Sequence[Value] | dict[str, Value], "
                   "outputs: Value | typing.Sequence[Value] | dict[str, Value]) -> None"))
-      .def_prop_ro("_inputs", [](const Network& self) {
-        nb::list names;
-        for (const Network::Input& input : self.inputs) names.append(input.name);
-        return names;
-      });
+      .def_prop_ro("_inputs",
+                   [](const Network& self) {
+                     nb::list names;
+                     for (const Network::Input& input : self.inputs) names.append(input.name);
+                     return names;
+                   })
+      .def_prop_ro("_outputs", [](const Network& self) { return self.outputs; })
+      .def_prop_ro("_rows_of_tokens", &rows_of_tokens,
+                   "The number of tokens that it takes, [N, T].",
+                   nb::for_getter(nb::sig("def _rows_of_tokens(self) -> int | None")));
 }
 
 }  // namespace accrue::python

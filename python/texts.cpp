@@ -1,6 +1,8 @@
 #include "python/texts.h"
 
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "job/machine.h"
 #include "python/answers.h"
@@ -194,6 +196,33 @@ nb::object embed(nb::handle weights, nb::handle texts, nb::handle model,
   return z;
 }
 
+// A tokenizer for networks of the caller's own.
+struct TokenizerOfPython {
+  TokenizerPtr own;
+
+  nb::object encode(const std::string& text) const {
+    std::vector<int32_t> tokens = encode_with_beginning(*own, text);
+    if (tokens.empty()) tokens = {own->end_of_text()};
+    return array_of(Tensor::from(tokens, {std::ssize(tokens)}, Device::cpu));
+  }
+  nb::bytes decode(const std::vector<int32_t>& tokens) const {
+    const std::string text = own->decode(tokens);
+    return nb::bytes(text.data(), text.size());
+  }
+};
+
+using Row = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// The next token of a text, drawn from its logits as TextWriter draws it; `drawn` came before.
+int32_t next_token(const Row& logits, const std::vector<int32_t>& text, double temperature,
+                   int64_t top_k, double top_p, double repetition_penalty, uint64_t seed,
+                   uint64_t drawn) {
+  std::vector<float> own(logits.data(), logits.data() + logits.size());
+  penalize(own, text, repetition_penalty);
+  return draw_token(own, {.temperature = temperature, .top_k = top_k, .top_p = top_p, .seed = seed},
+                    drawn);
+}
+
 }  // namespace
 
 void add_texts(nb::module_& m, const FunctionDocs& docs) {
@@ -201,13 +230,16 @@ void add_texts(nb::module_& m, const FunctionDocs& docs) {
                             .annotation = "accrue._typing.Trained | None",
                             .text =
                                 "A safetensors file, Weights, or the Result of a training; None "
-                                "with base= a GGUF file.",
-                            .type = "str, path, Weights or Result"};
+                                "with base= a GGUF file. For generate() also a network of the "
+                                "caller's own that has weights, such as a module.",
+                            .type = "str, path, Weights, Result or torch.nn.Module"};
   const OwnArgument model{.name = "model",
                           .annotation = "accrue._typing.Model | None",
                           .value = "None",
-                          .text = "A name or a config.json, where the weights do not say it.",
-                          .type = "str or path, optional"};
+                          .text =
+                              "A name or a config.json, where the weights do not say it; for "
+                              "generate() also a network of the caller's own.",
+                          .type = "str, path, Network or torch.nn.Module, optional"};
   const OwnArgument tokenizer{
       .name = "tokenizer",
       .annotation = "typing.Any",
@@ -242,7 +274,11 @@ void add_texts(nb::module_& m, const FunctionDocs& docs) {
              "callable, optional"}},
        .returned = "typing.Any",
        .doc = {.summary = "Continues a prompt by a language model.",
-               .more = "It keeps the keys and values of all tokens, as ``accrue text write`` does.",
+               .more =
+                   "It keeps the keys and values of all tokens, as ``accrue text write`` does. A "
+                   "network of the caller's own, which answers to tokens [N, T] with logits [N, T, "
+                   "V] of the next ones, computes all of them anew for each token that it writes. "
+                   "Its answers must not depend on later tokens.",
                .returns = "The prompt and what follows it, a str, or int32 [L + n] for tokens.",
                .examples = R"(>>> tokens = np.arange(2000) % 7
 >>> result = accrue.train("gpt-tiny", tokens, context=16, steps=1, effective_batch=16)
@@ -252,6 +288,34 @@ void add_texts(nb::module_& m, const FunctionDocs& docs) {
         nb::kw_only(), "max_new_tokens"_a = 200, "temperature"_a = 1.0, "top_k"_a = 0,
         "top_p"_a = 1.0, "repetition_penalty"_a = 1.0, "seed"_a = 1, "tokenizer"_a = "",
         "on_text"_a = nb::none(), "options"_a, nb::sig(of_generate.signature), of_generate.doc);
+
+  nb::class_<TokenizerOfPython>(m, "_Tokenizer")
+      .def(
+          "__init__",
+          [](TokenizerOfPython* self, const std::string& name) {
+            new (self) TokenizerOfPython{tokenizer_at(name)};
+          },
+          "name"_a)
+      .def_prop_ro("size", [](const TokenizerOfPython& self) { return self.own->size(); })
+      .def_prop_ro("end_of_text",
+                   [](const TokenizerOfPython& self) { return self.own->end_of_text(); })
+      .def("encode", &TokenizerOfPython::encode, "text"_a,
+           nb::sig("def encode(self, text: str) -> numpy.ndarray"))
+      .def("decode", &TokenizerOfPython::decode, "tokens"_a);
+  m.def("_next_token", &next_token, "logits"_a, "text"_a, "temperature"_a, "top_k"_a, "top_p"_a,
+        "repetition_penalty"_a, "seed"_a, "drawn"_a,
+        nb::sig("def _next_token(logits: numpy.ndarray, text: list[int], temperature: float, "
+                "top_k: int, top_p: float, repetition_penalty: float, seed: int, drawn: int) -> "
+                "int"));
+  m.def(
+      "_check_sampling",
+      [](double temperature, int64_t top_k, double top_p, double repetition_penalty) {
+        check_sampling({.temperature = temperature,
+                        .top_k = top_k,
+                        .top_p = top_p,
+                        .repetition_penalty = repetition_penalty});
+      },
+      "temperature"_a, "top_k"_a, "top_p"_a, "repetition_penalty"_a);
 
   const FunctionDoc of_embed = docs.of(
       embed_door,

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/inside.h"
 #include "core/random.h"
 #include "data/strict_json.h"
 #include "kernels/linear.h"
@@ -47,6 +48,15 @@ int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint
   return order[n - 1];
 }
 
+void detail::penalize(std::span<float> logits, std::span<const int32_t> text,
+                      double repetition_penalty) {
+  if (repetition_penalty == 1) return;
+  const auto penalty = static_cast<float>(repetition_penalty);
+  for (const int32_t token : std::set<int32_t>(text.begin(), text.end()))
+    if (size_t(token) < logits.size())
+      logits[size_t(token)] *= logits[size_t(token)] < 0 ? penalty : 1 / penalty;
+}
+
 std::vector<float> TextWriter::read(std::span<const int32_t> tokens, const Sampling& sampling) {
   const auto t = std::ssize(tokens);
   Pass pass = Pass::eval();
@@ -63,11 +73,7 @@ std::vector<float> TextWriter::read(std::span<const int32_t> tokens, const Sampl
   const auto known = sampling.vocabulary > 0 ? sampling.vocabulary : all.numel();
   const auto some = all.span<float>().first(size_t(std::min(known, all.numel())));
   std::vector<float> logits(some.begin(), some.end());
-  if (sampling.repetition_penalty == 1) return logits;
-  const auto penalty = static_cast<float>(sampling.repetition_penalty);
-  for (const int32_t token : std::set<int32_t>(read_.begin(), read_.end()))
-    if (size_t(token) < logits.size())
-      logits[size_t(token)] *= logits[size_t(token)] < 0 ? penalty : 1 / penalty;
+  penalize(logits, read_, sampling.repetition_penalty);
   return logits;
 }
 

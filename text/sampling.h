@@ -32,6 +32,14 @@ void check_sampling(const Sampling& sampling);
 // that are not finite.
 int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint64_t step);
 
+namespace detail {
+
+// Divides the logits of tokens that occur in a text by the repetition penalty, or multiplies them
+// if they are negative.
+void penalize(std::span<float> logits, std::span<const int32_t> text, double repetition_penalty);
+
+}  // namespace detail
+
 // Continues prompts, one after another. It keeps the keys and values of all tokens, so each new
 // token costs the work of a single token. Tokens at the beginning of a prompt that are the same as
 // before cost nothing, so each message of a chat is read only once.

@@ -161,6 +161,10 @@ def generate(weights: typing.Any, prompt: typing.Any, model: typing.Any = None, 
              on_text: typing.Any = None, **options: typing.Any) -> typing.Any:
     from . import _texts
 
+    weights, model = _of_result(weights, model) if not isinstance(weights, _accrue.Layer) else (weights, model)
+    own = weights if model is None and _is_origin(weights) else model
+    if isinstance(own, _accrue.Network) or _is_origin(own):
+        return _written(None if own is weights else weights, prompt, own, tokenizer, on_text, options)
     weights, model = _of_language_model(weights, model, "generate")
     if tokenizer is not None and not isinstance(tokenizer, str):
         options["tokenizer"] = _texts._tokenizer(tokenizer)
@@ -175,15 +179,31 @@ def generate(weights: typing.Any, prompt: typing.Any, model: typing.Any = None, 
     return _accrue.generate(weights, prompt, model, on_text=on_text, **options)
 
 
+def _written(weights: typing.Any, prompt: typing.Any, model: typing.Any, tokenizer: typing.Any, on_text: typing.Any,
+             options: dict) -> typing.Any:
+    """The result of generate() by a network of the caller's own."""
+    import dataclasses
+
+    from . import _writing
+
+    names = {field.name for field in dataclasses.fields(_writing.Asked)}
+    about_text = {name: value for name, value in options.items() if name in names and value is not None}
+    rest = {name: value for name, value in options.items() if name not in names}
+    asked = _writing.Asked(tokenizer=tokenizer, on_text=on_text, **about_text)
+    return _writing.written(weights, prompt, model, asked, rest)
+
+
 def _of_language_model(weights: typing.Any, model: typing.Any, function: str) -> tuple:
     """Weights of a language model, and the model, as _of_result gives them."""
     if not isinstance(weights, _accrue.Layer):
         weights, model = _of_result(weights, model)
     for each in (model, weights):
         if _is_origin(each) or isinstance(each, _accrue.Layer):
+            network = " For generate() it may also be a Network or a module that answers to tokens [N, T] with logits [N, T, " \
+                "V]." if function == "generate" else ""
             raise _accrue.Error(f"{function}() is of language models that accrue knows, by name, config.json or GGUF file, "
                                 f"but the model is {type(each).__name__}, a network of the caller's own: expected "
-                                "accrue.predict(), which gives its answers to tokens, or model='DIR/config.json'")
+                                f"accrue.predict(), which gives its answers to tokens, or model='DIR/config.json'.{network}")
     return weights, model
 
 

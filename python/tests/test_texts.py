@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 
 import accrue
+from accrue import _writing
 
 
 class Texts(unittest.TestCase):
@@ -105,6 +106,111 @@ class Embeddings(unittest.TestCase):
         for ask in (accrue.generate, accrue.embed):
             with self.assertRaisesRegex(accrue.Error, "a network of the caller's own: expected accrue.predict"):
                 ask(result, "some ", accrue.Sequential(accrue.Linear(2, 3)))
+
+
+class OwnNetworks(unittest.TestCase):
+    """A caller's own network writes, too, over all tokens anew."""
+
+    def network(self, rows, looks_ahead=False, vocabulary=257):
+        tokens = accrue.input(rows, dtype="int32", name="tokens")
+        h = accrue.cumsum(accrue.Embedding(vocabulary, 8)(tokens, name="words"), 1).tanh()
+        if looks_ahead:
+            h = h + h.mean(1, keepdim=True)
+        return accrue.Network({"tokens": tokens}, {"logits": accrue.Linear(8, vocabulary)(h, name="head")})
+
+    def setUp(self):
+        random = np.random.default_rng(0)
+        self.weights = accrue.Weights({"words.weight": random.normal(size=(257, 8)).astype(np.float32),
+                                       "head.weight": random.normal(size=(257, 8)).astype(np.float32),
+                                       "head.bias": random.normal(size=257).astype(np.float32)})
+        self.prompt = np.array([5, 9, 2], np.int32)
+
+    def test_write_tokens(self):
+        known = self.prompt
+        for _ in range(6):
+            logits = accrue.predict(self.weights, {"tokens": known[None]}, self.network(len(known)))["logits"]
+            known = np.append(known, logits[0, -1].argmax()).astype(np.int32)
+        for rows in (8, 20):  # the last token is never read
+            written = accrue.generate(self.weights, self.prompt, self.network(rows), max_new_tokens=6, temperature=0)
+            self.assertEqual(written.dtype, np.int32)
+            np.testing.assert_array_equal(written, known)
+        seen = []
+        some = accrue.generate(self.weights, list(self.prompt), self.network(20), max_new_tokens=6, temperature=0,
+                               on_text=lambda token: seen.append(token) or len(seen) < 2)
+        np.testing.assert_array_equal(some, known[:5])
+        self.assertEqual(seen, list(known[3:5]))
+        with self.assertRaises(ZeroDivisionError):
+            accrue.generate(self.weights, self.prompt, self.network(20), max_new_tokens=6, on_text=lambda token: 1 / 0)
+
+    def test_draw_as_language_models_do(self):
+        text = np.frombuffer(b"abcdefgh " * 100, np.uint8).astype(np.int32)
+        model = accrue.train("gpt-tiny", text, context=16, documents="stream", vocabulary=257, layers=1, micro_batch=8,
+                             effective_batch=16, steps=2)
+
+        class Growing(_writing._Growing):  # by the model's own logits
+            def next(self, micro_batch):
+                rows = super().next(micro_batch)
+                return None if rows is None else rows["tokens"][:, :len(self.tokens)]
+
+            def take(self, answers):
+                super().take({"logits": np.pad(answers, ((0, 0), (0, self.room - answers.shape[1]), (0, 0)))})
+
+        for options in ({"seed": 3}, {"seed": 4, "temperature": 0.7, "top_k": 20}, {"top_p": 0.5, "repetition_penalty": 1.3}):
+            expected = accrue.generate(model, text[:4], max_new_tokens=8, **options)
+            asked = _writing.Asked(max_new_tokens=8, **options)
+            growing = Growing(_writing._Writer(text[:4], asked, False), 11, asked, "tokens", "logits")
+            np.testing.assert_array_equal(accrue._accrue.predict(model.weights, growing), expected)
+
+    def test_write_texts(self):
+        options = {"max_new_tokens": 9, "seed": 2, "tokenizer": "bytes"}
+        parts = []
+        written = accrue.generate(self.weights, "abc", self.network(40), on_text=parts.append, **options)
+        self.assertTrue(written.startswith("abc"))
+        tokens = accrue.generate(self.weights, np.frombuffer(b"abc", np.uint8).astype(np.int32), self.network(40),
+                                 **{**options, "tokenizer": ""})
+        self.assertEqual(written, bytes(token for token in tokens if token < 256).decode("utf-8", "replace"))
+        self.assertEqual(len(parts), 9)
+        with self.assertRaisesRegex(accrue.Error, "^prompt is a text, and a network of the caller's own says no tokenizer"):
+            accrue.generate(self.weights, "abc", self.network(40))
+
+    def test_that_cannot_write_are_refused(self):
+        x = accrue.input(20)
+        for network, words, options in (
+                (self.network(20, looks_ahead=True), "the network's answers depend on later tokens", {}),
+                (self.network(7), "takes rows of 7 tokens, but prompt and max_new_tokens need 8", {}),
+                (accrue.Network(x, accrue.Linear(20, 3)(x)), "expected one of tokens alone", {}),
+                (self.network(20), "max_new_tokens is 0", {"max_new_tokens": 0}),
+                (self.network(20), "top p of 2", {"top_p": 2}), (self.network(20), "width has no effect", {"width": 2})):
+            with self.subTest(words), self.assertRaisesRegex(accrue.Error, words):
+                accrue.generate(self.weights, self.prompt, network, **{"max_new_tokens": 6, **options})
+        with self.assertRaisesRegex(accrue.Error, r"prompt is int64 \[1, 2\]: expected a text, or tokens"):
+            accrue.generate(self.weights, [[1, 2]], self.network(20))
+
+    def test_modules_write_after_their_training(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("needs torch")
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words, self.head = torch.nn.Embedding(11, 8), torch.nn.Linear(8, 11)
+
+            def forward(self, tokens):
+                return self.head(torch.tanh(torch.cumsum(self.words(tokens), 1)))
+
+        tokens = np.arange(60).reshape(10, 6) % 11
+        result = accrue.train(Net(), (tokens[:, :-1], tokens[:, 1:]), epochs=60, effective_batch=10, micro_batch=10, lr=3e-2)
+        module = Net()
+        module.load_state_dict(result.state_dict())
+        known = [3]
+        for _ in range(7):  # longer than the rows that it has learned
+            known.append(int(module(torch.tensor([known]))[0, -1].argmax()))
+        for model in ((result,), (module,), (result.weights, module)):
+            weights, *own = model
+            written = accrue.generate(weights, [3], *own, max_new_tokens=7, temperature=0)
+            np.testing.assert_array_equal(written, known)
 
 
 class SamplesOfSeveralTexts(unittest.TestCase):
