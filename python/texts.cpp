@@ -330,6 +330,9 @@ void add_texts(nb::module_& m, const FunctionDocs& docs) {
                      {.name = "*"},
                      {"columns", "str | None", "None",
                       "The name of the text in records that are fetched.", "str, optional"},
+                     {"workers", "int | None", "None",
+                      "How many threads fetch texts by their index, also while the network "
+                      "answers. By default one, between its steps."},
                      tokenizer},
        .returned = "numpy.ndarray",
        .doc = {.summary = "Embeds texts by a network that was trained on pairs of texts.",

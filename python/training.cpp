@@ -575,8 +575,10 @@ True)"}});
                       "The name of x in fetched samples, (x, y), or a dictionary by inputs.",
                       "str, sequence of str or dict, optional"},
                      {"transform", "accrue._typing.Transform | None", "None",
-                      "A function of a fetched sample, as train() takes it.",
-                      "callable, optional"}},
+                      "A function of a fetched sample, as train() takes it.", "callable, optional"},
+                     {"workers", "int | None", "None",
+                      "How many threads fetch samples by their index, also while the network "
+                      "answers. By default one, between its steps."}},
        .returned = "typing.Any",
        .doc = {.summary = "Answers by a network of trained weights.",
                .returns =

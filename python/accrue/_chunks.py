@@ -24,6 +24,7 @@ class Chunks:
         self._changes: list[typing.Callable] = []
         self._taken = self._answered = 0
         self._bytes = 1
+        self._share = 1  # of the samples that may wait
         self._first_sample: typing.Any = None
         self._answers: list = []
         sample = next(self._items, None)
@@ -69,6 +70,14 @@ class Chunks:
                 raise Error(f"{f'{name} of ' if name else ''}{where} is {described(array)}, but "
                             f"{described(first[name])} of sample 0: expected samples of one shape and type")
 
+    def room(self) -> int:
+        """How many samples may wait, by the largest one."""
+        return max(min(_SAMPLES, _BYTES // self._bytes) // self._share, 1)
+
+    def share(self) -> None:
+        """Leaves half of the room for samples that are fetched meanwhile."""
+        self._share = 2
+
     def _stacked(self, samples: list) -> typing.Any:
         import numpy
 
@@ -81,7 +90,7 @@ class Chunks:
     def next(self, micro_batch: int) -> typing.Any:
         """The next samples, whole micro-batches but at the end; None if there are none."""
         micro_batch = max(micro_batch, 1)
-        many = max(min(_SAMPLES, _BYTES // self._bytes) // micro_batch, 1) * micro_batch
+        many = max(self.room() // micro_batch, 1) * micro_batch
         samples, self._waiting = self._waiting, []
         while len(samples) < many:
             sample = next(self._items, None)
@@ -125,8 +134,11 @@ class _Asked:
     """A caller's arguments about samples to answer to."""
 
     def __init__(self, columns: typing.Any = None, transform: typing.Any = None, names: typing.Sequence[str] | None = None,
-                 takes_names: bool = False, are_texts: bool = False, what: str = "x"):
+                 takes_names: bool = False, are_texts: bool = False, what: str = "x", workers: typing.Any = None,
+                 must_act: bool = True):
+        self.must_act = must_act  # otherwise arguments may be without effect
         self.columns, self.names, self.takes_names = columns, names, takes_names
+        self.workers = _data._count(workers, "workers")
         self.are_texts, self.what = are_texts, what
         self.transform = None
         if transform is not None:
@@ -204,21 +216,47 @@ def _text_of(item: dict, where: str) -> typing.Any:
 def _fetched(samples: typing.Any, asked: _Asked) -> Chunks:
     length = len(samples)
 
-    def items() -> typing.Iterator:
-        for index in range(length):
-            try:
-                item = asked.sample(samples[index], index)
-            except Error:
-                raise
-            except Exception as error:
-                raise Error(f"sample {index} of {asked.what} cannot be fetched: "
-                            f"{type(error).__name__}: {error}") from error
-            yield item
+    def get(index: int) -> typing.Any:
+        try:
+            return asked.sample(samples[index], index)
+        except Error:
+            raise
+        except Exception as error:
+            raise Error(f"sample {index} of {asked.what} cannot be fetched: "
+                        f"{type(error).__name__}: {error}") from error
 
-    return Chunks(items(), length, asked.what, asked.are_texts)
+    if asked.workers is None:
+        return Chunks(map(get, range(length)), length, asked.what, asked.are_texts)
+    found: list[Chunks] = []
+    items = _ahead(get, length, asked.workers, lambda: found[0].room() if found else 1)
+    found.append(Chunks(items, length, asked.what, asked.are_texts))
+    found[0].share()
+    return found[0]
+
+
+def _ahead(get: typing.Callable[[int], typing.Any], length: int, workers: int, room: typing.Callable[[], int]
+           ) -> typing.Iterator:
+    """get(index) of all indices in their order, by so many threads, which are at most room() samples ahead."""
+    import collections
+    import concurrent.futures
+
+    threads = concurrent.futures.ThreadPoolExecutor(workers, "accrue-fetch")
+    waiting: collections.deque = collections.deque()
+    asked = 0
+    try:
+        for index in range(length):
+            while asked < length and asked <= index + room():
+                waiting.append(threads.submit(get, asked))
+                asked += 1
+            yield waiting.popleft().result()
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _streamed(data: typing.Any, asked: _Asked) -> Chunks:
+    if asked.workers is not None and asked.must_act:
+        raise Error(f"workers is for samples by their index, but {asked.what} is a stream, which one thread asks: expected no "
+                    "workers")
     if not hasattr(data, "__iter__") and not _data._takes_nothing(data):
         raise Error(f"{asked.what} is {data!r}: expected a function without arguments that gives samples")
 
@@ -235,11 +273,12 @@ def _streamed(data: typing.Any, asked: _Asked) -> Chunks:
     return Chunks(items(), None, asked.what, asked.are_texts)
 
 
-def _of_loader(loader: typing.Any, what: str) -> typing.Any:
+def _of_loader(loader: typing.Any, asked: _Asked) -> typing.Any:
     from ._loaders import samples_of
 
     options: dict = {}
-    samples = samples_of(loader, options, 1)
+    what = asked.what
+    samples = samples_of(loader, options, 1 if asked.workers is None else asked.workers)
     if options.get("no_shuffle") is False:
         raise Error(f"{what} is a DataLoader with shuffle=True, but answers come in the order of its dataset: expected "
                     "shuffle=False, or the dataset")
@@ -277,7 +316,7 @@ def of(x: typing.Any, asked: typing.Callable[[], _Asked], are_texts: bool = Fals
 
         return Rows(x, known.what) if x.dtype.kind == "f" or x.dtype == numpy.uint8 else x
     if _data._is_of(x, "torch", "DataLoader"):
-        x = _of_loader(x, known.what)
+        x = _of_loader(x, known)
     if _data._is_of_pandas(x):
         return _of_frame(x, known)
     if isinstance(x, numpy.ndarray):

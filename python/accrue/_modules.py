@@ -126,9 +126,9 @@ def evaluate(weights: typing.Any, model: typing.Any = None, data: typing.Any = N
 
 
 def predict(weights: typing.Any, x: typing.Any, model: typing.Any = None, *, columns: typing.Any = None,
-            transform: typing.Any = None, **options: typing.Any) -> typing.Any:
+            transform: typing.Any = None, workers: typing.Any = None, **options: typing.Any) -> typing.Any:
     weights, model = _of_result(weights, model)
-    x = _question(x, model if model is not None else weights, columns, transform, must_act=True)
+    x = _question(x, model if model is not None else weights, columns, transform, workers, must_act=True)
     origin, weights = _known(weights, model, _example(x), options)
     if origin is None:
         return _accrue.predict(weights, x, model, **options)
@@ -137,7 +137,7 @@ def predict(weights: typing.Any, x: typing.Any, model: typing.Any = None, *, col
 
 
 def embed(weights: typing.Any, texts: typing.Any, model: typing.Any = None, *, columns: typing.Any = None,
-          tokenizer: typing.Any = "", **options: typing.Any) -> typing.Any:
+          workers: typing.Any = None, tokenizer: typing.Any = "", **options: typing.Any) -> typing.Any:
     from . import _chunks, _texts
 
     weights, model = _of_language_model(weights, model, "embed")
@@ -148,12 +148,13 @@ def embed(weights: typing.Any, texts: typing.Any, model: typing.Any = None, *, c
     asked = []
 
     def told() -> typing.Any:
-        asked.append(_chunks._Asked(columns, are_texts=True, what="texts"))
+        asked.append(_chunks._Asked(columns, are_texts=True, what="texts", workers=workers))
         return asked[0]
 
     texts = _chunks.of(texts, told, are_texts=True)
-    if columns is not None and not asked:
-        raise _accrue.Error("columns is for texts that are fetched, but texts is a list: expected no columns")
+    for name, given in (("columns", columns), ("workers", workers)):
+        if given is not None and (not asked or name == "workers" and not hasattr(texts, "through")):
+            raise _accrue.Error(f"{name} is for texts that are fetched, but texts is a list: expected no {name}")
     return _accrue.embed(weights, texts, model, **options)
 
 
@@ -207,7 +208,7 @@ def _of_language_model(weights: typing.Any, model: typing.Any, function: str) ->
     return weights, model
 
 
-def _question(x: typing.Any, model: typing.Any, columns: typing.Any, transform: typing.Any,
+def _question(x: typing.Any, model: typing.Any, columns: typing.Any, transform: typing.Any, workers: typing.Any,
               must_act: bool = False) -> typing.Any:
     """x as the module takes it, or samples that are fetched in its place (_chunks.py)."""
     from . import _chunks
@@ -217,12 +218,12 @@ def _question(x: typing.Any, model: typing.Any, columns: typing.Any, transform: 
     asked = []
 
     def told() -> typing.Any:
-        asked.append(_chunks._Asked(columns, transform, names, is_named))
+        asked.append(_chunks._Asked(columns, transform, names, is_named, workers=workers, must_act=must_act))
         return asked[0]
 
     found = _chunks.of(x, told)
-    for name, given in (("columns", columns), ("transform", transform)):
-        if must_act and given is not None and (not asked or name == "transform" and not hasattr(found, "through")):
+    for name, given in (("columns", columns), ("transform", transform), ("workers", workers)):
+        if must_act and given is not None and (not asked or name != "columns" and not hasattr(found, "through")):
             raise _accrue.Error(f"{name} is for samples that are fetched, but x is an array: expected no {name}")
     return found
 
@@ -335,7 +336,7 @@ class Trainer(_accrue.Trainer):
 
     def predict(self, x: typing.Any) -> typing.Any:
         model, _, options = self._given
-        x = _question(x, self._origin or model, options.get("columns"), options.get("transform"))
+        x = _question(x, self._origin or model, options.get("columns"), options.get("transform"), options.get("workers"))
         if self._origin is None:
             return super().predict(x)
         return self._origin.answers(super().predict(_samples(self._origin, x)))

@@ -286,6 +286,41 @@ class Questions(Case):
         self.assertLessEqual(most, 100)
         self.assertEqual(sum(size % 7 > 0 for size in sizes), 2)  # the last ones of two calls; others are whole micro-batches
 
+    def test_are_fetched_by_several_threads(self):
+        x, y = self.x, np.tile(Y, 30)
+        both = threading.Barrier(2, timeout=60)
+
+        class Meeting(Samples):
+            def __getitem__(self, index):
+                if index in (1, 2):
+                    both.wait()  # in vain, if one thread fetched
+                return super().__getitem__(index)
+
+        self.answers(lambda: Meeting(x, y), workers=2)
+        taken, most, asked = 0, 0, []
+
+        class Counted(Samples):
+            def __getitem__(self, index):
+                asked.append(index)
+                return super().__getitem__(index)
+
+        with unittest.mock.patch.object(accrue._chunks, "_BYTES", 64 * 40):  # 40 samples wait, half of them fetched ahead
+            chunks = accrue._chunks.of(Counted(x, y), lambda: accrue._chunks._Asked(workers=3))
+            while (some := chunks.next(4)) is not None:
+                self.assertLessEqual(len(some), 20)
+                taken += len(some)
+                most = max(most, len(asked) - taken)
+        self.assertEqual((taken, sorted(asked)), (len(x), list(range(len(x)))))
+        self.assertLessEqual(most, 20)
+        trainer = accrue.Trainer(layers(), Samples(), workers=2, **FEW)
+        for data in (Samples(), iter(X)):
+            np.testing.assert_array_equal(trainer.predict(data), trainer.predict(X))
+        for data, workers, *words in ((Samples(x, Y, ValueError("torn")), 2, "sample 37 of x", "ValueError: torn"),
+                                      (x, 2, "workers is for samples that are fetched, but x is an array"),
+                                      (iter(x), 2, "workers is for samples by their index", "a stream"),
+                                      (Samples(x, y), 0, "workers is 0")):
+            self.refuses(lambda data=data, workers=workers: accrue.predict(self.result, data, workers=workers), *words)
+
     def test_of_mapped_files_are_answered(self):
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(accrue._data, "_MAPPED_BYTES", 1000):
             np.save(os.path.join(folder, "x.npy"), self.x)

@@ -47,7 +47,7 @@ def data(x: NDArray[np.float32], y: NDArray[np.int32], network: accrue.Layer, te
     print(accrue.predict(fonts.weights, (x, y)).shape)
     print(accrue.generate("w.safetensors", "Once upon", max_new_tokens=100, temperature=0.8, top_p=0.95,
                           on_text=lambda text: print(text, end="")))
-    print(accrue.embed("pairs.safetensors", ["a text", "another"]).shape)
+    print(accrue.embed("pairs.safetensors", ["a text", "another"], workers=2).shape)
 
 
 def weights(x: NDArray[np.float32]) -> None:
