@@ -337,13 +337,10 @@ void add_training(nb::module_& m, const FunctionDocs& docs) {
        "as data, optional"},
       {"validation", "typing.Any", "None",
        "Like data, scored after every epoch, or as eval_every says.", "as data, optional"},
-      {"metrics",
-       "typing.Callable[..., typing.Any] | typing.Sequence[typing.Callable[..., typing.Any]] | "
-       "typing.Mapping[str, typing.Callable[..., typing.Any]] | None",
-       "None",
+      {"metrics", "accrue._typing.Metrics | None", "None",
        "Functions of y and the network's answers, a list or by names in a dictionary, for scores "
-       "of "
-       "(x, y).",
+       "of (x, y). With several outputs a function gets dictionaries of both by their names, and "
+       "{\"OUTPUT\": [function]} has functions of one of them.",
        "callable, or list or dict of callables, optional"}};
   const OwnArgument quiet{"quiet", "bool", "True", "False prints what the program prints."};
   const auto arguments = [&](std::initializer_list<std::vector<OwnArgument>> lists) {

@@ -283,8 +283,7 @@ class Trainer(_accrue.Trainer):
         if keeps_best:
             options = {**options, "keep_best": None}
         self._files = data, options.get("tokenizer")  # of texts, which test and evaluate() are read like
-        scored = _metrics.Metrics(metrics, data, options.get("validation"), options.get("test"),
-                                  getattr(model, "_inputs", None))
+        scored = _metrics.Metrics(metrics, data, options.get("validation"), options.get("test"), model, options.get("loss"))
         super().__init__(model, data, _keeps_best=keeps_best, **options)
         self._metrics = scored
 

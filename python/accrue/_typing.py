@@ -20,6 +20,10 @@ Trained: TypeAlias = Union[
     str, os.PathLike[str], Mapping[str, Any], _results.Result, _accrue.Trainer, _origins.Origin, TorchModule
 ]
 Transform: TypeAlias = Union[Callable[[Any], Any], Callable[[Any, Any], Any], Callable[[Any, Any, Any], Any]]
+Metric: TypeAlias = Callable[..., Any]
+Metrics: TypeAlias = Union[
+    Metric, Sequence[Metric], Mapping[str, Union[Metric, Sequence[Metric], Mapping[str, Metric]]]
+]
 OnStep: TypeAlias = Union[Callable[[_accrue.Step], Any], Sequence[Callable[[_accrue.Step], Any]]]
 OnEpoch: TypeAlias = Union[Callable[[_listening.Epoch], Any], Sequence[Callable[[_listening.Epoch], Any]]]
 

@@ -183,6 +183,44 @@ class Outputs(unittest.TestCase):
         with self.assertRaisesRegex(accrue.Error, "two names of the same"):
             accrue.loss("cross_entropy", class_weight=[1, 2], class_weights=[1, 2])
 
+    def test_have_metrics_each_and_together(self):
+        seen = {}
+
+        def right(y, answers):
+            seen["right"] = y.shape, answers.shape
+            return 100 * (answers.argmax(axis=1) == y).mean()
+
+        def far(y, answers):
+            return ((y - answers) ** 2).mean()
+
+        def both(y, answers):
+            seen["both"] = {name: array.shape for name, array in y.items()}, sorted(answers)
+            judged = y["kind"] != -100
+            return 100 * (answers["kind"].argmax(axis=1) == y["kind"])[judged].mean() + far(y["box"], answers["box"])
+
+        options = {**EXACT, "loss": None, "micro_batch": 4}
+        result = accrue.train(two_heads(), pairs(), test=pairs(10, 4), metrics={"kind": right, "box": [far], "both": both},
+                              **options)
+        score = result.score
+        self.assertEqual(seen, {"right": ((7,), (7, 4)), "both": ({"kind": (10,), "box": (10, 2)}, ["box", "kind"])})
+        self.assertAlmostEqual(score["kind.right"], score["kind.accuracy"], 4)
+        self.assertAlmostEqual(score["box.far"], score["box.loss"], 10)
+        self.assertAlmostEqual(score["both"], score["kind.right"] + score["box.far"], 10)
+        names = {"kind": {"mine": right}, "box": {"a": far, "b": far}}
+        trainer = accrue.Trainer(two_heads(), pairs(), validation=pairs(10, 4), metrics=names, **options)
+        history = trainer.run().history
+        self.assertEqual(history["val_kind.mine"][-1], trainer.evaluate(pairs(10, 4))["kind.mine"])
+        self.assertEqual(trainer.evaluate(pairs(10, 4))["box.a"], trainer.evaluate(pairs(10, 4))["box.b"])
+        one = accrue.train(two_heads(), {k: v for k, v in pairs().items() if k != "box"},
+                           metrics={"mine": right, "kind": [right]}, **options).score
+        self.assertEqual(one["mine"], one["kind.right"])
+        for metrics, words in (({"spare": right}, "metrics has 'spare', an output that no array of the data is compared with"),
+                               ({"kind": 3}, "metrics of 'kind' is 3: expected functions"),
+                               ({"kind": ["accuracy"]}, "metrics of 'kind' has 'accuracy', which scores have by themselves"),
+                               ({"kinds": right}, "a metric of all outputs gets dictionaries, of labels by kind, box .*AttributeError")):
+            with self.subTest(words), self.assertRaisesRegex(accrue.Error, words):
+                accrue.train(two_heads(), pairs(), metrics=metrics, **options)
+
     def test_share_a_target_and_take_lists(self):
         random = np.random.default_rng(3)
         x, y = random.normal(size=(N, 5)).astype(np.float32), random.integers(0, 3, N)
