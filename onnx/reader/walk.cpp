@@ -17,14 +17,24 @@ bool only_moves(const OnnxNode& node) {
   return node.domain.empty() && moves.contains(node.op);
 }
 
+// True for names that PyTorch's exporter gives to what no module has: "val_12".
+bool is_numbered_by_pytorch(const OnnxFile& file, const std::string& name) {
+  constexpr std::string_view before = "val_";
+  return file.producer.starts_with("pytorch") && name.starts_with(before) &&
+         name.find_first_not_of("0123456789", before.size()) == name.npos;
+}
+
 // Factors of 1 and terms of 0 that nobody learns: norms without weights are written with them in
-// Constant nodes, and norms of groups as norms of instances in other sizes.
+// Constant nodes or in initializers of the exporter's own, and norms of groups as norms of
+// instances in other sizes.
 bool is_filler(const OnnxFile& file, const OnnxNode& node, size_t slot, const OnnxNode* of_input) {
   if (!node.domain.empty() || !node.op.ends_with("Normalization")) return false;
   const bool is_of_groups =
       node.op == "InstanceNormalization" && of_input && of_input->op == "Reshape";
-  if (!is_of_groups && !file.in_nodes.contains(node.inputs[slot])) return false;
-  const auto tensor = file.initializers.find(node.inputs[slot]);
+  const std::string& name = node.inputs[slot];
+  if (!is_of_groups && !file.in_nodes.contains(name) && !is_numbered_by_pytorch(file, name))
+    return false;
+  const auto tensor = file.initializers.find(name);
   if (tensor == file.initializers.end() || !is_floating(tensor->second.type)) return false;
   return std::ranges::all_of(tensor->second.numbers(),
                              [&](double each) { return each == (slot == 1 ? 1 : 0); });

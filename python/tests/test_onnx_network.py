@@ -23,11 +23,11 @@ def value(name, *sizes, type=None):
     return h.make_tensor_value_info(name, type or T.FLOAT, sizes)
 
 
-def write(path, nodes, weights, inputs, outputs, opset=17):
+def write(path, nodes, weights, inputs, outputs, opset=17, producer="own"):
     """Writes a model with these weights by name."""
     stored = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     graph = h.make_graph(nodes, "g", inputs, outputs, stored)
-    made = h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=8, producer_name="own")
+    made = h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=8, producer_name=producer)
     onnx.checker.check_model(made)
     path.write_bytes(made.SerializeToString())
     return path
@@ -218,6 +218,20 @@ class Files(unittest.TestCase):
                          h.make_node("MatMul", ["r", "w"], ["y"])]
                 path = write(self.folder / "net.onnx", nodes, weights, [value("x", "N", 4, 5)], [value("y", "N", 5, 3)])
                 self.assertEqual(set(accrue.from_onnx(path).shapes) - {"mean", "var"}, trained, op)
+
+    def test_norms_without_weights_have_none_where_pytorch_holds_them_as_initializers(self):
+        for scale, shift, names, producer, trained in (
+                (1, 0, ("val_2", "val_3"), "pytorch", set()),  # by dynamo=True, whose own constants are numbered
+                (1, 0, ("ln.weight", "ln.bias"), "pytorch", {"ln.weight", "ln.bias"}),  # nobody has trained them yet
+                (1, 0, ("val_2", "val_3"), "own", {"val_2", "val_3"}), (1, 0, ("val_a", "val_3"), "pytorch", {"val_a"}),
+                (1.5, 0, ("val_2", "val_3"), "pytorch", {"val_2"}), (1, 1, ("val_2", "val_3"), "pytorch", {"val_3"})):
+            held = dict(zip(names, (np.full(4, scale, np.float32), np.full(4, shift, np.float32))))
+            nodes = [h.make_node("LayerNormalization", ["x", *names], ["n"]), h.make_node("MatMul", ["n", "w"], ["y"])]
+            path = write(self.folder / "net.onnx", nodes, {"w": np.ones((4, 3), np.float32), **held}, [value("x", "N", 4)],
+                         [value("y", "N", 3)], producer=producer)
+            with self.subTest(names=names, producer=producer, scale=scale, shift=shift), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.assertEqual(set(accrue.from_onnx(path).shapes), {"w", *trained})
 
     def test_integers_that_become_numbers(self):
         weights = {"w": np.ones((4, 3), np.float32), "b": np.zeros(3, np.float32)}
