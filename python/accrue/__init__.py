@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from . import _accrue, _layers, _modules, _signatures
+from . import _accrue, _layers, _modules, _names, _signatures
 from ._trainer import Trainer as Trainer  # first, too: mypy takes the first of two definitions
 from ._accrue import *  # noqa: F403
 from ._accrue import Error as Error
@@ -33,6 +33,8 @@ __version__: str = _accrue.__version__
 # Functions that make layers remember their arguments, by which a layer is pickled.
 globals().update(_layers.remembering())
 
+for _type in (_accrue.Layer, Trainer, Result, History):
+    _names.explain_attributes(_type)
 for _error in (Error, OutOfMemory):
     _error.__module__ = "accrue"
 
@@ -57,7 +59,7 @@ def __getattr__(name: str) -> _Any:
         from . import _estimators
 
         return getattr(_estimators, name)
-    raise AttributeError(f"module 'accrue' has no attribute {name!r}")
+    raise _names.lacking_in_package(name)
 
 
 def __dir__() -> list[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import numbers
 import typing
 
 import numpy
 
 import accrue
+
+from . import _names
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -33,6 +36,20 @@ class _Network(BaseEstimator):
     weights_: accrue.Weights
     network_: typing.Any
     history_: accrue.History
+
+    if not typing.TYPE_CHECKING:  # the types of __init__ count
+
+        def __new__(cls, *args, **options):
+            known = inspect.signature(cls.__init__).parameters
+            for name in options:
+                if name not in known:
+                    raise TypeError(_names.lacking_in_estimator(cls.__name__, name, known))
+            return super().__new__(cls)
+
+        def __init_subclass__(cls, **options):
+            super().__init_subclass__(**options)
+            signature = inspect.signature(cls.__init__)
+            cls.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
 
     def __init__(self, model: _Model = None, *, hidden_layer_sizes: typing.Sequence[int] = (100,),
                  activation: str = "relu", epochs: int = 200, lr: float = 1e-3, effective_batch: int = 64,

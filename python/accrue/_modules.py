@@ -322,6 +322,7 @@ class Trainer(_accrue.Trainer):
         loss = f", loss={losses[-1]:.4g}" if len(losses) else ""
         return f"<accrue.Trainer: steps={self.steps} of {self.total_steps}{loss}, {state}>"
 
+    @_names.takes_one_data
     def evaluate(self, data: typing.Any = None) -> typing.Any:
         if data is not None:
             model, _, options = self._given

@@ -8,7 +8,7 @@ import html
 import os
 import typing
 
-from . import _accrue, _modules
+from . import _accrue, _modules, _names
 from ._history import History
 
 if typing.TYPE_CHECKING:
@@ -322,6 +322,7 @@ class Result(_Table):
         """
         return _modules.predict(self, x, **options)
 
+    @_names.takes_one_data
     def evaluate(self, data: typing.Any, **options: typing.Any) -> Score:
         """Scores the trained network.
 

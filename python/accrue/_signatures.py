@@ -36,8 +36,13 @@ def function(of: _Any, by: typing.Any = None) -> _Any:
     signature, doc = _described(of)
     by = by or of
 
+    places = [name for name, each in signature.parameters.items() if each.kind == each.POSITIONAL_OR_KEYWORD]
+    takes_data = "weights" in places or "data" in places
+
     def call(*args, **options):
         _names.check(of.__name__, options, signature.parameters)
+        if takes_data:
+            _names.check_places(of.__name__, args, places)
         return by(*args, **options)
 
     functools.update_wrapper(call, of, ("__name__", "__qualname__"), ())

@@ -99,6 +99,95 @@ class Names(unittest.TestCase):
             accrue.train("w.safetensors", "digits")
 
 
+class FirstGuesses(unittest.TestCase):
+    """Calls as users of other libraries write them first are errors that say what to write here."""
+
+    def setUp(self):
+        random = np.random.default_rng(0)
+        self.x = random.normal(size=(64, 20)).astype(np.float32)
+        self.y = np.arange(64) % 3
+        self.data = self.x, self.y
+        self.network = accrue.Sequential(accrue.Linear(20, 3))
+
+    def says(self, words, guess, kind=accrue.Error):
+        with self.subTest(words), self.assertRaises(kind) as raised:
+            guess()
+        self.assertIn(words, str(raised.exception))
+
+    def test_of_keras(self):
+        network, x, y = self.network, self.x, self.y
+        self.says("no attribute 'Dense'; did you mean Linear(INPUTS, OUTPUTS)?", lambda: accrue.Dense(32, "relu"),
+                  AttributeError)
+        for name in ("fit", "compile", "evaluate", "predict"):
+            self.says("accrue.train(model, (x, y), ...)", lambda name=name: getattr(network, name)(x, y), AttributeError)
+        self.says("samples and their labels are one argument, (x, y)", lambda: accrue.train(network, x, y))
+        self.says("did you mean effective_batch", lambda: accrue.train(network, self.data, batch_size=64))
+        self.says("did you mean validation?", lambda: accrue.train(network, self.data, validation_data=self.data))
+        self.says("did you mean patience=N and keep_best=True", lambda: accrue.EarlyStopping(patience=3), AttributeError)
+        self.says("did you mean on_step or on_epoch", lambda: accrue.train(network, self.data, callbacks=[print]))
+        self.says("did you mean keep_best=True?", lambda: accrue.train(network, self.data, restore_best_weights=True))
+        self.says("metrics has 'accuracy', which scores have by themselves",
+                  lambda: accrue.train(network, self.data, metrics=["accuracy"]))
+        self.says("expected cross-entropy", lambda: accrue.train(network, self.data, loss="sparse_categorical_crossentropy"))
+        self.says("did you mean Weights.load(FILE), or init=FILE", lambda: accrue.load_model("w"), AttributeError)
+        result = accrue.train(network, self.data, steps=1)
+        self.says("did you mean the history itself, a dictionary?", lambda: result.history.history["loss"], AttributeError)
+        self.says("samples and their labels are one argument, (x, y)", lambda: result.evaluate(x, y))
+        self.says("did you mean micro_batch?", lambda: accrue.predict(result, x, batch_size=8))
+
+    def test_of_lightning(self):
+        self.says("did you mean epochs?", lambda: accrue.Trainer(max_epochs=10))
+        trainer = accrue.Trainer(self.network, self.data, steps=1)
+        self.says("did you mean run()?", lambda: trainer.fit(self.network, self.data), AttributeError)
+        self.says("did you mean evaluate(data)?", lambda: trainer.validate(self.data), AttributeError)
+        self.says("did you mean history?", lambda: trainer.callback_metrics["loss"], AttributeError)
+        self.says("did you mean micro_batch, the samples in memory", lambda: accrue.train(accumulate_grad_batches=3))
+        self.says("did you mean clip_norm?", lambda: accrue.train(gradient_clip_val=1.0))
+        self.says("did you mean device, such as 'cuda'?", lambda: accrue.train(accelerator="gpu"))
+
+    def test_of_skorch_and_scikit_learn(self):
+        self.says("did you mean Classifier?", lambda: accrue.NeuralNetClassifier(self.network), AttributeError)
+        self.says("did you mean loss?", lambda: accrue.train(self.network, self.data, criterion=None))
+        try:
+            import sklearn  # noqa: F401
+        except ImportError:
+            self.skipTest("needs scikit-learn")
+        self.says("Classifier() has no argument max_epochs; did you mean epochs?", lambda: accrue.Classifier(max_epochs=5),
+                  TypeError)
+        self.says("did you mean weight_decay?", lambda: accrue.Classifier(alpha=5), TypeError)
+        self.says("did you mean random_state?", lambda: accrue.Regressor(seed=5), TypeError)
+        self.says("expected options={...}", lambda: accrue.Regressor(clip_norm=1.0), TypeError)
+
+    def test_of_pytorch(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("needs torch")
+        module = torch.nn.Linear(20, 3)
+        for optimizer in (torch.optim.AdamW, torch.optim.AdamW(module.parameters())):
+            self.says("optimizer is PyTorch's AdamW: expected its name",
+                      lambda optimizer=optimizer: accrue.train(module, self.data, optimizer=optimizer))
+        for loss in (torch.nn.CrossEntropyLoss, torch.nn.CrossEntropyLoss(), torch.nn.functional.cross_entropy):
+            self.says("expected its name, such as 'cross_entropy'", lambda loss=loss: accrue.train(module, self.data, loss=loss))
+        self.says("class_weights has one for each class", lambda: accrue.loss("cross_entropy", weight=torch.ones(3)))
+
+    def test_of_transformers_and_sentence_transformers(self):
+        for name, meant in (("learning_rate", "lr"), ("num_train_epochs", "epochs"), ("per_device_train_batch_size", "micro_batch"),
+                            ("gradient_accumulation_steps", "micro_batch"), ("max_seq_length", "context"),
+                            ("max_length", "context"), ("train_dataset", "data"), ("eval_dataset", "validation"),
+                            ("load_in_4bit", "base=FILE"), ("target_modules", "lora_targets"), ("peft_config", "lora"),
+                            ("max_grad_norm", "clip_norm"), ("lr_scheduler_type", "schedule"), ("warmup_ratio", "warmup_steps"),
+                            ("output_dir", "checkpoint_dir")):
+            self.says(f"did you mean {meant}", lambda name=name: accrue.train("gpt-tiny", "grammar", **{name: 1}))
+        for name, meant in (("max_length", "max_new_tokens"), ("do_sample", "temperature=0"), ("num_return_sequences", "seed")):
+            self.says(f"did you mean {meant}", lambda name=name: accrue.generate("w.safetensors", "a", **{name: 1}))
+        self.says("did you mean lora=RANK", lambda: accrue.LoraConfig(r=8), AttributeError)
+        self.says("did you mean train() on pairs of texts, and embed()?", lambda: accrue.SentenceTransformer("x"), AttributeError)
+        result = accrue.train(self.network, self.data, steps=1)
+        self.says("did you mean accrue.embed(result, texts)?", lambda: result.encode(["a"]), AttributeError)
+        self.says("did you mean accrue.generate(result, prompt)?", lambda: result.generate("a"), AttributeError)
+
+
 class Results(unittest.TestCase):
     def setUp(self):
         random = np.random.default_rng(0)
