@@ -33,6 +33,8 @@ KINDS = {
 }
 KIND_OF = {operation: kind for kind, operations in KINDS.items() for operation in operations}
 BRANCH, INSTRUCTION = 0x147, 16  # BRA, and the bytes of an instruction
+# The operations that a pass through a loop does not leave out: HMMA, MUFU, LDGSTS.
+WORK = (0x03C, 0x108, 0x1AE)
 
 Section = collections.namedtuple("Section", "name data bytes")
 
@@ -95,10 +97,39 @@ def _target_of_branch(at, low, high):
     return at + INSTRUCTION + 4 * words
 
 
+def _always_branches(low, high):
+    """No predicate of the instruction or of the branch is asked, nor whether the warp diverges."""
+    return low >> 12 & 0xF == 7 and high >> 23 & 0x1F == 7
+
+
+def _shortest_pass(instructions, begin, end):
+    """The fewest instructions from `begin` to `end` among the ways with most of WORK. Loops within
+    are passed once."""
+    best, following = {end: (0, -1)}, {end: None}
+    for i in reversed(range(begin, end)):
+        low, high = instructions[i]
+        ways = [i + 1]
+        if low & 0x1FF == BRANCH:
+            target = _target_of_branch(i * INSTRUCTION, low, high) // INSTRUCTION
+            ways = [] if _always_branches(low, high) else ways
+            ways += [target] if i < target <= end else []
+        ways = [way for way in ways if way in best]
+        if ways:
+            following[i] = max(ways, key=best.get)
+            work, length = best[following[i]]
+            best[i] = work + (low & 0x1FF in WORK), length - 1
+    at, found = begin if begin in best else None, []
+    while at is not None:
+        found.append(at)
+        at = following[at]
+    return found or range(begin, end + 1)
+
+
 def loops(code):
-    """The loops of machine code, in its order: for each the number of instructions by kind ("other"
-    are branches, barriers, shuffles and the like), and of all, with the loops within it, and
-    whether it has such loops. Every way through a loop counts, also if a pass takes only one."""
+    """The loops of machine code, in its order: for each the number of instructions of a pass, by
+    kind and of all kinds ("all"), that of all ways through it ("ways"), and whether it has loops.
+    "other" are branches, barriers, shuffles and the like. The pass is the shortest one that makes
+    all products of tensor cores, exponentials and copies to shared memory."""
     instructions = list(struct.iter_unpack("<QQ", code))
     spans = set()
     for i, (low, high) in enumerate(instructions):
@@ -109,11 +140,13 @@ def loops(code):
     found = []
     for begin, end in sorted(spans):
         counts = dict.fromkeys([*KINDS, "other"], 0)
-        for low, _ in instructions[begin:end + 1]:
-            counts[KIND_OF.get(low & 0x1FF, "other")] += 1
+        shortest = _shortest_pass(instructions, begin, end)
+        for i in shortest:
+            counts[KIND_OF.get(instructions[i][0] & 0x1FF, "other")] += 1
         inner = any(begin <= first and last <= end and (first, last) != (begin, end)
                     for first, last in spans)
-        found.append(counts | {"all": end + 1 - begin, "has_loops": inner})
+        found.append(counts | {"all": len(shortest), "ways": end + 1 - begin,
+                               "has_loops": inner})
     return found
 
 

@@ -191,21 +191,21 @@ def main_loop(kernel):
     products = max((loop["tensor"] for loop in kernel.loops), default=0)
     if products:
         return min((loop for loop in kernel.loops if loop["tensor"] == products),
-                   key=lambda loop: loop["all"])
+                   key=lambda loop: loop["ways"])
     return max((loop for loop in kernel.loops if not loop["has_loops"]),
-               key=lambda loop: loop["all"], default=None)
+               key=lambda loop: loop["ways"], default=None)
 
 
 def loop_table(kernels):
-    """A row for the main loop of each kernel: how many instructions of each kind. The last column
-    is the cycles to issue them over the cycles of the tensor cores: above 1, the loop is bound by
-    issuing."""
+    """A row for the main loop of each kernel: the instructions of all ways, and of a pass by kind.
+    The last column is the cycles to issue a pass over the cycles of the tensor cores: above 1, the
+    loop is bound by issuing."""
     kinds = [*cubin.KINDS, "other"]
-    rows = [[f"`{kernel.name}`", loop["all"], *(loop[kind] for kind in kinds),
+    rows = [[f"`{kernel.name}`", loop["ways"], loop["all"], *(loop[kind] for kind in kinds),
              f"{loop['all'] / (TENSOR_CYCLES * loop['tensor']):.1f}" if loop["tensor"] else ""]
             for kernel in sorted(kernels, key=lambda k: (k.source, k.name))
             for loop in [main_loop(kernel)] if loop]
-    return table(["main loop of", "all", *kinds, "issue over tensor"], rows)
+    return table(["main loop of", "all ways", "a pass", *kinds, "issue over tensor"], rows)
 
 
 def span(numbers):
@@ -266,9 +266,11 @@ not aligned to 16 bytes, and float64, which only the tests use. Loads and stores
 shows the instructions of each kernel's main loop, by kind: the smallest loop with all products of
 tensor cores, or else the largest without loops in it. On compute capability 9.0 a quarter of a
 multiprocessor issues one instruction a cycle, and a product of m16n8k16 takes its tensor cores 4
-cycles at their best rate. "Issue over tensor" is all instructions over 4 times the products. Where
-it is above 1, issuing takes longer than the tensor cores do. A loop counts with the loops in it and
-with all ways through it, also if a pass takes only one. Shown are the kernels for bfloat16.
+cycles at their best rate. "Issue over tensor" is a pass's instructions over 4 times its products.
+Where it is above 1, issuing takes longer than the tensor cores do. A pass is the shortest way through
+a loop that makes all products, exponentials and copies to shared memory, once through loops within
+it. In attention, a tile in which each query sees each key takes it. "All ways" counts the other
+instructions as well. Shown are the kernels for bfloat16.
 
 {loop_table([kernel for kernel in kernels if kernel.source in LOOP_KERNELS
              and re.search("BFloat16|logit_softmax_kernel<float>", kernel.name)])}

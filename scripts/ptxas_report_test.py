@@ -88,16 +88,16 @@ class Rules(unittest.TestCase):
 
     def test_main_loops(self):
         counts = {"memory": 2, "integer": 3, "float": 1, "other": 1}
-        inner = counts | {"tensor": 0, "all": 7, "has_loops": False}
-        larger = inner | {"all": 9, "integer": 5}
-        outer = inner | {"tensor": 4, "all": 40, "has_loops": True}
-        whole = outer | {"all": 90}
+        inner = counts | {"tensor": 0, "all": 7, "ways": 8, "has_loops": False}
+        larger = inner | {"ways": 9, "integer": 5}
+        outer = inner | {"tensor": 4, "all": 40, "ways": 50, "has_loops": True}
+        whole = outer | {"ways": 90}
         self.assertEqual(ptxas_report.main_loop(looping(whole, outer, inner)), outer)
         self.assertEqual(ptxas_report.main_loop(looping(inner, larger)), larger)
         self.assertIsNone(ptxas_report.main_loop(looping()))
         page = ptxas_report.loop_table([looping(outer, name="of_products"),
                                         looping(name="without")])
-        self.assertIn("| `of_products` | 40 | 4 | 2 | 3 | 1 | 1 | 2.5 |", page)
+        self.assertIn("| `of_products` | 50 | 40 | 4 | 2 | 3 | 1 | 1 | 2.5 |", page)
         self.assertNotIn("without", page)
 
     def test_targets_of_branches(self):
@@ -107,6 +107,16 @@ class Rules(unittest.TestCase):
                 (0x2080, 0x2000F81947, 0xFEA0003800000, 0x23E0),
                 (0x2690, 0xFFFFFFF800408947, 0xFEA000383FFFF, -0x700)]:
             self.assertEqual(cubin._target_of_branch(at, low, high), at + 16 + distance)
+
+    def test_the_shortest_pass(self):
+        move, product, again = (0x7202, 0), (0x723C, 0), (0x7947, 0x3800000)
+
+        def skip(count, guard):
+            return guard | count * 4 << 16, 0x3800000
+        code = [skip(2, 0x0947), move, move, skip(1, 0x7947), move, product, again]
+        self.assertEqual(cubin._shortest_pass(code, 0, 6), [0, 3, 5, 6])
+        code[2] = product
+        self.assertEqual(cubin._shortest_pass(code, 0, 6), [0, 1, 2, 3, 5, 6])
 
     # The expected numbers are cudaOccMaxActiveBlocksPerMultiprocessor's (cuda_occupancy.h) for an
     # H100.
