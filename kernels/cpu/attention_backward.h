@@ -95,19 +95,32 @@ struct CausalBackward {
     const Matrix<W> a{x.a, columns}, ds{x.ds, columns}, dq{x.dq, t.width};
     const Matrix<const W> a_in{x.a, columns}, ds_in{x.ds, columns};
     std::fill_n(x.dq, rows * t.width, W(0));
+    const bool are_queries_finite = is_finite(queries, rows, t.width) &&
+                                    is_finite(dys, rows, t.v_width) &&
+                                    is_finite<W>({x.t, columns}, 1, rows);
     for_each_block(block, [&](const ScoreBlock& b) {
       const auto keys = rows_of<T>(x.k, rows_from(k, n, b.key, g), b.keys, t.D);
-      multiply_heads(a, b, keys, {x.queries, columns}, t.D);
-      hide_unseen(a, b, block);
-      recompute(a, b, x.L);
-      W *dk = sums + b.key * t.width, *dv = sums + t.sums + b.key * t.v_width;
-      if (targets.dv) add_over_queries({dv, t.v_width}, b, a_in, dys, t.v_width);
-      if (!targets.dk && !targets.dq) return;
       const auto values = rows_of<T>(x.v, rows_from(v, n, b.key, g), b.keys, t.E);
+      const bool isolates =
+          hides_some(b, block) && !(are_queries_finite && is_finite(keys, b.keys, t.width) &&
+                                    is_finite(values, b.keys, t.v_width));
+      const NotFinite treatment = isolates ? NotFinite::isolated : NotFinite::multiplied;
+      multiply_heads(a, b, keys, {x.queries, columns}, t.D);
+      recompute(a, b, x.L);
+      if (isolates) mark_queries(a, b, dys, t.v_width);
+      hide_unseen(a, b, block, W(0));
+      W *dk = sums + b.key * t.width, *dv = sums + t.sums + b.key * t.v_width;
+      if (targets.dv) add_over_queries({dv, t.v_width}, b, a_in, dys, t.v_width, treatment);
+      if (!targets.dk && !targets.dq) return;
       multiply_heads(ds, b, values, {x.dys, columns}, t.E);
       differentiate_scores(ds, a_in, b, x.t);
-      if (targets.dk) add_over_queries({dk, t.width}, b, ds_in, queries, t.width);
-      if (targets.dq) add_over_keys(dq, b, ds_in, keys, t.width);
+      if (isolates) {
+        mark_keys(ds, b, keys, t.width);
+        mark_queries(ds, b, queries, t.width);
+        hide_unseen(ds, b, block, W(0));
+      }
+      if (targets.dk) add_over_queries({dk, t.width}, b, ds_in, queries, t.width, treatment);
+      if (targets.dq) add_over_keys(dq, b, ds_in, keys, t.width, treatment);
     });
     if (targets.dq) store_rows(targets.dq, {n, h, first, first + rows}, x.dq, t.D);
   }

@@ -5,6 +5,7 @@
 
 #include "core/half.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/detail/causal_attention_kernels.h"
 
 // One thread computes the matrix of scores of a head block by block. Rows are keys and columns are
 // queries: this way the products read all operands as they lie, except for the queries, which are
@@ -60,15 +61,38 @@ int64_t first_column(const ScoreBlock& b, int64_t r) {
   return b.on_diagonal ? r / strip<W> * strip<W> : 0;
 }
 
-// C = op(A) B, or C + op(A) B, where a row of B may have any number of vectors.
+template <class W>
+bool is_finite(Matrix<const W> x, int64_t rows, int64_t width) {
+  W zero = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    const W* row = x.data + r * x.stride;
+#pragma omp simd reduction(+ : zero)
+    for (int64_t d = 0; d < width; ++d) zero += 0 * row[d];
+  }
+  return zero == 0;
+}
+
+// C = op(A) B, or C + op(A) B, where a row of B may have any number of vectors. With
+// NotFinite::isolated, elements of B that are not finite count as 0.
 template <class W>
 void multiply(Matrix<W> c, Matrix<const W> a, Transpose a_op, Matrix<const W> b,
-              const GemmSize& size, Result result) {
+              const GemmSize& size, Result result, NotFinite treatment = NotFinite::multiplied) {
+  constexpr int64_t most_columns = block_vectors * lanes<W>;
+  static_assert(2 * most_columns <= most_keys, "so there are at most that many rows of B");
+  W finite[most_keys * most_columns];
   const Partition panels(size.N / lanes<W>, block_vectors);
   for (int64_t p = 0; p < panels.parts; ++p) {
-    const int64_t column = panels.begin(p) * lanes<W>;
-    multiply_panel(c.from(0, column), a, a_op, b.from(0, column),
-                   {size.M, panels.size(p) * lanes<W>, size.K}, result);
+    const int64_t column = panels.begin(p) * lanes<W>, columns = panels.size(p) * lanes<W>;
+    Matrix<const W> panel = b.from(0, column);
+    if (treatment == NotFinite::isolated) {
+      for (int64_t k = 0; k < size.K; ++k)
+        for (int64_t n = 0; n < columns; ++n) {
+          const W value = panel.data[k * panel.stride + n];
+          finite[k * columns + n] = 0 * value == 0 ? value : 0;
+        }
+      panel = {finite, columns};
+    }
+    multiply_panel(c.from(0, column), a, a_op, panel, {size.M, columns, size.K}, result);
   }
 }
 
@@ -86,30 +110,35 @@ void multiply_heads(Matrix<W> out, const ScoreBlock& b, Matrix<const W> keys,
 // out[r, d] += sum_i x[r, i] * queries[i, d], for `width` channels d.
 template <class W>
 void add_over_queries(Matrix<W> out, const ScoreBlock& b, Matrix<const W> x,
-                      Matrix<const W> queries, int64_t width) {
+                      Matrix<const W> queries, int64_t width, NotFinite treatment) {
   for_each_strip<W>(b, b.keys, [&](int64_t r, int64_t size) {
     const int64_t i = first_column<W>(b, r);
     multiply(out.from(r, 0), x.from(r, i), Transpose::no, queries.from(i, 0),
-             {size, width, b.queries - i}, Result::add);
+             {size, width, b.queries - i}, Result::add, treatment);
   });
 }
 
 // out[i, d] += sum_r x[r, i] * keys[r, d].
 template <class W>
 void add_over_keys(Matrix<W> out, const ScoreBlock& b, Matrix<const W> x, Matrix<const W> keys,
-                   int64_t width) {
+                   int64_t width, NotFinite treatment) {
   for_each_strip<W>(b, b.queries, [&](int64_t i, int64_t size) {
     const int64_t seen = b.on_diagonal ? std::min(b.keys, i + size) : b.keys;
-    multiply(out.from(i, 0), x.from(0, i), Transpose::yes, keys, {size, width, seen}, Result::add);
+    multiply(out.from(i, 0), x.from(0, i), Transpose::yes, keys, {size, width, seen}, Result::add,
+             treatment);
   });
 }
 
-// Sets the scores of keys that a query does not see to -infinity.
+// True if some query of the block does not see some key.
+inline bool hides_some(const ScoreBlock& b, const QueryBlock& q) {
+  return b.on_diagonal || (q.starts && b.key < q.latest);
+}
+
+// Sets the values of keys that a query does not see.
 template <class W>
-void hide_unseen(Matrix<W> scores, const ScoreBlock& b, const QueryBlock& q) {
-  constexpr W hidden = -std::numeric_limits<W>::infinity();
+void hide_unseen(Matrix<W> x, const ScoreBlock& b, const QueryBlock& q, W hidden) {
   for (int64_t r = 0; r < b.keys; ++r) {
-    W* row = scores.data + r * scores.stride;
+    W* row = x.data + r * x.stride;
     const int64_t first = first_column<W>(b, r);
     if (b.on_diagonal) std::fill(row + first, row + r, hidden);
     if (!q.starts || b.key + r >= q.latest) continue;
@@ -117,6 +146,22 @@ void hide_unseen(Matrix<W> scores, const ScoreBlock& b, const QueryBlock& q) {
 #pragma omp simd
     for (int64_t i = first; i < b.columns; ++i) row[i] = q.starts[i] > key ? hidden : row[i];
   }
+}
+
+// Prepare weights for products that isolate rows of keys, or of queries, with values that are not
+// finite: the weights of these rows become NaN. hide_unseen() must follow.
+template <class W>
+void mark_keys(Matrix<W> x, const ScoreBlock& b, Matrix<const W> keys, int64_t width) {
+  for (int64_t r = 0; r < b.keys; ++r)
+    if (!is_finite(keys.from(r, 0), 1, width))
+      std::fill_n(x.data + r * x.stride, b.columns, std::numeric_limits<W>::quiet_NaN());
+}
+template <class W>
+void mark_queries(Matrix<W> x, const ScoreBlock& b, Matrix<const W> queries, int64_t width) {
+  for (int64_t i = 0; i < b.queries; ++i)
+    if (!is_finite(queries.from(i, 0), 1, width))
+      for (int64_t r = 0; r < b.keys; ++r)
+        x.data[r * x.stride + i] = std::numeric_limits<W>::quiet_NaN();
 }
 
 // Returns the rows that products read: x itself, or a copy in the type of the sums, padded to whole

@@ -172,10 +172,16 @@ struct CausalForward {
     for_each_block(block, [&](const ScoreBlock& b) {
       const auto keys = rows_of<T>(x.k, rows_from(k, n, b.key, g), b.keys, t.D);
       multiply_heads(scores, b, keys, {x.queries, columns}, t.D);
-      hide_unseen(scores, b, block);
+      hide_unseen(scores, b, block, -std::numeric_limits<W>::infinity());
       exponentiate(scores, sums, b, t.v_width, softmax);
       const auto values = rows_of<T>(x.v, rows_from(v, n, b.key, g), b.keys, t.E);
-      add_over_keys(sums, b, {x.scores, columns}, values, t.v_width);
+      NotFinite treatment = NotFinite::multiplied;
+      if (hides_some(b, block) && !is_finite(values, b.keys, t.v_width)) {
+        treatment = NotFinite::isolated;
+        mark_keys(scores, b, values, t.v_width);
+        hide_unseen(scores, b, block, W(0));
+      }
+      add_over_keys(sums, b, {x.scores, columns}, values, t.v_width, treatment);
     });
     for (int64_t i = 0; i < rows; ++i) {
       L[(n * t.H + h) * t.Tq + first + i] = softmax.scale * x.largest[i] + std::log(x.sums[i]);

@@ -11,6 +11,11 @@
 
 namespace accrue {
 
+// How a product of weights and rows treats rows that hold NaN or infinity. They must not reach sums
+// that do not see them, but 0 * NaN is NaN. `isolated` makes the sums that see such a row NaN, and
+// leaves it out of all others.
+enum class NotFinite { multiplied, isolated };
+
 // The rows of heads, T of each, and the elements from one row, head and sample to the next.
 template <class T>
 struct Heads {

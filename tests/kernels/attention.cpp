@@ -226,6 +226,32 @@ TEST_CASE("attention at the edges of tiles is a product by a softmax", "[ops]") 
   set_thread_order(0);
 }
 
+TEST_CASE("attention does not read the keys behind a length", "[ops]") {
+  if (test_device() != Device::cpu) return;  // which alone promises it
+  const auto check = [](const AttentionSizes& z, DType dtype) {
+    const auto results = [&](double padding) {
+      std::vector<Tensor> in;
+      for (const Shape& shape : {z.q(), z.k(), z.v()}) {
+        Values x = random_values(shape, in.size() + 1);
+        if (!in.empty())
+          for (size_t s = 33; s < z.S; ++s)  // of the first sample's first group
+            for (size_t d = 0; d < z.D; ++d) x[s * z.D + d] = padding;
+        in.push_back(require_grad(tensor_with(x, shape, dtype)));
+      }
+      const Tensor y = attention(in[0], in[1], in[2], {.lengths = indices({33, 70}, in[0])});
+      backward_from(y, random_values(y.shape(), 9));
+      std::vector<Values> all{to_doubles(y)};
+      for (const Tensor& x : in) all.push_back(to_doubles(grad(x)));
+      return all;
+    };
+    for (const double padding : {double(NAN), double(INFINITY)})
+      REQUIRE(results(padding) == results(1));
+  };
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    check({2, 2, 1, 20, 70, 16, 16}, dtype);
+  check({2, 1, 1, 3, 70, 5, 5}, DType::f64);
+}
+
 // causal_attention has its heads side by side in rows; with one head, that is the same.
 TEST_CASE("attention with a causal mask is causal_attention", "[ops]") {
   const Shape rows{2, 37, 16}, heads{2, 1, 37, 16};

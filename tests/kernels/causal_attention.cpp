@@ -281,6 +281,61 @@ void check_scale_of_dy(const CausalCase& c, DType dtype, double scale) {
   }
 }
 
+// y, dq, dk and dv of random values, but with `value` in a channel of the first head of a token.
+std::array<Values, 4> results_with(const CausalCase& c, DType dtype, Operand operand, size_t token,
+                                   double value) {
+  const auto shapes = c.shapes();
+  const std::array all{shapes[0], shapes[1], shapes[2], shapes[0]};  // of q, k, v and dy
+  std::array<Values, 4> in;
+  for (size_t i = 0; i < 4; ++i) {
+    in[i] = random_values(all[i], i);
+    const bool of_queries = i == 0 || i == 3;
+    const size_t tokens = of_queries ? c.Tq : c.T, before = c.T - tokens;
+    if (operand == std::array{Operand::q, Operand::k, Operand::v, Operand::dy}[i])
+      in[i][c.at(0, token - before, 0, tokens, of_queries ? c.H : c.G) + 3] = value;
+  }
+  std::array<Tensor, 3> leaves;
+  for (size_t i = 0; i < 3; ++i) leaves[i] = require_grad(tensor_with(in[i], all[i], dtype));
+  const Tensor y =
+      causal_attention(leaves[0], leaves[1], leaves[2], c.heads(), c.positions(leaves[0]));
+  backward_from(y, in[3]);
+  return {to_doubles(y), to_doubles(grad(leaves[0])), to_doubles(grad(leaves[1])),
+          to_doubles(grad(leaves[2]))};
+}
+
+// Puts NaN or infinity into a token's operand. Results that do not depend on it must be the same as
+// for finite values.
+void check_isolated(const CausalCase& c, DType dtype, size_t token) {
+  const auto document = [&](size_t t) {
+    size_t index = 0;
+    for (size_t end = size_t(c.lengths[0]); t >= end; end += size_t(c.lengths[++index])) continue;
+    return index;
+  };
+  const auto clean = results_with(c, dtype, Operand::none, token, 0);
+  for (const Operand operand : {Operand::q, Operand::k, Operand::v, Operand::dy})
+    for (const double value : {double(NAN), double(INFINITY)}) {
+      INFO("q " << to_string(c.shapes()[0]) << ", " << name(dtype) << ", token " << token
+                << ", operand " << int(operand) << ", " << value);
+      const auto found = results_with(c, dtype, operand, token, value);
+      const bool of_query = operand == Operand::q || operand == Operand::dy;
+      bool is_equal = true, is_spoiled = false;
+      for (size_t r = 0; r < 4; ++r) {
+        const bool per_query = r < 2;
+        const size_t heads = per_query ? c.H : c.G, before = per_query ? c.T - c.Tq : 0;
+        for (size_t i = 0; i < found[r].size(); ++i) {
+          const size_t t = before + i / (heads * c.D);
+          const bool depends =
+              document(t) == document(token) &&
+              (per_query ? (of_query ? t == token : t >= token) : (of_query ? t <= token : true));
+          if (depends) is_spoiled |= !std::isfinite(found[r][i]);
+          else is_equal &= found[r][i] == clean[r][i];
+        }
+      }
+      REQUIRE(is_equal);
+      REQUIRE(is_spoiled);
+    }
+}
+
 }  // namespace
 
 TEST_CASE("causal_attention", "[ops]") {
@@ -486,6 +541,23 @@ TEST_CASE("causal_attention of 16 bits takes operands at any address", "[ops]") 
   for (const Operand displaced :
        {Operand::q, Operand::k, Operand::v, Operand::dy, Operand::dq, Operand::dk, Operand::dv})
     for (const bool adds : {false, true}) check_16_bits(c, DType::bf16, adds, displaced);
+}
+
+// The documents end within tiles and blocks, and the last case's first queries begin within one.
+TEST_CASE("causal_attention keeps NaN and infinity within their document", "[ops]") {
+  if (test_device() != Device::cpu) return;  // which alone promises it
+  const CausalCase whole{
+      .N = 1, .H = 2, .G = 1, .D = 16, .Tq = 75, .T = 75, .lengths = {9, 40, 2, 24}};
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    check_isolated(whole, dtype, 24);
+    if (!reduced()) check_isolated(whole, dtype, 49);
+  }
+  check_isolated({.N = 1, .H = 1, .G = 1, .D = 5, .Tq = 20, .T = 20, .lengths = {7, 13}},
+                 DType::f64, 3);
+  check_isolated({.N = 1, .H = 1, .G = 1, .D = 72, .Tq = 20, .T = 40, .lengths = {25, 15}},
+                 DType::f16, 22);
+  check_isolated({.N = 1, .H = 1, .G = 1, .D = 20, .Tq = 20, .T = 40, .lengths = {25, 15}},
+                 DType::bf16, 30);
 }
 
 TEST_CASE("causal_attention does not depend on the threads", "[ops]") {
