@@ -25,8 +25,8 @@ struct AttentionOptions {
 // This is matmul(softmax(scale * matmul(q, k^T)), v), which another mask can be added to.
 // Backward is causal_attention()'s, block by block: keeps q, k, v, y and the logarithms of the
 // softmax's sums [N, H, T], and nothing of T * S elements. As there, NaN and infinity reach only
-// what depends on them on the cpu, so keys behind a length may be NaN. But with a scale that is not
-// positive, the three ops compute it, keep p, and multiply what is not seen by 0.
+// what depends on them, so keys behind a length may be NaN. But with a scale that is not positive,
+// the three ops compute it, keep p, and multiply what is not seen by 0.
 // Throws Error unless the shapes agree and every length is 1 to S; on cuda, where a kernel cannot
 // throw, a sample of another length gives NaN.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,

@@ -14,14 +14,12 @@ struct SeenKeys {
   int token;               // of the tile's first query, or all keys
   int begin, end;          // the keys that any of the block's queries sees
 
-  __device__ SeenKeys(const Operands<T>& in, int64_t n, int64_t row, const CausalSizes& s)
+  __device__ SeenKeys(const Operands<T>& in, int n, int row, const CausalSizes& s)
       : token(static_cast<int>(s.is_causal ? s.token(row) : s.T)) {
-    for (int m = 0; m < thread_rows; ++m)
-      first[m] = static_cast<int>(in.first_key(n, row + tile_row(m), s));
-    const int64_t least = in.first_key_of(tile_size, n, row, s);
-    begin = static_cast<int>(least < 0 ? 0 : least);
-    end = static_cast<int>(
-        in.end_of_keys(n, (row + tile_size < s.Tq ? row + tile_size : s.Tq) - 1, s));
+    for (int m = 0; m < thread_rows; ++m) first[m] = in.first_key(n, row + tile_row(m), s);
+    const int least = in.first_key_of(tile_size, n, row, s), Tq = static_cast<int>(s.Tq);
+    begin = least < 0 ? 0 : least;
+    end = in.end_of_keys(n, (row + tile_size < Tq ? row + tile_size : Tq) - 1, s);
   }
   __device__ bool has(int m, int key) const {
     return first[m] <= key && key < end && key <= token + tile_row(m);
@@ -68,7 +66,8 @@ __global__ void __launch_bounds__(block_threads)
       largest[m] = next;
     }
     sums.scale(before, shared);
-    sums.add(a, HeadRows<T>(in.v, n, key, g), s.E, shared);
+    sums.add(a, HeadRows<T>(in.v, n, key, g), s.E, shared,
+             [&](int m) { return seen.has(m, key + tile_lane()); });
   }
   RowElements<W> rows;
   sums.take(rows, shared);
@@ -102,7 +101,7 @@ __global__ void __launch_bounds__(block_threads)
 
 // dq of 32 queries.
 template <class T, class W = Wide<T>>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(block_threads, 2)
     query_gradient_kernel(Target<T> dq, OutputGradient<T> out, Operands<T> in, CausalSizes s,
                           W scale) {
   using Products = Tiles<T>;
@@ -123,7 +122,7 @@ __global__ void __launch_bounds__(block_threads)
                   ? score_gradient(std::exp(scale * ds[m] - out.L[i]), da[m], out.t[i], scale)
                   : W(0);
     }
-    sums.add(ds, keys, s.D, shared);
+    sums.add(ds, keys, s.D, shared, [&](int m) { return seen.has(m, key + tile_lane()); });
   }
   RowElements<W> rows;
   sums.take(rows, shared);
@@ -143,26 +142,28 @@ __global__ void __launch_bounds__(block_threads)
   const HeadRows<T> keys(in.k, n, row, g), values(in.v, n, row, g);
   typename Products::Sums dk_sums, dv_sums;
   // The first query that sees the first key.
-  const int64_t first = s.is_causal && row > s.T - s.Tq ? row - (s.T - s.Tq) : 0;
+  const int first = s.is_causal && row > s.T - s.Tq ? row - static_cast<int>(s.T - s.Tq) : 0;
   for (int64_t h = g * s.heads_of_group(); h < (g + 1) * s.heads_of_group(); ++h)
-    for (int64_t query = first; query < s.Tq; query += tile_size) {
+    for (int query = first; query < s.Tq; query += tile_size) {
       if (in.first_key_of(tile_size, n, query, s) >= row + tile_size) continue;
-      const int64_t i = query + tile_lane(), head = (n * s.H + h) * s.Tq;
-      const int64_t first_key = in.first_key(n, i, s), end = in.end_of_keys(n, i, s);
+      const int i = query + tile_lane();
+      const int64_t head = (n * s.H + h) * s.Tq;
+      const int first_key = in.first_key(n, i, s), end = in.end_of_keys(n, i, s);
+      const auto is_seen = [&](int m) {
+        const int j = row + tile_row(m);
+        return first_key <= j && j < end;
+      };
       const HeadRows<T> queries(in.q, n, query, h), dys(out.dy, n, query, h);
       TileElements<W> a, ds;
       Products::multiply(a, keys, queries, s.D, shared);
-      for (int m = 0; m < thread_rows; ++m) {
-        const int64_t j = row + tile_row(m);
-        const bool seen = first_key <= j && j < end;
-        a[m] = seen ? std::exp(scale * a[m] - out.L[head + i]) : W(0);
-      }
-      if (dv.to.data) dv_sums.add(a, dys, s.E, shared);
+      for (int m = 0; m < thread_rows; ++m)
+        a[m] = is_seen(m) ? std::exp(scale * a[m] - out.L[head + i]) : W(0);
+      if (dv.to.data) dv_sums.add(a, dys, s.E, shared, is_seen);
       if (!dk.to.data) continue;
       Products::multiply(ds, values, dys, s.E, shared);
       for (int m = 0; m < thread_rows; ++m)
-        ds[m] = i < s.Tq ? score_gradient(a[m], ds[m], out.t[head + i], scale) : W(0);
-      dk_sums.add(ds, queries, s.D, shared);
+        ds[m] = is_seen(m) ? score_gradient(a[m], ds[m], out.t[head + i], scale) : W(0);
+      dk_sums.add(ds, queries, s.D, shared, is_seen);
     }
   const auto store = [&](const Target<T>& target, const typename Products::Sums& sums, int64_t D) {
     RowElements<W> rows;

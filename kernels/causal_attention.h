@@ -34,8 +34,8 @@ struct AttentionHeads {
 // Keeps q, k, v, y, the positions and L [N, H, Tq], but nothing with Tq * T elements: backward
 // recomputes a, block by block (Dao et al., "FlashAttention", 2022). Blocks in which no query sees
 // a key are skipped.
-// On the cpu NaN and infinity reach only results that depend on them by these formulas, and may
-// make them NaN. All others keep their bits, so no document changes another.
+// NaN and infinity reach only results that depend on them by these formulas, and may make them NaN.
+// All others keep their bits, so no document changes another.
 // Scratch on the cpu is in the type of the sums. Each of up to 16 threads has a block of at most 96
 // queries and 96 keys, and in backward also dk and dv of a group. Where there are few groups, each
 // of up to 22 parts of the work has such dk and dv instead. On cuda the scratch is t [N, H, Tq], in

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "kernels/detail/attention_operands.cuh"
 #include "kernels/detail/tensor_cores.cuh"
@@ -36,16 +37,33 @@ using RowSums = float[columns / 8][4];
 template <class T, int columns, int channels>
 struct ColumnTile {
   alignas(16) T of[columns][channels + vector_elements];
+  unsigned finite[columns / warp_threads];  // a bit for each column, written by clear()
 
   // Begins to copy, with all threads of the block. Missing columns and channels become 0.
-  __device__ void copy(const HeadRows<T>& from, int64_t D) {
-    constexpr int vectors = channels / vector_elements;
-    for (int i = threadIdx.x; i < columns * vectors; i += fragment_threads) {
-      const int c = i / vectors, d = i % vectors * vector_elements;
-      const bool there = c < from.count && d < D;
-      __pipeline_memcpy_async(&of[c][d], there ? from.first + c * from.stride + d : from.first,
-                              sizeof(T) * vector_elements, there ? 0 : sizeof(T) * vector_elements);
+  __device__ void copy(const HeadRows<T>& from, int D) {
+    constexpr int vectors = channels / vector_elements, at_once = fragment_threads / vectors;
+    static_assert(columns % at_once == 0);
+    const int first = threadIdx.x / vectors, d = threadIdx.x % vectors * vector_elements;
+    const int count = d >= D ? 0 : from.count < columns ? static_cast<int>(from.count) : columns;
+    const T* const at = from.first + first * from.stride + d;
+    for (int k = 0; k < columns; k += at_once)
+      __pipeline_memcpy_async(&of[first + k][d], at + k * from.stride, sizeof(T) * vector_elements,
+                              first + k < count ? 0 : sizeof(T) * vector_elements);
+  }
+
+  // Sets columns with a value that is not finite to 0. All threads of the block must call it.
+  __device__ void clear(int D) {
+    __syncthreads();  // other threads may still multiply by the tile
+    if (const int c = threadIdx.x; c < columns) {
+      float zero = 0;
+      for (int d = 0; d < D; ++d) zero += 0 * of[c][d];
+      for (int d = 0; d < D && zero != 0; ++d) of[c][d] = T(0.0f);
+      finite[c / warp_threads] = __ballot_sync(whole_warp, zero == 0);
     }
+    __syncthreads();
+  }
+  __device__ bool is_finite(int c) const {
+    return finite[c / warp_threads] >> c % warp_threads & 1;
   }
 };
 
@@ -54,7 +72,7 @@ template <class T, int channels>
 struct WarpRows {
   uint32_t of[channels / warp_rows][4];
 
-  __device__ WarpRows(const HeadRows<T>& from, int64_t D) {
+  __device__ WarpRows(const HeadRows<T>& from, int D) {
     for (int k = 0; k < channels / warp_rows; ++k)
       for (int i = 0; i < 4; ++i) {
         const int r = row_of_lane(i % 2), d = warp_rows * k + column_of_lane(0) + i / 2 * 8;
@@ -65,21 +83,21 @@ struct WarpRows {
   }
 };
 
-// products[r, c] = sum_d rows[r, d] * tile[c, d].
+// products[r, c] = sum_d rows[r, d] * tile[c, d]. Missing channels are multiplied as well, because
+// 16 of them cost less than to ask for them.
 template <class T, int columns, int channels>
 __device__ void multiply(RowSums<columns>& products, const WarpRows<T, channels>& rows,
-                         const ColumnTile<T, columns, channels>& tile, int64_t D) {
+                         const ColumnTile<T, columns, channels>& tile) {
   const int lane = lane_of_warp();
   for (auto& of_eight : products)
     for (float& product : of_eight) product = 0;
   for (int k = 0; k < channels / 16; ++k)
-    if (16 * k < D)
-      for (int c = 0; c < columns; c += 16) {
-        uint32_t right[4];
-        load_matrices(right, &tile.of[c + lane / 16 * 8 + lane % 8][16 * k + lane / 8 % 2 * 8]);
-        add_product<T>(products[c / 8], rows.of[k], right[0], right[1]);
-        add_product<T>(products[c / 8 + 1], rows.of[k], right[2], right[3]);
-      }
+    for (int c = 0; c < columns; c += 16) {
+      uint32_t right[4];
+      load_matrices(right, &tile.of[c + lane / 16 * 8 + lane % 8][16 * k + lane / 8 % 2 * 8]);
+      add_product<T>(products[c / 8], rows.of[k], right[0], right[1]);
+      add_product<T>(products[c / 8 + 1], rows.of[k], right[2], right[3]);
+    }
 }
 
 // The sum and the maximum over the four lanes that share a row.
@@ -139,26 +157,60 @@ class WeightScales {
 // sums[r, d] += sum_c weights[r, c] * tile[c, d], where the weights are rounded to T.
 template <class T, int columns, int channels>
 __device__ void add_weighted(RowSums<channels>& sums, const RowSums<columns>& weights,
-                             const ColumnTile<T, columns, channels>& tile, int64_t D) {
+                             const ColumnTile<T, columns, channels>& tile) {
   const int lane = lane_of_warp();
   for (int c = 0; c < columns; c += 16) {
     const float(&w)[4] = weights[c / 8], (&next)[4] = weights[c / 8 + 1];
     const uint32_t left[4] = {pair_of<T>(w[0], w[1]), pair_of<T>(w[2], w[3]),
                               pair_of<T>(next[0], next[1]), pair_of<T>(next[2], next[3])};
-    for (int d = 0; d < channels; d += 16)
-      if (d < D) {
-        uint32_t right[4];
-        load_transposed_matrices(right, &tile.of[c + lane % 16][d + lane / 16 * 8]);
-        add_product<T>(sums[d / 8], left, right[0], right[1]);
-        add_product<T>(sums[d / 8 + 1], left, right[2], right[3]);
-      }
+    for (int d = 0; d < channels; d += 16) {
+      uint32_t right[4];
+      load_transposed_matrices(right, &tile.of[c + lane % 16][d + lane / 16 * 8]);
+      add_product<T>(sums[d / 8], left, right[0], right[1]);
+      add_product<T>(sums[d / 8 + 1], left, right[2], right[3]);
+    }
   }
+}
+
+// Sets the values of pairs that do not see each other. is_seen(r, c) says whether the lane's row r
+// and column c do.
+template <int eights, class IsSeen>
+__device__ void hide(float (&values)[eights][4], float hidden, IsSeen&& is_seen) {
+  for (int c = 0; c < eights; ++c)
+    for (int e = 0; e < 4; ++e)
+      if (!is_seen(e / 2, 8 * c + column_of_lane(e))) values[c][e] = hidden;
+}
+
+// Prepares a product of weights and a tile for values that are not finite, which must not reach
+// rows that do not see their column: 0 * NaN is NaN. It sets such columns to 0, and the weights of
+// rows that see one to NaN. All threads of the block must call it.
+template <class T, int columns, int channels, class IsSeen>
+__device__ void isolate(RowSums<columns>& weights, ColumnTile<T, columns, channels>& tile, int D,
+                        IsSeen&& is_seen) {
+  tile.clear(D);
+  for (int c = 0; c < columns; c += 8)
+    for (int e = 0; e < 4; ++e)
+      if (const int column = c + column_of_lane(e); !tile.is_finite(column))
+        weights[c / 8][e] = std::numeric_limits<float>::quiet_NaN();
+  hide(weights, 0, is_seen);
+}
+
+// True if one of the thread's sums is NaN.
+template <class... Sums>
+__device__ bool has_nan(const Sums&... sums) {
+  float total = 0;
+  const auto add = [&](const auto& of_rows) {
+    for (const auto& of_eight : of_rows)
+      for (const float sum : of_eight) total += sum;
+  };
+  (add(sums), ...);
+  return total != total;
 }
 
 // Writes the sums of the rows from `row` on.
 template <class T, int channels>
 __device__ void store_rows(const Target<T>& target, const RowSums<channels>& sums, int64_t n,
-                           int64_t row, int64_t h, int64_t D) {
+                           int64_t row, int64_t h, int D) {
   struct alignas(2 * sizeof(T)) Pair {
     T of[2];
   };

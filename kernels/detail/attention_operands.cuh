@@ -45,36 +45,48 @@ struct Operands {
         lengths(in.lengths.data ? in.lengths.as<const int32_t>() : nullptr) {}
 
   // The keys that queries of row n may see; all if their number is wrong.
-  __device__ int64_t keys_of(int64_t n, const CausalSizes& s) const {
-    if (!lengths) return s.T;
-    const int64_t length = lengths[n];
-    return 1 <= length && length <= s.T ? length : s.T;
+  __device__ int keys_of(int64_t n, const CausalSizes& s) const {
+    const int all = static_cast<int>(s.T);
+    if (!lengths) return all;
+    const int length = lengths[n];
+    return 1 <= length && length <= all ? length : all;
   }
   // Behind the last key that queries of row n up to i see.
-  __device__ int64_t end_of_keys(int64_t n, int64_t i, const CausalSizes& s) const {
-    const int64_t keys = keys_of(n, s);
-    return s.is_causal && s.token(i) + 1 < keys ? s.token(i) + 1 : keys;
+  __device__ int end_of_keys(int64_t n, int i, const CausalSizes& s) const {
+    const int keys = keys_of(n, s), token = static_cast<int>(s.T - s.Tq) + i;
+    return s.is_causal && token < keys ? token + 1 : keys;
   }
   // The first key that query i of row n sees; -1 if its position or the length is wrong, T if there
   // is no such query.
-  __device__ int64_t first_key(int64_t n, int64_t i, const CausalSizes& s) const {
-    if (i >= s.Tq) return s.T;
-    if (lengths && !(1 <= lengths[n] && lengths[n] <= s.T)) return -1;
+  __device__ int first_key(int64_t n, int i, const CausalSizes& s) const {
+    const int all = static_cast<int>(s.T), queries = static_cast<int>(s.Tq);
+    if (i >= queries) return all;
+    if (lengths && !(1 <= lengths[n] && lengths[n] <= all)) return -1;
     if (!positions) return 0;
-    const int64_t token = s.token(i), position = positions[n * s.Tq + i];
+    const int token = all - queries + i, position = positions[n * s.Tq + i];
     return 0 <= position && position <= token ? token - position : -1;
   }
   // The first key that any of `rows` queries sees. All lanes of a warp must call it.
-  __device__ int64_t first_key_of(int64_t rows, int64_t n, int64_t row,
-                                  const CausalSizes& s) const {
-    int64_t first = s.T;
-    for (int64_t i = threadIdx.x % warp_threads; i < rows; i += warp_threads) {
-      const int64_t of_query = first_key(n, row + i, s);
+  __device__ int first_key_of(int rows, int64_t n, int row, const CausalSizes& s) const {
+    int first = static_cast<int>(s.T);
+    for (int i = threadIdx.x % warp_threads; i < rows; i += warp_threads) {
+      const int of_query = first_key(n, row + i, s);
       first = of_query < first ? of_query : first;
     }
     return -warp_max(-first);
   }
 };
+
+// Calls pass(treatment), which computes the sums of the block's rows. The first pass multiplies
+// everything, at no cost. Only if it leaves NaN, a second one isolates, because the NaN may come
+// from columns that a row does not see. All threads of the block must call it.
+template <class Pass, class HasNan>
+__device__ void sum_isolated(Pass&& pass, HasNan&& has_nan) {
+  for (NotFinite treatment = NotFinite::multiplied;; treatment = NotFinite::isolated) {
+    pass(treatment);
+    if (treatment == NotFinite::isolated || !__syncthreads_or(has_nan())) return;
+  }
+}
 
 // The values with which backward begins.
 template <class T>

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <limits>
+
 #include "kernels/detail/attention_operands.cuh"
 
 namespace accrue::cuda {
@@ -24,24 +26,7 @@ using RowElements = W[thread_rows][thread_channels];
 inline __device__ int tile_lane() { return threadIdx.x % tile_size; }
 // Row m of the thread.
 inline __device__ int tile_row(int m) { return threadIdx.x / tile_size + m * tile_warps; }
-inline __device__ int64_t first_channel() { return int64_t{blockIdx.y} * block_channels; }
-
-// Stages a tile's weights, and the block's channels of the tile's columns, for sums over the
-// columns.
-template <class Shared, class W, class T>
-__device__ void stage(Shared& shared, const TileElements<W>& weights, const HeadRows<T>& columns,
-                      int64_t D) {
-  using Weight = std::remove_reference_t<decltype(shared.weights[0][0])>;
-  const int lane = tile_lane();
-  __syncthreads();  // the data staged before may still be in use
-  for (int m = 0; m < thread_rows; ++m) {
-    const int r = tile_row(m);
-    shared.weights[r][lane] = Weight(weights[m]);
-    for (int k = lane; k < block_channels; k += tile_size)
-      shared.of_column[r][k] = columns(r, first_channel() + k, D);
-  }
-  __syncthreads();
-}
+inline __device__ int first_channel() { return static_cast<int>(blockIdx.y) * block_channels; }
 
 // The products of a block's tiles. Every thread of the block must call the functions that multiply.
 template <class T>
@@ -54,6 +39,7 @@ class Tiles {
   struct Shared {
     W rows[tile_size][tile_size], columns[tile_size][tile_size + 1];
     W weights[tile_size][tile_size], of_column[tile_size][block_channels];
+    bool is_finite[tile_size];  // of each column
   };
 
   // products[m] = sum_d rows[row m, d] * columns[lane, d].
@@ -61,7 +47,7 @@ class Tiles {
                                   const HeadRows<T>& columns, int64_t D, Shared& shared) {
     const int lane = tile_lane();
     for (W& product : products) product = 0;
-    for (int64_t d0 = 0; d0 < D; d0 += tile_size) {
+    for (int d0 = 0; d0 < static_cast<int>(D); d0 += tile_size) {
       __syncthreads();  // the data staged before may still be in use
       for (int m = 0; m < thread_rows; ++m) {
         shared.rows[tile_row(m)][lane] = rows(tile_row(m), d0 + lane, D);
@@ -79,10 +65,23 @@ class Tiles {
   class Sums {
    public:
     // sums[r] += sum_c weights[r, c] * columns[c]. A warp writes the weights of its own rows.
+    // is_seen(m) says whether row m of the thread sees the lane's column.
+    template <class IsSeen>
     __device__ void add(const TileElements<W>& weights, const HeadRows<T>& columns, int64_t D,
-                        Shared& shared) {
-      stage(shared, weights, columns, D);
+                        Shared& shared, IsSeen&& is_seen) {
       const int lane = tile_lane();
+      __syncthreads();  // the data staged before may still be in use
+      W zero = 0;
+      for (int m = 0; m < thread_rows; ++m) {
+        const int r = tile_row(m);
+        shared.weights[r][lane] = weights[m];
+        for (int k = lane; k < block_channels; k += tile_size) {
+          const W value = columns(r, first_channel() + k, D);
+          shared.of_column[r][k] = value;
+          zero += 0 * value;
+        }
+      }
+      if (__syncthreads_or(zero != 0)) isolate(shared, is_seen);
       for (int c = 0; c < tile_size; ++c)
         for (int k = 0; k < thread_channels; ++k) {
           const W value = shared.of_column[c][lane + k * tile_size];
@@ -100,6 +99,31 @@ class Tiles {
     }
 
    private:
+    // Columns with NaN or infinity must not reach rows that do not see them, but 0 * NaN is NaN.
+    // Such values become 0, and the weights of rows that see one NaN. A warp looks at the columns
+    // that it has staged.
+    template <class IsSeen>
+    static __device__ void isolate(Shared& shared, IsSeen&& is_seen) {
+      const int lane = tile_lane();
+      for (int m = 0; m < thread_rows; ++m) {
+        const int c = tile_row(m);
+        bool found = false;
+        for (int k = lane; k < block_channels; k += tile_size)
+          if (W& value = shared.of_column[c][k]; 0 * value != 0) {
+            value = 0;
+            found = true;
+          }
+        found = __any_sync(whole_warp, found);
+        if (lane == 0) shared.is_finite[c] = !found;
+      }
+      __syncthreads();
+      for (int m = 0; m < thread_rows; ++m)
+        if (!shared.is_finite[lane])
+          shared.weights[tile_row(m)][lane] =
+              is_seen(m) ? std::numeric_limits<W>::quiet_NaN() : W(0);
+      __syncwarp();
+    }
+
     RowElements<W> sums_ = {};
   };
 };

@@ -13,26 +13,32 @@ constexpr float log2_of_e = 1.44269504f, ln_of_2 = 0.693147181f;
 // The keys that a lane's queries see; `row` is the first query of the block.
 template <class T>
 struct SeenKeys {
-  int first[2], last[2];         // the first and last key that each query sees
+  const Operands<T>& in;
+  const CausalSizes& s;
+  int n, row;
   int begin, end;                // the keys that any of the block's queries sees
   int begin_of_all, end_of_all;  // the keys that each of the warp's queries sees
 
-  __device__ SeenKeys(const Operands<T>& in, int64_t n, int64_t row, const CausalSizes& s) {
-    for (int r = 0; r < 2; ++r) {
-      const int64_t i = row + row_of_lane(r);
-      first[r] = static_cast<int>(in.first_key(n, i, s));
-      last[r] = static_cast<int>(in.end_of_keys(n, i, s) - 1);
-    }
-    const int64_t least = in.first_key_of(fragment_rows, n, row, s);
-    begin = static_cast<int>(least < 0 ? 0 : least);
-    end = static_cast<int>(
-        in.end_of_keys(n, (row + fragment_rows < s.Tq ? row + fragment_rows : s.Tq) - 1, s));
-    begin_of_all = warp_max(first[0] > first[1] ? first[0] : first[1]);
-    end_of_all = static_cast<int>(in.end_of_keys(n, row + first_row_of_warp(), s));
+  __device__ SeenKeys(const Operands<T>& in, int n, int row, const CausalSizes& s)
+      : in(in), s(s), n(n), row(row) {
+    const int least = in.first_key_of(fragment_rows, n, row, s), Tq = static_cast<int>(s.Tq);
+    begin = least < 0 ? 0 : least;
+    end = in.end_of_keys(n, (row + fragment_rows < Tq ? row + fragment_rows : Tq) - 1, s);
+    const int firsts[2] = {first(0), first(1)};
+    begin_of_all = warp_max(firsts[0] > firsts[1] ? firsts[0] : firsts[1]);
+    end_of_all = in.end_of_keys(n, row + first_row_of_warp(), s);
   }
-  __device__ bool has(int r, int key) const { return first[r] <= key && key <= last[r]; }
+  // The first key that query r of the lane sees.
+  __device__ int first(int r) const { return in.first_key(n, row + row_of_lane(r), s); }
   __device__ bool has_all(int key, int count) const {
     return begin_of_all <= key && key + count <= end_of_all;
+  }
+  // Returns is_seen(r, column): whether query r of the lane sees key + column.
+  __device__ auto from(int key) const {
+    const auto end_of = [&](int r) { return in.end_of_keys(n, row + row_of_lane(r), s); };
+    const int firsts[2] = {first(0) - key, first(1) - key},
+              ends[2] = {end_of(0) - key, end_of(1) - key};
+    return [=](int r, int column) { return firsts[r] <= column && column < ends[r]; };
   }
 };
 
@@ -45,7 +51,7 @@ struct KeyTiles {
   // Calls use(key, buffer) for each tile, in order. Every thread of the block must call it.
   template <class Use>
   __device__ void for_each(const Operands<T>& in, const SeenKeys<T>& seen, int64_t n, int64_t g,
-                           int64_t D, Use&& use) {
+                           int D, Use&& use) {
     const auto copy = [&](int key, int buffer) {
       if (key < seen.end) {
         keys[buffer].copy(HeadRows<T>(in.k, n, key, g), D);
@@ -70,52 +76,60 @@ template <class T, int columns, int channels>
 __global__ void __launch_bounds__(fragment_threads, channels == 64 ? 3 : 2)
     attend_fragments_kernel(Target<T> y, float* L, Operands<T> in, CausalSizes s, float scale) {
   __shared__ KeyTiles<T, columns, channels> tiles;
-  const auto [n, h, row] = Place(s.Tq, s.H, fragment_rows);
-  const WarpRows<T, channels> queries(HeadRows<T>(in.q, n, row, h), s.D);
+  const Place place(s.Tq, s.H, fragment_rows);
+  const int n = static_cast<int>(place.n), h = static_cast<int>(place.h),
+            row = static_cast<int>(place.row), D = static_cast<int>(s.D);
+  const WarpRows<T, channels> queries(HeadRows<T>(in.q, n, row, h), D);
   const SeenKeys<T> seen(in, n, row, s);
   const float to_log2 = scale * log2_of_e;
-  RowSums<channels> sums = {};
-  float largest[2], exponentials[2] = {};
-  for (float& most : largest) most = std::numeric_limits<float>::lowest();
-  tiles.for_each(in, seen, n, h / s.heads_of_group(), s.D, [&](int key, int buffer) {
-    RowSums<columns> a;
-    multiply(a, queries, tiles.keys[buffer], s.D);
-    if (!seen.has_all(key, columns))
-      for (int c = 0; c < columns; c += 8)
-        for (int e = 0; e < 4; ++e)
-          if (!seen.has(e / 2, key + c + column_of_lane(e)))
-            a[c / 8][e] = -std::numeric_limits<float>::infinity();
-    float most[2] = {largest[0], largest[1]}, factors[2];
-    for (int c = 0; c < columns; c += 8)
-      for (int e = 0; e < 4; ++e) {
-        const float score = a[c / 8][e] *= to_log2;
-        most[e / 2] = score > most[e / 2] ? score : most[e / 2];
-      }
+  RowSums<channels> sums;
+  float largest[2], exponentials[2];
+  const auto pass = [&](NotFinite treatment) {
+    for (auto& of_eight : sums)
+      for (float& sum : of_eight) sum = 0;
     for (int r = 0; r < 2; ++r) {
-      most[r] = row_max(most[r]);
-      factors[r] = std::exp2(largest[r] - most[r]);
-      exponentials[r] *= factors[r];
-      largest[r] = most[r];
+      largest[r] = std::numeric_limits<float>::lowest();
+      exponentials[r] = 0;
     }
-    for (int c = 0; c < columns; c += 8)
-      for (int e = 0; e < 4; ++e) {
-        a[c / 8][e] = std::exp2(a[c / 8][e] - largest[e / 2]);
-        exponentials[e / 2] += a[c / 8][e];
+    tiles.for_each(in, seen, n, h / s.heads_of_group(), D, [&](int key, int buffer) {
+      RowSums<columns> a;
+      multiply(a, queries, tiles.keys[buffer]);
+      if (!seen.has_all(key, columns))
+        hide(a, -std::numeric_limits<float>::infinity(), seen.from(key));
+      float most[2] = {largest[0], largest[1]}, factors[2];
+      for (int c = 0; c < columns; c += 8)
+        for (int e = 0; e < 4; ++e) {
+          const float score = a[c / 8][e] *= to_log2;
+          most[e / 2] = std::fmax(score, most[e / 2]);  // leaves NaN out
+        }
+      for (int r = 0; r < 2; ++r) {
+        most[r] = row_max(most[r]);
+        factors[r] = std::exp2(largest[r] - most[r]);
+        exponentials[r] *= factors[r];
+        largest[r] = most[r];
       }
-    for (int d = 0; d < channels; d += 8)
-      for (int e = 0; e < 4; ++e) sums[d / 8][e] *= factors[e / 2];
-    add_weighted(sums, a, tiles.values[buffer], s.D);
-  });
+      for (int c = 0; c < columns; c += 8)
+        for (int e = 0; e < 4; ++e) {
+          a[c / 8][e] = std::exp2(a[c / 8][e] - largest[e / 2]);
+          exponentials[e / 2] += a[c / 8][e];
+        }
+      for (int d = 0; d < channels; d += 8)
+        for (int e = 0; e < 4; ++e) sums[d / 8][e] *= factors[e / 2];
+      if (treatment == NotFinite::isolated) isolate(a, tiles.values[buffer], D, seen.from(key));
+      add_weighted(sums, a, tiles.values[buffer]);
+    });
+  };
+  sum_isolated(pass, [&] { return has_nan(sums); });
   for (int r = 0; r < 2; ++r) {
     exponentials[r] = row_sum(exponentials[r]);
-    if (seen.first[r] < 0) exponentials[r] = std::numeric_limits<float>::quiet_NaN();
+    if (seen.first(r) < 0) exponentials[r] = std::numeric_limits<float>::quiet_NaN();
     const int64_t i = row + row_of_lane(r);
     if (lane_of_warp() % 4 == 0 && i < s.Tq)
       L[(n * s.H + h) * s.Tq + i] = ln_of_2 * (largest[r] + std::log2(exponentials[r]));
   }
   for (int d = 0; d < channels; d += 8)
     for (int e = 0; e < 4; ++e) sums[d / 8][e] /= exponentials[e / 2];
-  store_rows<T, channels>(y, sums, n, row, h, s.D);
+  store_rows<T, channels>(y, sums, n, row, h, D);
 }
 
 // dq.
@@ -124,9 +138,11 @@ __global__ void __launch_bounds__(fragment_threads, channels == 64 ? 3 : 2)
     query_gradient_fragments_kernel(Target<T> dq, OutputGradient<T> out, Operands<T> in,
                                     CausalSizes s, float scale) {
   __shared__ KeyTiles<T, columns, channels> tiles;
-  const auto [n, h, row] = Place(s.Tq, s.H, fragment_rows);
-  const WarpRows<T, channels> queries(HeadRows<T>(in.q, n, row, h), s.D),
-      dys(HeadRows<T>(out.dy, n, row, h), s.D);
+  const Place place(s.Tq, s.H, fragment_rows);
+  const int n = static_cast<int>(place.n), h = static_cast<int>(place.h),
+            row = static_cast<int>(place.row), D = static_cast<int>(s.D);
+  const WarpRows<T, channels> queries(HeadRows<T>(in.q, n, row, h), D),
+      dys(HeadRows<T>(out.dy, n, row, h), D);
   const SeenKeys<T> seen(in, n, row, s);
   const float to_log2 = scale * log2_of_e;
   float L[2] = {}, t[2] = {};
@@ -135,30 +151,36 @@ __global__ void __launch_bounds__(fragment_threads, channels == 64 ? 3 : 2)
       L[r] = log2_of_e * out.L[(n * s.H + h) * s.Tq + i];
       t[r] = out.t[(n * s.H + h) * s.Tq + i];
     }
-  RowSums<channels> sums = {};
-  WeightScales<T> scales;
-  tiles.for_each(in, seen, n, h / s.heads_of_group(), s.D, [&](int key, int buffer) {
-    RowSums<columns> ds, da;
-    multiply(ds, queries, tiles.keys[buffer], s.D);
-    multiply(da, dys, tiles.values[buffer], s.D);
-    const bool sees_all = seen.has_all(key, columns);
-    for (int c = 0; c < columns; c += 8)
-      for (int e = 0; e < 4; ++e) {
-        const float a = std::exp2(to_log2 * ds[c / 8][e] - L[e / 2]);
-        ds[c / 8][e] = sees_all || seen.has(e / 2, key + c + column_of_lane(e))
-                           ? score_gradient(a, da[c / 8][e], t[e / 2], scale)
-                           : 0;
-      }
-    scales.divide(ds, sums);
-    add_weighted(sums, ds, tiles.keys[buffer], s.D);
-  });
-  scales.multiply(sums);
-  store_rows<T, channels>(dq, sums, n, row, h, s.D);
+  RowSums<channels> sums;
+  const auto pass = [&](NotFinite treatment) {
+    for (auto& of_eight : sums)
+      for (float& sum : of_eight) sum = 0;
+    WeightScales<T> scales;
+    tiles.for_each(in, seen, n, h / s.heads_of_group(), D, [&](int key, int buffer) {
+      RowSums<columns> ds, da;
+      multiply(ds, queries, tiles.keys[buffer]);
+      multiply(da, dys, tiles.values[buffer]);
+      for (int c = 0; c < columns; c += 8)
+        for (int e = 0; e < 4; ++e) {
+          const float a = std::exp2(to_log2 * ds[c / 8][e] - L[e / 2]);
+          ds[c / 8][e] = score_gradient(a, da[c / 8][e], t[e / 2], scale);
+        }
+      if (!seen.has_all(key, columns)) hide(ds, 0, seen.from(key));
+      if (treatment == NotFinite::isolated) isolate(ds, tiles.keys[buffer], D, seen.from(key));
+      scales.divide(ds, sums);
+      add_weighted(sums, ds, tiles.keys[buffer]);
+    });
+    scales.multiply(sums);
+  };
+  sum_isolated(pass, [&] { return has_nan(sums); });
+  store_rows<T, channels>(dq, sums, n, row, h, D);
 }
 
 // Some queries of a head, from `query` on.
 struct QueryTile {
-  int64_t h, query;
+  int h, query;
+  int first_key, end;  // the keys that the lane's query sees
+  bool sees_all;       // whether each query sees all keys of the warp
 };
 
 // The query of a column of scores, where the columns are queries.
@@ -173,73 +195,95 @@ template <class T, int columns, int channels, bool wants_dk, bool wants_dv>
 __global__ void __launch_bounds__(fragment_threads, 2)
     key_gradients_fragments_kernel(Target<T> dk, Target<T> dv, OutputGradient<T> out,
                                    Operands<T> in, CausalSizes s, float scale) {
+  static_assert(columns == warp_threads, "a lane looks at the query of a column");
   __shared__ ColumnTile<T, columns, channels> queries[2], dys[2];
   __shared__ ColumnQuery of_columns[2][columns];
-  const auto [n, g, row] = Place(s.T, s.G, fragment_rows);
-  const WarpRows<T, channels> keys(HeadRows<T>(in.k, n, row, g), s.D),
-      values(HeadRows<T>(in.v, n, row, g), s.D);
+  const Place place(s.T, s.G, fragment_rows);
+  const int n = static_cast<int>(place.n), g = static_cast<int>(place.h),
+            row = static_cast<int>(place.row);
+  const int warp_row = row + first_row_of_warp(), D = static_cast<int>(s.D),
+            Tq = static_cast<int>(s.Tq);
+  const WarpRows<T, channels> keys(HeadRows<T>(in.k, n, row, g), D),
+      values(HeadRows<T>(in.v, n, row, g), D);
   const float to_log2 = scale * log2_of_e;
-  const int64_t last_head = (g + 1) * s.heads_of_group();
+  const int heads = static_cast<int>(s.heads_of_group()), last_head = (g + 1) * heads;
   // The first query that sees the first key.
-  const int64_t first = s.is_causal && row > s.T - s.Tq ? row - (s.T - s.Tq) : 0;
+  const int first = s.is_causal && row > s.T - s.Tq ? row - static_cast<int>(s.T - s.Tq) : 0;
+  // Leaves out tiles in which no query sees a key of the block.
   const auto next_of = [&](QueryTile tile) {
     do {
       tile.query += columns;
-      if (tile.query >= s.Tq) tile = {tile.h + 1, first};
-    } while (tile.h < last_head &&
-             in.first_key_of(columns, n, tile.query, s) >= row + fragment_rows);
+      if (tile.query >= Tq) ++tile.h, tile.query = first;
+      const int i = tile.query + lane_of_warp();
+      tile.first_key = in.first_key(n, i, s);
+      tile.end = in.end_of_keys(n, i, s);
+    } while (tile.h < last_head && !__any_sync(whole_warp, tile.first_key < row + fragment_rows));
+    tile.sees_all =
+        __all_sync(whole_warp, tile.first_key <= warp_row && warp_row + warp_rows <= tile.end);
     return tile;
   };
   const auto copy = [&](const QueryTile& tile, int buffer) {
     if (tile.h < last_head) {
-      queries[buffer].copy(HeadRows<T>(in.q, n, tile.query, tile.h), s.D);
-      dys[buffer].copy(HeadRows<T>(out.dy, n, tile.query, tile.h), s.D);
+      queries[buffer].copy(HeadRows<T>(in.q, n, tile.query, tile.h), D);
+      dys[buffer].copy(HeadRows<T>(out.dy, n, tile.query, tile.h), D);
       if (threadIdx.x < columns) {
-        const int64_t i = tile.query + threadIdx.x, at = (n * s.H + tile.h) * s.Tq + i;
-        const bool there = i < s.Tq;
-        of_columns[buffer][threadIdx.x] = {
-            there ? log2_of_e * out.L[at] : 0, there && wants_dk ? out.t[at] : 0,
-            static_cast<int>(in.first_key(n, i, s)), static_cast<int>(in.end_of_keys(n, i, s))};
+        const int i = tile.query + threadIdx.x;
+        const int64_t at = (n * s.H + tile.h) * s.Tq + i;
+        const bool there = i < Tq;
+        of_columns[buffer][threadIdx.x] = {there ? log2_of_e * out.L[at] : 0,
+                                           there && wants_dk ? out.t[at] : 0, tile.first_key,
+                                           tile.end};
       }
     }
     __pipeline_commit();
   };
-  RowSums<channels> dk_sums = {}, dv_sums = {};
-  WeightScales<T> scales;  // of dk
-  QueryTile tile = next_of({last_head - s.heads_of_group(), first - columns});
-  copy(tile, 0);
-  for (int buffer = 0; tile.h < last_head; buffer ^= 1) {
-    const QueryTile next = next_of(tile);
-    copy(next, buffer ^ 1);
-    __pipeline_wait_prior(1);
-    __syncthreads();
-    RowSums<columns> a;
-    multiply(a, keys, queries[buffer], s.D);
-    for (int c = 0; c < columns; c += 8)
-      for (int e = 0; e < 4; ++e) {
-        const int column = c + column_of_lane(e);
+  RowSums<channels> dk_sums, dv_sums;
+  const auto pass = [&](NotFinite treatment) {
+    for (int d = 0; d < channels; d += 8)
+      for (int e = 0; e < 4; ++e) dk_sums[d / 8][e] = dv_sums[d / 8][e] = 0;
+    WeightScales<T> scales;  // of dk
+    QueryTile tile = next_of({last_head - heads, first - columns, 0, 0, false});
+    copy(tile, 0);
+    for (int buffer = 0; tile.h < last_head; buffer ^= 1) {
+      const QueryTile next = next_of(tile);
+      copy(next, buffer ^ 1);
+      __pipeline_wait_prior(1);
+      __syncthreads();
+      const auto is_seen = [&](int r, int column) {
         const ColumnQuery& query = of_columns[buffer][column];
-        const int64_t j = row + row_of_lane(e / 2);
-        const bool seen = query.first_key <= j && j < query.end;
-        a[c / 8][e] = seen ? std::exp2(to_log2 * a[c / 8][e] - query.L) : 0;
-      }
-    if constexpr (wants_dv) add_weighted(dv_sums, a, dys[buffer], s.D);
-    if constexpr (wants_dk) {
-      RowSums<columns> ds;
-      multiply(ds, values, dys[buffer], s.D);
+        const int j = row + row_of_lane(r);
+        return query.first_key <= j && j < query.end;
+      };
+      RowSums<columns> a;
+      multiply(a, keys, queries[buffer]);
       for (int c = 0; c < columns; c += 8)
         for (int e = 0; e < 4; ++e)
-          ds[c / 8][e] = score_gradient(a[c / 8][e], ds[c / 8][e],
-                                        of_columns[buffer][c + column_of_lane(e)].t, scale);
-      scales.divide(ds, dk_sums);
-      add_weighted(dk_sums, ds, queries[buffer], s.D);
+          a[c / 8][e] =
+              std::exp2(to_log2 * a[c / 8][e] - of_columns[buffer][c + column_of_lane(e)].L);
+      if (!tile.sees_all) hide(a, 0, is_seen);
+      if constexpr (wants_dv) {
+        if (treatment == NotFinite::isolated) isolate(a, dys[buffer], D, is_seen);
+        add_weighted(dv_sums, a, dys[buffer]);
+      }
+      if constexpr (wants_dk) {
+        RowSums<columns> ds;
+        multiply(ds, values, dys[buffer]);
+        for (int c = 0; c < columns; c += 8)
+          for (int e = 0; e < 4; ++e)
+            ds[c / 8][e] = score_gradient(a[c / 8][e], ds[c / 8][e],
+                                          of_columns[buffer][c + column_of_lane(e)].t, scale);
+        if (treatment == NotFinite::isolated) isolate(ds, queries[buffer], D, is_seen);
+        scales.divide(ds, dk_sums);
+        add_weighted(dk_sums, ds, queries[buffer]);
+      }
+      __syncthreads();  // all threads are done before the buffer is overwritten
+      tile = next;
     }
-    __syncthreads();  // all threads are done before the buffer is overwritten
-    tile = next;
-  }
-  if constexpr (wants_dk) scales.multiply(dk_sums);
-  if constexpr (wants_dk) store_rows<T, channels>(dk, dk_sums, n, row, g, s.D);
-  if constexpr (wants_dv) store_rows<T, channels>(dv, dv_sums, n, row, g, s.D);
+    if constexpr (wants_dk) scales.multiply(dk_sums);
+  };
+  sum_isolated(pass, [&] { return has_nan(dk_sums, dv_sums); });
+  if constexpr (wants_dk) store_rows<T, channels>(dk, dk_sums, n, row, g, D);
+  if constexpr (wants_dv) store_rows<T, channels>(dv, dv_sums, n, row, g, D);
 }
 
 Grid grid_of(int64_t heads, int64_t rows) {
