@@ -11,6 +11,9 @@
 #include "train/run_identity.h"
 
 namespace accrue {
+
+Settings settings_of(Request& o) { return detail::table_of(o); }
+
 const std::map<std::string, InitScheme>& detail::init_scheme_names() {
   static const std::map<std::string, InitScheme> names{{"kaiming", InitScheme::kaiming},
                                                        {"xavier", InitScheme::xavier},

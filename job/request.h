@@ -44,7 +44,7 @@ const std::map<std::string, ScoredSplit>& split_names();
 }  // namespace detail
 
 // The settings of a job: a training, and the work around it. A plain value; each field has a name
-// and a type in its row of settings_of(), below.
+// and a type in its row of table_of(), below.
 struct Request : TrainingOptions {
   explicit Request(detail::Domains known) : domains(std::move(known)) {}
 
@@ -159,8 +159,17 @@ inline SettingFacts trained_weights(std::string help) {
 
 // The program's settings by name, with their fields in a request. A command has some of them as
 // options: --name (apps/cli/declare.h).
-inline Settings settings_of(Request& o) {
-  using namespace detail;
+Settings settings_of(Request& o);
+// The same table, for reading only.
+inline Settings settings_of(const Request& o) {
+  return settings_of(const_cast<Request&>(o)).read_only();
+}
+
+namespace detail {
+
+// The table is beside the fields, so that everything about a setting except its effect is in one
+// place. Only settings_of() uses it, so that it is compiled once.
+inline Settings table_of(Request& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
   // The last domain may be a caller's.
   const auto of_domains = [&](const std::string& heading, const std::string& before = {}) {
@@ -361,12 +370,6 @@ inline Settings settings_of(Request& o) {
       [&o] { return o.model_name; });
   return s;
 }
-// The same table, for reading only.
-inline Settings settings_of(const Request& o) {
-  return settings_of(const_cast<Request&>(o)).read_only();
-}
-
-namespace detail {
 
 // The settings that differ from their defaults, as arguments of a command that has them.
 std::vector<std::string> arguments_of(const Request& request);

@@ -4,6 +4,8 @@
 
 namespace accrue {
 
+Settings settings_of(StepOptions& o) { return detail::table_of(o); }
+
 const std::map<std::string, OptimizerKind>& detail::optimizer_names() {
   static const std::map<std::string, OptimizerKind> names{{"adam", OptimizerKind::adam},
                                                           {"adamw", OptimizerKind::adamw},

@@ -41,7 +41,7 @@ std::string name_in(const std::map<std::string, Enum>& names, Enum value) {
 }  // namespace detail
 
 // How a network's weights step: optimizer, learning rate and loss scale. Each field has a row in
-// settings_of(), below.
+// table_of(), below.
 struct StepOptions {
   OptimizerKind optimizer = OptimizerKind::adam;
   ScheduleOptions schedule{};            // its `total` is derived from the run's length
@@ -72,10 +72,18 @@ struct StepOptions {
                                             detail::Owned owned = {}) const;
 };
 
-// The settings of a step by name. The table is beside the fields, so that everything about a
-// setting except its effect is in one place.
-inline Settings settings_of(StepOptions& o) {
-  using namespace detail;
+// The settings of a step by name.
+Settings settings_of(StepOptions& o);
+// The same table for reading only.
+inline Settings settings_of(const StepOptions& o) {
+  return settings_of(const_cast<StepOptions&>(o)).read_only();
+}
+
+namespace detail {
+
+// The table is beside the fields, so that everything about a setting except its effect is in one
+// place. Only settings_of() uses it, so that it is compiled once.
+inline Settings table_of(StepOptions& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
   const std::string dynamic = "dynamic: ";
   using Has = ActsWith::Has;
@@ -234,9 +242,7 @@ inline Settings settings_of(StepOptions& o) {
                                         .costs = Costs::nothing});
   return s;
 }
-// The same table for reading only.
-inline Settings settings_of(const StepOptions& o) {
-  return settings_of(const_cast<StepOptions&>(o)).read_only();
-}
+
+}  // namespace detail
 
 }  // namespace accrue

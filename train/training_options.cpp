@@ -11,6 +11,8 @@
 
 namespace accrue {
 
+Settings settings_of(TrainingOptions& o) { return detail::table_of(o); }
+
 const std::map<std::string, Precision>& detail::precision_names() {
   static const std::map<std::string, Precision> names{{"fp32", Precision::fp32},
                                                       {"tf32", Precision::tf32},

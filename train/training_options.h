@@ -80,7 +80,7 @@ struct RunIdentity {
 }  // namespace detail
 
 // Everything that decides what a training run computes, beside its data. A field that a user can
-// set by name has a row in settings_of(), below.
+// set by name has a row in table_of(), below.
 struct TrainingOptions : StepOptions, detail::Task {
   Order order = Order::alternating;
   Batches batches;
@@ -149,10 +149,18 @@ struct TrainingOptions : StepOptions, detail::Task {
   int64_t total_steps(int64_t samples) const;
 };
 
-// The settings of a training by name. The table is beside the fields, so that everything about a
-// setting except its effect is in one place.
-inline Settings settings_of(TrainingOptions& o) {
-  using namespace detail;
+// The settings of a training by name.
+Settings settings_of(TrainingOptions& o);
+// The same table for reading only.
+inline Settings settings_of(const TrainingOptions& o) {
+  return settings_of(const_cast<TrainingOptions&>(o)).read_only();
+}
+
+namespace detail {
+
+// The table is beside the fields, so that everything about a setting except its effect is in one
+// place. Only settings_of() uses it, so that it is compiled once.
+inline Settings table_of(TrainingOptions& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
   Settings s;
   s.group("Model and data")
@@ -314,12 +322,6 @@ inline Settings settings_of(TrainingOptions& o) {
                  .asked_by = AskedBy::most_runs});
   return s;
 }
-// The same table for reading only.
-inline Settings settings_of(const TrainingOptions& o) {
-  return settings_of(const_cast<TrainingOptions&>(o)).read_only();
-}
-
-namespace detail {
 
 // Throws Error unless 1 <= micro <= effective, for a strategy that does not go with the split, the
 // precision or a sharded optimizer, without a model, and for players that do not go together.
