@@ -171,11 +171,10 @@ namespace detail {
 // place. Only settings_of() uses it, so that it is compiled once.
 inline Settings table_of(Request& o) {
   constexpr Decides result = Decides::result, no_result = Decides::no_result;
-  // The last domain may be a caller's.
+  Settings all_of_domains;  // the last domain may be a caller's
+  for (const auto& domain : o.domains) all_of_domains.append_later(domain->settings(o));
   const auto of_domains = [&](const std::string& heading, const std::string& before = {}) {
-    Settings all;
-    for (const auto& domain : o.domains) all.append_later(domain->settings(o));
-    return all.where([&](const Setting& setting) {
+    return all_of_domains.where([&](const Setting& setting) {
       return setting.group == heading && setting.about.before == before;
     });
   };

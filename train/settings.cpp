@@ -248,8 +248,10 @@ Settings& Settings::add_flag(bool& field, bool on, SettingFacts about) {
                    }});
 }
 
-Settings& Settings::append(const Settings& others) {
-  all_.insert(all_.end(), others.begin(), others.end());
+Settings& Settings::append(const Settings& others) { return append(Settings(others)); }
+
+Settings& Settings::append(Settings&& others) {
+  std::ranges::move(others.all_, std::back_inserter(all_));
   return *this;
 }
 
@@ -274,15 +276,15 @@ Setting together(Setting first, const Setting& second) {
 }  // namespace
 
 Settings& Settings::append_later(const Settings& others) {
-  std::vector<Setting> all;
-  for (const Setting& setting : all_) {
-    if (!others.has(setting.about.name)) all.push_back(setting);
-    else if (const Setting& later = others.at(setting.about.name); later.about.with_namesake)
-      all.push_back(together(setting, later));
-  }
-  for (const Setting& setting : others)
-    if (!setting.about.with_namesake || !has(setting.about.name)) all.push_back(setting);
-  all_ = std::move(all);
+  std::erase_if(all_, [&](const Setting& setting) {
+    const std::string& name = setting.about.name;
+    return others.has(name) && !others.at(name).about.with_namesake;
+  });
+  for (Setting& setting : all_)
+    if (others.has(setting.about.name))
+      setting = together(std::move(setting), others.at(setting.about.name));
+  for (const Setting& later : others)
+    if (!later.about.with_namesake || !has(later.about.name)) all_.push_back(later);
   return *this;
 }
 
@@ -336,11 +338,10 @@ void Settings::also_take(const std::string& name, const Take& take,
 }
 
 const Setting& Settings::at(const std::string& name) const {
-  std::vector<std::string> names;
-  for (const Setting& setting : all_) {
+  for (const Setting& setting : all_)
     if (setting.about.name == name) return setting;
-    names.push_back(setting.about.name);
-  }
+  std::vector<std::string> names;
+  for (const Setting& setting : all_) names.push_back(setting.about.name);
   fail("there is no setting {}{}", name, did_you_mean(name, names));
 }
 

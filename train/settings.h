@@ -214,6 +214,7 @@ class Settings {
   // Adds a flag: the field becomes `on` if the flag is given.
   Settings& add_flag(bool& field, bool on, detail::SettingFacts about);
   Settings& append(const Settings& others);
+  Settings& append(Settings&& others);
   // Appends the table of a later domain. A setting of a name that is here already takes its place,
   // or is set together with it (SettingFacts::with_namesake).
   Settings& append_later(const Settings& others);
