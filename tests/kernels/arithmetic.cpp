@@ -8,7 +8,6 @@
 #include "accumulate/accumulate.h"
 #include "core/autograd.h"
 #include "core/replay.h"
-#include "kernels/backend.h"
 #include "kernels/concat.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
@@ -279,20 +278,6 @@ TEST_CASE("concat", "[ops]") {
   check_op(concat_op({{2, 3, 4}, {2, 3, 1}}, -1));
   check_op(concat_op({{2, 3}}, 1));
   check_op(concat_op({{2, 0, 3}, {2, 2, 3}}, 1));
-}
-
-namespace {
-void set_to_one(View y) { *y.as<float>() = 1; }
-}  // namespace
-
-TEST_CASE("an op without a kernel for CUDA is refused there, and where that is planned", "[ops]") {
-  const Tensor y = Tensor::full({}, 0, DType::f32, Device::cpu);
-  launch_on_cpu<set_to_one>(y.device(), y.view());
-  REQUIRE(y.item() == 1);
-  launch_on_cpu<set_to_one>(Device::meta, y.to(Device::meta).view());
-  for (const Device device : {Device::cuda, Device::meta_cuda})
-    REQUIRE_ERROR(launch_on_cpu<set_to_one>(device, y.view()),
-                  "[set_to_one] has a kernel for the cpu alone");
 }
 
 TEST_CASE("arithmetic refuses what does not fit", "[ops]") {
