@@ -8,7 +8,8 @@
 namespace accrue {
 
 Slab largest_slab(const View& w, Transpose w_op, DType dtype) {
-  const int64_t elements = plans_for_cuda(w.device) ? 4 << 20 : 256 << 10, step = 16;
+  const int64_t of_cuda = (int64_t{32} << 20) / int64_t(size_of(dtype)), of_cpu = 256 << 10;
+  const int64_t elements = plans_for_cuda(w.device) ? of_cuda : of_cpu, step = 16;
   const Shape shape = matrix_shape(w.shape);
   const int64_t R = shape[0], C = shape[1];
   const auto at_once = [=](int64_t all, int64_t others, int64_t least) {

@@ -47,8 +47,8 @@ struct Slab {
 // product by w^T gives columns of the result. A product by w is then a sum over slabs, added in the
 // order of rows. In 16 bits that sum would be rounded after each slab. There the product by w takes
 // slabs of whole columns instead, which also give columns of the result. A slab has at most 256 Ki
-// elements on the cpu and 4 Mi on cuda, but at least 16 rows, or 16 columns or the columns of a
-// block.
+// elements on the cpu and 32 MiB on cuda, 16 Mi elements in 16 bits, but at least 16 rows, or 16
+// columns or the columns of a block.
 Slab largest_slab(const View& w, Transpose w_op, DType dtype);
 
 // The bytes of the scratch for a product by w or by w^T: a multiple of 256.
