@@ -6,9 +6,9 @@
 #include "core/ceil_div.h"
 #include "core/cuda.h"
 #include "kernels/detail/channel_bias.cuh"
+#include "kernels/detail/channel_sums.h"
 #include "kernels/detail/descriptor.h"
 #include "kernels/detail/matmul.h"
-#include "kernels/detail/reduce.cuh"
 #include "kernels/detail/small_linear.cuh"
 #include "kernels/detail/transpose.h"
 #include "kernels/quantized_matmul.h"
@@ -218,45 +218,12 @@ bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, Vi
   return true;
 }
 
-// The number of columns that a block sums, and of rows that it reads at a time, one for each warp.
-constexpr int tile = warp_threads;
-
-// db[o] = sum_n dz[n, o]. A block sums a tile of columns; its warp y reads the contiguous elements
-// of rows y, y + 32, ... The block then reads the warps' sums transposed, so that each warp adds up
-// one column by shuffles. The unused column avoids bank conflicts.
-template <bool accumulate, class T, class W = Wide<T>>
-__global__ void __launch_bounds__(tile* tile)
-    column_sum_kernel(W* db, const T* dz, int64_t N, int64_t O) {
-  __shared__ W of_warp[tile][tile + 1];
-  const int64_t first = int64_t{blockIdx.x} * tile, o = first + threadIdx.x;
-  RunningSum<W> sum;
-  if (o < O)
-    for (int64_t n = threadIdx.y; n < N; n += tile) sum.add(dz[n * O + o]);
-  of_warp[threadIdx.y][threadIdx.x] = sum.total();
-  __syncthreads();
-  const W column = warp_sum(of_warp[threadIdx.x][threadIdx.y]);
-  if (threadIdx.x == 0 && first + threadIdx.y < O)
-    store(db[first + threadIdx.y], column, std::bool_constant<accumulate>{});
-}
-
 // The relu of cuBLASLt's epilogues is documented as max(x, 0). On a GPU max turns NaN into 0, which
 // would keep a window that must be skipped.
 void apply(Activation activation, View y) {
   with_formula(activation, [&](auto f) {
     dispatch_floating(y.dtype,
                       [&]<class T>() { elementwise(y.as<T>(), 0, y.numel(), f, y.as<const T>()); });
-  });
-}
-
-void bias_backward(GradTarget db, View dz) {
-  const int64_t N = dz.shape[0], O = dz.shape[1];
-  if (O == 0) return;
-  dispatch_floating(dz.dtype, [&]<class T>() {
-    const auto tiles = static_cast<unsigned>((O + tile - 1) / tile);
-    with_beta(db.beta, [&](auto accumulate) {
-      enqueue({dim3(tiles), dim3(tile, tile)}, column_sum_kernel<accumulate.value, T>,
-              db.grad.as<Wide<T>>(), dz.as<const T>(), N, O);
-    });
   });
 }
 
@@ -343,7 +310,8 @@ void linear_backward(std::optional<GradTarget> dw, std::optional<GradTarget> db,
   if (y.data) activation_backward_over(dy, y, activation);
   if (dw && w_op == Transpose::yes) matmul(*dw, dy, x, Transpose::yes, Transpose::no, workspace);
   else if (dw) matmul(*dw, x, dy, Transpose::yes, Transpose::no, workspace);
-  if (db) bias_backward(*db, dy);
+  // The workspace of the product has at least 4 MiB, of which the pieces' sums need 128 KiB.
+  if (db) channel_sum(*db, dy, workspace);
 }
 
 }  // namespace accrue::cuda

@@ -10,30 +10,37 @@
 namespace accrue {
 
 // How cuda sums the N * S elements of each channel of x [N, C, S]. Channels are few, so the
-// elements of each are cut into pieces for separate blocks, and the pieces' sums are added in
-// order. The shape alone decides the pieces: every device gives the same bits.
+// elements of each are cut into pieces for separate blocks. The last block of a channel adds the
+// pieces' sums in order. Shape and dtype alone decide the pieces: every device gives the same bits.
 struct ChannelPieces {
-  // Neighbouring channels that a block sums side by side. With S = 1 they are 32 bytes of float,
-  // the least that a memory access fetches.
-  int64_t channels;
-  int64_t blocks;  // for all channels
-  int64_t pieces;  // of a channel
+  // Blocks that fill a large GPU: an H200 has 132 multiprocessors with room for four blocks each.
+  static constexpr int64_t enough = 512;
+  // With S = 1, the threads that lie side by side in a row, and the bytes that each takes: a block
+  // reads whole lines of 128 bytes.
+  static constexpr int64_t lanes = 8, lane_bytes = 16;
 
-  ChannelPieces(int64_t N, int64_t C, int64_t S) : channels(S == 1 ? 8 : 1) {
-    // Enough pieces to fill a large GPU, each large enough for a block.
-    constexpr int64_t enough = 512, least = 4096;
-    blocks = ceil_div(C, channels);
+  int64_t channels;  // neighbours that a block sums side by side
+  int64_t blocks;    // for all channels
+  int64_t pieces;    // of a channel
+
+  ChannelPieces(int64_t N, int64_t C, int64_t S, DType dtype)
+      : channels(S == 1 ? lanes * lane_bytes / int64_t(size_of(dtype)) : 1),
+        blocks(ceil_div(C, channels)) {
+    constexpr int64_t least = 4096;  // elements that are worth a block
     pieces = std::max<int64_t>(
         1, std::min(enough / std::max<int64_t>(blocks, 1), N * S * channels / least));
   }
+
+  // The number of the pieces' sums, if there are so many of each channel.
+  int64_t partials(int64_t sums, int64_t C) const { return pieces > 1 ? pieces * sums * C : 0; }
 };
 
 // Scratch for the pieces' sums, `sums` for each channel.
 inline Tensor channel_sums_scratch(int64_t sums, int64_t N, int64_t C, int64_t S, DType dtype,
                                    Device device) {
-  const int64_t pieces = plans_for_cuda(device) ? ChannelPieces(N, C, S).pieces : 1;
-  return Tensor::empty({pieces > 1 ? pieces * sums * C : 0}, wide(dtype), device,
-                       Category::workspace);
+  const int64_t partials =
+      plans_for_cuda(device) ? ChannelPieces(N, C, S, dtype).partials(sums, C) : 0;
+  return Tensor::empty({partials}, wide(dtype), device, Category::workspace);
 }
 
 namespace cpu {

@@ -48,19 +48,21 @@ __device__ T warp_max(T value) {
 
 // The sum over a block of `threads`, a multiple of 32 up to 1024; every thread gets it. Warps add
 // by shuffles, and then the warps' sums are added through shared memory. With `columns`, a power of
-// two up to 32, only threads that are a multiple of `columns` apart are added. Every thread of the
-// block must call it.
+// two up to `threads`, only threads that are a multiple of `columns` apart are added. Every thread
+// of the block must call it.
 template <int threads, int columns = 1, class T>
 __device__ T block_sum(T value) {
   constexpr int warps = threads / warp_threads;
-  __shared__ T of_warp[warps][columns];
-  value = warp_sum<warp_threads, columns>(value);
+  constexpr int of_one = columns < warp_threads ? columns : warp_threads;  // columns of a warp
+  __shared__ T of_warp[warps][of_one];
+  value = warp_sum<warp_threads, of_one>(value);
   __syncthreads();  // the call before may still be reading of_warp
-  const int lane = threadIdx.x % warp_threads;
-  if (lane < columns) of_warp[threadIdx.x / warp_threads][lane] = value;
+  const int lane = threadIdx.x % warp_threads, first = threadIdx.x % columns / warp_threads;
+  if (lane < of_one) of_warp[threadIdx.x / warp_threads][lane] = value;
   __syncthreads();
   T sum = 0;
-  for (int warp = 0; warp < warps; ++warp) sum += of_warp[warp][lane % columns];
+  for (int warp = first; warp < warps; warp += columns / of_one)
+    sum += of_warp[warp][lane % of_one];
   return sum;
 }
 
@@ -79,22 +81,27 @@ __device__ T block_max(T value) {
   return largest;
 }
 
-// True if this block is the last one of its grid to call it. The block then sees everything that
-// the others wrote before their calls. Every thread of every block must call it, once.
-__device__ inline bool is_last_block() {
-  // Every grid leaves this at 0, and grids follow one another on the one stream.
-  static unsigned asked = 0;
+// True if this block is the last of `blocks` that call this for the same place in [0, most_places).
+// The block then sees everything that the others wrote before their calls. Every thread of these
+// blocks must call it, once.
+inline constexpr int most_places = 1024;
+__device__ inline bool is_last_block(unsigned place, unsigned blocks) {
+  // Every grid leaves these at 0, and grids follow one another on the one stream.
+  static unsigned asked[most_places];
   __shared__ bool last;
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    last = atomicAdd(&asked, 1) == gridDim.x * gridDim.y - 1;
-    if (last) asked = 0;
+    last = atomicAdd(&asked[place], 1) == blocks - 1;
+    if (last) asked[place] = 0;
   }
   __syncthreads();
   __threadfence();
   return last;
 }
+
+// The same for all blocks of a grid.
+__device__ inline bool is_last_block() { return is_last_block(0, gridDim.x * gridDim.y); }
 
 // A thread's sum of any number of terms. Runs of terms are added in T, and the runs in double. The
 // rounding error is therefore that of one run, and there are few double additions, which are slow
@@ -116,6 +123,27 @@ class RunningSum {
  private:
   double total_ = 0;
   T run_ = 0;
+  int terms_ = 0;
+};
+
+// The same of `count` sums side by side, to which add() adds a term each.
+template <class T, int count>
+class RunningSums {
+ public:
+  __device__ void add(const T (&terms)[count]) {
+    for (int k = 0; k < count; ++k) runs_[k] += terms[k];
+    if (++terms_ < 256) return;
+    for (int k = 0; k < count; ++k) {
+      totals_[k] += runs_[k];
+      runs_[k] = 0;
+    }
+    terms_ = 0;
+  }
+  __device__ T total(int k) const { return static_cast<T>(totals_[k] + runs_[k]); }
+
+ private:
+  double totals_[count] = {};
+  T runs_[count] = {};
   int terms_ = 0;
 };
 
