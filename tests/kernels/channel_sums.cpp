@@ -54,7 +54,7 @@ std::vector<DType> summed_types() {
 }  // namespace
 
 // The terms are eighths: float32 holds their sums. 200 columns are whole vectors in several tiles,
-// of which the last is short; 67 columns are none. Of 5000 rows there are more parts than a thread
+// of which the last is short; 67 columns are none. 5000 rows have more parts than a thread
 // adds at a time.
 TEST_CASE("the gradient of a bias is the sum over many rows", "[ops]") {
   struct Case {
