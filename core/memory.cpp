@@ -1,7 +1,5 @@
 #include "core/memory.h"
 
-#include <utility>
-
 #include "core/cuda.h"
 #include "core/host_blocks.h"
 
@@ -48,27 +46,10 @@ void Storage::give_block() {
   data_ = nullptr;
 }
 
-void* Storage::place() {
+void* Storage::data() {
   if (on_host_) [[unlikely]]
     return_from_host();
   return data_;
-}
-
-void* Storage::data() {
-  void* const address = place();
-  if (later_) [[unlikely]]
-    compute_now();
-  return address;
-}
-
-void Storage::compute_now() {
-  std::unique_ptr<Compute> compute = std::exchange(later_, nullptr);
-  try {
-    (*compute)(data_);
-  } catch (...) {
-    later_ = std::move(compute);
-    throw;
-  }
 }
 
 void Storage::move_to_host() {

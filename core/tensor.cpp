@@ -98,28 +98,12 @@ Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device
   return tensor;
 }
 
-Storage& Tensor::unchanged_storage() const {
+View Tensor::view() const {
   Storage& own = storage();
   if (saved_version_ && *saved_version_ != own.version()) [[unlikely]]
     fail_overwritten();
-  return own;
-}
-
-View Tensor::view_at(void* data) const {
-  auto* const first = static_cast<std::byte*>(data);
-  return {first ? first + offset_bytes_ : nullptr, shape_, dtype_, storage_->device()};
-}
-
-View Tensor::view() const { return view_at(unchanged_storage().data()); }
-
-View Tensor::place() const { return view_at(unchanged_storage().place()); }
-
-void Tensor::compute_later(std::function<void(const View& elements)> compute) const {
-  storage().compute_later([compute = std::move(compute), elements = place()](void* place) {
-    View now = elements;
-    now.data = place;
-    compute(now);
-  });
+  auto* data = static_cast<std::byte*>(own.data());
+  return {data ? data + offset_bytes_ : nullptr, shape_, dtype_, own.device()};
 }
 
 void Tensor::fail_undefined() {

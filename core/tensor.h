@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -59,8 +58,7 @@ class Tensor {
   // "f32 [2, 3]", or with the label of its memory: "'hidden.weight' f32 [2, 3]".
   std::string describe() const;
 
-  // Throws Error if this is a saved() tensor whose elements were overwritten since. Computes
-  // elements that wait (compute_later()).
+  // Throws Error if this is a saved() tensor whose elements were overwritten since.
   detail::View view() const;
   // The elements on the host. Throws Error unless the tensor is a T tensor on Device::cpu, and has
   // elements.
@@ -82,16 +80,6 @@ class Tensor {
   // A copy of the elements on `device`, with the same label unless a MemoryScope gives one. Copying
   // from cuda to cpu waits for the device. Throws Error as copy_from() does.
   Tensor to(Device device, Category category = Category::data) const;
-
-  // Leaves the elements to compute(elements), which runs when somebody first asks for them, through
-  // any tensor that shares the storage. So an op can return a loss before its backward has computed
-  // it: backward writes the elements of a tensor that is_waiting() at its place(), and then calls
-  // stop_waiting(). If compute() throws, the elements go on waiting.
-  void compute_later(std::function<void(const detail::View& elements)> compute) const;
-  bool is_waiting() const { return defined() && storage_->is_waiting(); }
-  void stop_waiting() const { storage().stop_waiting(); }
-  // view(), for a kernel that runs after the elements are there: they go on waiting.
-  detail::View place() const;
 
   // Returns this tensor under another shape, with the same storage and gradient. Throws Error
   // unless the number of elements agrees.
@@ -120,9 +108,6 @@ class Tensor {
       fail_undefined();
     return *storage_;
   }
-  // storage(). Throws Error if this is a saved() tensor that was overwritten.
-  detail::Storage& unchanged_storage() const;
-  detail::View view_at(void* data) const;
   [[noreturn]] static void fail_undefined();
   [[noreturn]] void fail_overwritten() const;
   std::byte* host_data() const;

@@ -1,13 +1,238 @@
 #include "kernels/linear_cross_entropy.h"
 
 #include <algorithm>
-#include <memory>
+#include <cmath>
+#include <cstring>
+#include <limits>
 
-#include "core/profile.h"
+#include "kernels/detail/counted.h"
+#include "kernels/detail/cross_entropy_kernels.h"
 #include "kernels/detail/linear_cross_entropy_kernels.h"
+#include "kernels/detail/loss_seed.h"
 #include "kernels/detail/matmul.h"
+#include "kernels/detail/reduce.h"
+#include "kernels/detail/scale.h"
+#include "kernels/detail/vector_exp.h"
 
 namespace accrue {
+namespace cpu {
+namespace {
+
+// The rows that count, gathered into chunks. Throws Error for a label out of range.
+class CountedRows {
+ public:
+  CountedRows(std::string_view op, const LinearCrossEntropy& in)
+      : in_(in), chunks_(find(op, in), in.logits.shape[0]) {}
+
+  const RowChunks& chunks() const { return chunks_; }
+  bool are_all() const { return chunks_.rows() == in_.rows(); }
+  // The row with this place among the rows that count.
+  int64_t operator[](int64_t place) const {
+    return are_all() ? place : in_.places.as<const int32_t>()[place];
+  }
+
+  // A chunk of x: a view if all rows count, else a copy.
+  View x_of(int64_t chunk) const {
+    const int64_t begin = chunks_.begin(chunk), size = chunks_.size(chunk), E = in_.E();
+    if (are_all()) return rows_of(in_.x, begin, size);
+    const View x{in_.gathered.data, {size, E}, in_.x.dtype, in_.x.device};
+    const auto bytes = static_cast<size_t>(E) * size_of(x.dtype);
+    parallel_each(size, E, [&](int64_t i) {
+      std::memcpy(rows_of(x, i, 1).data, rows_of(in_.x, (*this)[begin + i], 1).data, bytes);
+    });
+    return x;
+  }
+
+ private:
+  static int64_t find(std::string_view op, const LinearCrossEntropy& in) {
+    const int32_t* label = in.labels.as<const int32_t>();
+    int64_t count = 0;
+    for (int64_t r = 0; r < in.rows(); ++r) {
+      if (!in.counts(label[r])) continue;
+      check(0 <= label[r] && label[r] < in.V(), "[{}] label {} of row {} is outside [0, {})", op,
+            label[r], r, in.V());
+      if (in.leaves_out) in.places.as<int32_t>()[count] = static_cast<int32_t>(r);
+      ++count;
+    }
+    return count;
+  }
+
+  const LinearCrossEntropy& in_;
+  RowChunks chunks_;
+};
+
+// Computes the logits of x [size, E], which are the counted rows from place `begin` on.
+void compute_logits(const LinearCrossEntropy& in, View x, const CountedRows& rows, int64_t begin) {
+  matmul({rows_of(in.logits, 0, x.shape[0]), 0}, x, in.w, Transpose::no, Transpose::yes,
+         in.workspace);
+  if (in.own == OwnLogit::counts) return;
+  dispatch_wide(in.logits.dtype, [&]<class W>() {
+    for (int64_t i = 0; i < x.shape[0]; ++i)
+      in.logits.as<W>()[i * in.V() + rows[begin + i]] = -std::numeric_limits<W>::infinity();
+  });
+}
+
+template <class W>
+RowSoftmax<W> softmax_of(const W* row, int64_t V, int32_t label) {
+  W maximum = row[0];
+#pragma omp simd reduction(max : maximum)
+  for (int64_t v = 0; v < V; ++v) maximum = row[v] > maximum ? row[v] : maximum;
+  const auto sum = [=](int64_t begin, int64_t end) {
+    return sum_of<W>(end - begin, [=](int64_t v) { return vector_exp(row[begin + v] - maximum); });
+  };
+  const W of_label = vector_exp(row[label] - maximum) - 1;
+  return {maximum, static_cast<W>(sum(0, label) + sum(label + 1, V) + double(of_label))};
+}
+
+// True if the label's logit is the largest, the first of equals.
+template <class W>
+bool is_right(const W* row, int32_t label, const RowSoftmax<W>& softmax) {
+  return row[label] == softmax.maximum && !std::isnan(softmax.rest) &&
+         std::find(row, row + label, softmax.maximum) == row + label;
+}
+
+// Computes the softmax and the loss of each row that counts. `right`, if given, becomes 1 or 0.
+// Calls with_logits(chunk) while the logits of the chunk are in the buffer.
+template <class WithLogits>
+void compute_losses(const CountedRows& rows, View losses, View right, const LinearCrossEntropy& in,
+                    WithLogits&& with_logits) {
+  const int64_t V = in.V();
+  const int32_t* labels = in.labels.as<const int32_t>();
+  for (int64_t chunk = 0; chunk < rows.chunks().count(); ++chunk) {
+    compute_logits(in, rows.x_of(chunk), rows, rows.chunks().begin(chunk));
+    dispatch_wide(in.logits.dtype, [&]<class W>() {
+      parallel_each(rows.chunks().size(chunk), V, [&](int64_t i) {
+        const int64_t r = rows[rows.chunks().begin(chunk) + i];
+        const W* row = in.logits.as<const W>() + i * V;
+        const RowSoftmax<W> softmax = softmax_of(row, V, labels[r]);
+        in.softmax.as<W>()[2 * r] = softmax.maximum;
+        in.softmax.as<W>()[2 * r + 1] = softmax.rest;
+        losses.as<double>()[r] = static_cast<double>(softmax.loss(row[labels[r]]));
+        if (right.data) right.as<int32_t>()[r] = is_right(row, labels[r], softmax);
+      });
+    });
+    with_logits(chunk);
+  }
+}
+
+// out = scale * (softmax(row) - onehot(label)); out may be the row. At the label no digits cancel,
+// because the sum of the other terms is computed separately.
+template <class T, class W>
+void gradient_of_row(T* out, const W* row, int64_t V, int32_t label, const RowSoftmax<W>& softmax,
+                     W scale) {
+  const W factor = scale / (1 + softmax.rest);
+  const W others = softmax.rest + (1 - vector_exp(row[label] - softmax.maximum));
+#pragma omp simd
+  for (int64_t v = 0; v < V; ++v) out[v] = T(factor * vector_exp(row[v] - softmax.maximum));
+  out[label] = T(-factor * others);
+}
+
+// Computes a chunk of dx in the scratch, then stores its rows at their places.
+template <class T, class W = Wide<T>>
+void scatter_dx(const GradTarget& dx, View d, const LinearCrossEntropy& in, const CountedRows& rows,
+                int64_t begin) {
+  const int64_t E = in.E(), size = d.shape[0];
+  matmul({rows_of(in.gathered, 0, size), 0}, d, in.w, Transpose::no, Transpose::no, in.workspace);
+  with_beta(dx.beta, [&](auto accumulate) {
+    parallel_each(size, E, [&](int64_t i) {
+      const W* from = in.gathered.as<const W>() + i * E;
+      T* to = dx.grad.as<T>() + rows[begin + i] * E;
+      for (int64_t e = 0; e < E; ++e) store(to[e], from[e], accumulate);
+    });
+  });
+}
+
+template <class T>
+void clear_left_out(const GradTarget& dx, const LinearCrossEntropy& in) {
+  const int32_t* label = in.labels.as<const int32_t>();
+  for (int64_t r = 0; r < in.rows(); ++r)
+    if (!in.counts(label[r])) std::fill_n(dx.grad.as<T>() + r * in.E(), in.E(), T(0));
+}
+
+// Adds a chunk to the gradients. The chunk's logits are in the buffer; their gradient goes to d
+// [rows of a chunk, V]. x, the chunk's rows, is needed only if dw is wanted.
+template <class T, class W = Wide<T>>
+void differentiate_chunk(const LinearCrossEntropyTargets& targets, W scale, View d,
+                         const LinearCrossEntropy& in, const CountedRows& rows, int64_t chunk,
+                         View x) {
+  const int64_t V = in.V(), begin = rows.chunks().begin(chunk), size = rows.chunks().size(chunk);
+  const View d_of_chunk = rows_of(d, 0, size);
+  parallel_each(size, V, [&](int64_t i) {
+    const int64_t r = rows[begin + i];
+    const W* softmax = in.softmax.as<const W>() + 2 * r;
+    gradient_of_row(d.as<T>() + i * V, in.logits.as<const W>() + i * V, V,
+                    in.labels.as<const int32_t>()[r], RowSoftmax<W>{softmax[0], softmax[1]}, scale);
+  });
+  const auto& [dw, dx] = targets;
+  if (dw) matmul(*dw, d_of_chunk, x, Transpose::yes, Transpose::no, {});
+  if (dx && rows.are_all())
+    matmul({rows_of(dx->grad, begin, size), dx->beta}, d_of_chunk, in.w, Transpose::no,
+           Transpose::no, in.workspace);
+  else if (dx) scatter_dx<T>(*dx, d_of_chunk, in, rows, begin);
+}
+
+}  // namespace
+
+void linear_cross_entropy(View loss, View losses, std::optional<GradTarget> unit_dx,
+                          const LinearCrossEntropy& in, const Counted& counted) {
+  const CountedRows rows("linear_cross_entropy", in);
+  dispatch_wide(loss.dtype, [&]<class W>() {
+    if (unit_dx) clear_left_out<W>(*unit_dx, in);
+    compute_losses(rows, losses, {}, in, [&](int64_t chunk) {
+      if (unit_dx)
+        differentiate_chunk<W>({{}, unit_dx}, counted.mean_of(W(1)), in.logits, in, rows, chunk,
+                               {});
+    });
+  });
+  double sum = 0;
+  for (int64_t r = 0; r < in.rows(); ++r)
+    if (in.counts(in.labels.as<const int32_t>()[r])) sum += losses.as<const double>()[r];
+  dispatch_wide(loss.dtype,
+                [&]<class W>() { *loss.as<W>() = static_cast<W>(counted.mean_of(sum)); });
+}
+
+// dx may be x: a chunk of dx is written after dw has read the same chunk of x. d may be the logits.
+void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, const LossSeed& from,
+                                   View d, const LinearCrossEntropy& in, const Counted& counted) {
+  const CountedRows rows("linear_cross_entropy", in);
+  LinearCrossEntropyTargets of_chunk = targets;
+  dispatch_floating(
+      in.x.dtype, [&]<class T, class W = Wide<T>>() {
+        const Seed<W> seed(from);
+        seed.add_loss();
+        if (targets.dx && targets.dx->beta == 0) clear_left_out<T>(*targets.dx, in);
+        for (int64_t turn = 0; turn < rows.chunks().count(); ++turn) {
+          const int64_t chunk = rows.chunks().in_backward(turn);
+          const View x = rows.x_of(chunk);
+          if (turn > 0) compute_logits(in, x, rows, rows.chunks().begin(chunk));
+          if (turn > 0 && of_chunk.dw) of_chunk.dw->beta = 1;
+          differentiate_chunk<T>(of_chunk, counted.mean_of(seed.dloss()), d, in, rows, chunk, x);
+        }
+      });
+}
+
+// dx may be unit_dx.
+void times_dloss(GradTarget dx, const LossSeed& from, View unit_dx) {
+  dispatch_wide(unit_dx.dtype, [&]<class W>() {
+    const Seed<W> seed(from);
+    seed.add_loss();
+    scale(dx, unit_dx, double(seed.dloss()));
+  });
+}
+
+void add_linear_score(View score, View losses, View right, const LinearCrossEntropy& in) {
+  compute_losses(CountedRows("add_linear_score", in), losses, right, in, [](int64_t) {});
+  double* sums = score.as<double>();
+  for (int64_t r = 0; r < in.rows(); ++r) {
+    if (!in.counts(in.labels.as<const int32_t>()[r])) continue;
+    sums[0] += losses.as<const double>()[r];
+    sums[1] += 1;
+    sums[2] += right.as<const int32_t>()[r];
+  }
+}
+
+}  // namespace cpu
+
 namespace {
 
 // The number of rows whose logits are computed. On the cpu these are the rows that count.
@@ -73,31 +298,9 @@ struct detail::WorkOf<cpu::linear_cross_entropy_backward> {
   }
 };
 
-// Computes the logits of every chunk, reads them, writes d over them, and computes the wanted
-// products.
-template <>
-struct detail::WorkOf<cpu::linear_cross_entropy_with_backward> {
-  Work operator()(const View&, const View&, const LinearCrossEntropyTargets& targets,
-                  const LossSeed&, const View& d, const LinearCrossEntropy& in,
-                  const Counted&) const {
-    const int64_t rows = computed_rows(in);
-    const auto chunks = double(RowChunks(rows, in.logits.shape[0]).count());
-    const auto& [dw, dx] = targets;
-    const double products = 1 + (dw ? 1 : 0) + (dx ? 1 : 0);
-    const double logits = double(rows) * double(in.V());
-    return {.flops = 2 * products * logits * double(in.E()),
-            .bytes = bytes_of(in.x) + bytes_of(in.labels) +
-                     2 * logits * double(size_of(in.logits.dtype)) +
-                     products * logits * double(size_of(d.dtype)) +
-                     (dx ? 2 : 1) * chunks * bytes_of(in.w) + bytes_of(dx) +
-                     (dw ? bytes_of(dw) + 2 * (chunks - 1) * bytes_of(dw->grad) : 0)};
-  }
-};
-
 namespace cuda {
 decltype(cpu::linear_cross_entropy) linear_cross_entropy;
 decltype(cpu::linear_cross_entropy_backward) linear_cross_entropy_backward;
-decltype(cpu::linear_cross_entropy_with_backward) linear_cross_entropy_with_backward;
 decltype(cpu::times_dloss) times_dloss;
 decltype(cpu::add_linear_score) add_linear_score;
 }  // namespace cuda
@@ -139,27 +342,25 @@ struct HeadScratch {
   }
 };
 
-LinearCrossEntropy head_arguments(const HeadOperands& of, const Tensor& logits, const View& softmax,
-                                  bool leaves_out, const HeadScratch& scratch,
-                                  OwnLogit own = OwnLogit::counts) {
+LinearCrossEntropy head_arguments(const HeadOperands& of, const Tensor& logits,
+                                  const Tensor& softmax, bool leaves_out,
+                                  const HeadScratch& scratch, OwnLogit own = OwnLogit::counts) {
   return {of.x.view(),
           of.w.view(),
           of.labels.view(),
           leaves_out,
           logits.view(),
-          softmax,
+          softmax.view(),
           scratch.places.view(),
           scratch.gathered.view(),
           scratch.workspace.view(),
           own};
 }
 
-void check_chunk_rows(std::string_view op, int64_t chunk_rows) {
+Tensor empty_logits(std::string_view op, const HeadOperands& of, int64_t chunk_rows,
+                    HeadPass pass) {
   check(chunk_rows >= 0, "[{}] {} rows in a chunk: expected 1 or more, or 0 for a default", op,
         chunk_rows);
-}
-
-Tensor empty_logits(const HeadOperands& of, int64_t chunk_rows, HeadPass pass) {
   const int64_t rows = of.x.size(0), V = of.w.size(0);
   const int64_t most = chunk_rows > 0 ? std::min(chunk_rows, rows)
                                       : chunk_rows_for(rows, V, of.x.dtype(), of.x.device(), pass);
@@ -204,164 +405,65 @@ int64_t detail::chunk_rows_for(int64_t rows, int64_t V, DType dtype, Device devi
   return std::min(rows, std::max(least, RowChunks(rows, most).size(0)));
 }
 
-namespace {
-
-// A loss with the state that its forward and its backward share.
-class HeadLoss {
- public:
-  static constexpr std::string_view op = "linear_cross_entropy";
-
-  HeadLoss(const Tensor& x, const Tensor& w, const Tensor& labels, const Tensor& judged,
-           int64_t chunk_rows, int64_t row_labels, OwnLogit own);
-
-  Tensor empty_loss() const { return Tensor::empty({}, wide(of_.x.dtype()), device()); }
-  // True if forward computes dx for dloss = 1.
-  bool is_dx_alone() const { return pass_ == HeadPass::reads_w_once && dx_edge_.wants_grad(); }
-  // The forward, which leaves the logits of the last chunk for backward, or unit_dx.
-  void compute(View loss);
-  // Records the backward, which also computes a loss `later` that waits until then.
-  static void record(const std::shared_ptr<HeadLoss>& head, Tensor& loss, const Tensor& later = {});
-
- private:
-  Device device() const { return of_.x.device(); }
-  void record_dx_alone(Tensor& loss);
-  void differentiate(const LossSeed& seed, const Tensor& later);
-  LinearCrossEntropy arguments(const HeadScratch& scratch) const;
-
-  HeadOperands of_;
-  const Edge dx_edge_, dw_edge_;
-  const Tensor judged_;
-  const Counted counted_;
-  const int64_t chunk_rows_;
-  const OwnLogit own_;
-  const HeadPass pass_;
-  Tensor logits_, softmax_, unit_dx_;  // once they are computed
-};
-
-int64_t labels_of_row(const Tensor& labels, int64_t row_labels) {
-  const int64_t own = labels.numel() / labels.size(0);
-  check(row_labels == 0 || row_labels >= own,
-        "[linear_cross_entropy] labels {} as pieces of rows of {} labels: expected no longer "
-        "pieces",
-        labels.shape(), row_labels);
-  return row_labels > 0 ? row_labels : own;
-}
-
-// In float16 a gradient without the loss scale would vanish.
-HeadPass pass_of(const Edge& dw_edge, DType dtype) {
-  if (dw_edge.wants_grad()) return HeadPass::adds_to_dw;
-  return is_16_bit_dtype(dtype) ? HeadPass::reads_w : HeadPass::reads_w_once;
-}
-
-HeadLoss::HeadLoss(const Tensor& x, const Tensor& w, const Tensor& labels, const Tensor& judged,
-                   int64_t chunk_rows, int64_t row_labels, OwnLogit own)
-    : of_(op, x, w, labels),
-      dx_edge_(x),
-      dw_edge_(w),
-      judged_(judged),
-      counted_(
-          counted_places(op, labels.size(0), labels_of_row(labels, row_labels), device(), judged)),
-      chunk_rows_(chunk_rows),
-      own_(own),
-      pass_(pass_of(dw_edge_, of_.x.dtype())) {
-  check(!dw_edge_.wants_grad() || !is_16_bit_dtype(w.dtype()),
-        "[{}] w {} {} that wants a gradient: expected a parameter in float32", op, name(w.dtype()),
-        w.shape());
-  check(own == OwnLogit::counts || of_.x.size(0) == of_.w.size(0),
-        "[{}] {} rows without their own logits and w {}: expected equal numbers of rows", op,
-        of_.x.size(0), w.shape());
-  check_chunk_rows(op, chunk_rows);
-}
-
-LinearCrossEntropy HeadLoss::arguments(const HeadScratch& scratch) const {
-  const View softmax = softmax_.defined() ? softmax_.view() : View{};
-  return head_arguments(of_, logits_, softmax, judged_.defined(), scratch, own_);
-}
-
-void HeadLoss::compute(View loss) {
-  logits_ = empty_logits(of_, chunk_rows_, pass_);
-  softmax_ = empty_softmax(of_);
-  if (is_dx_alone()) unit_dx_ = Tensor::empty(of_.x.shape(), of_.x.dtype(), device());
-  const HeadScratch scratch(of_, logits_, judged_.defined());
-  launch<cpu::linear_cross_entropy, cuda::linear_cross_entropy>(
-      device(), loss, for_each_row_of(of_, DType::f64).view(),
-      is_dx_alone() ? std::optional(GradTarget{unit_dx_.view(), 0}) : std::nullopt,
-      arguments(scratch), counted_);
-}
-
-void HeadLoss::record(const std::shared_ptr<HeadLoss>& head, Tensor& loss, const Tensor& later) {
-  if (head->is_dx_alone()) return head->record_dx_alone(loss);
-  record_loss(op, loss, {head->dx_edge_, head->dw_edge_},
-              [head, later](const LossSeed& seed) { head->differentiate(seed, later); });
-}
-
-// Keeps only unit_dx.
-void HeadLoss::record_dx_alone(Tensor& loss) {
-  record_loss(op, loss, {dx_edge_},
-              [dx_edge = dx_edge_, unit_dx = std::move(unit_dx_)](const LossSeed& seed) mutable {
-                auto dx = claim_grad_over_value(dx_edge, unit_dx);
-                if (!dx) return;
-                dx->grad.shape = unit_dx.shape();
-                launch<cpu::times_dloss, cuda::times_dloss>(unit_dx.device(), *dx, seed,
-                                                            unit_dx.view());
-              });
-}
-
-void HeadLoss::differentiate(const LossSeed& seed, const Tensor& later) {
-  const auto [dw, dx] = claim_grads_over_values(dw_edge_, {}, dx_edge_, of_.x);
-  if (!dw && !dx) return;
-  LinearCrossEntropyTargets targets{dw, dx};
-  if (dx) targets.dx->grad.shape = of_.x.shape();
-  const bool computes_loss = later.is_waiting();
-  if (computes_loss) logits_ = empty_logits(of_, chunk_rows_, pass_);
-  const HeadScratch scratch(of_, logits_, judged_.defined());
-  const Tensor apart = d_apart_from(logits_, of_);
-  const View d = apart.defined() ? apart.view() : d_over(logits_, of_);
-  if (computes_loss) {
-    launch<cpu::linear_cross_entropy_with_backward, cuda::linear_cross_entropy_with_backward>(
-        device(), later.place(), for_each_row_of(of_, DType::f64).view(), targets, seed, d,
-        arguments(scratch), counted_);
-    later.stop_waiting();
-  } else {
-    launch<cpu::linear_cross_entropy_backward, cuda::linear_cross_entropy_backward>(
-        device(), targets, seed, d, arguments(scratch), counted_);
-  }
-}
-
-}  // namespace
-
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labels,
                             const Tensor& judged, int64_t chunk_rows, int64_t row_labels,
                             OwnLogit own) {
-  const auto head = std::make_shared<HeadLoss>(x, w, labels, judged, chunk_rows, row_labels, own);
-  Tensor loss = head->empty_loss();
-  head->compute(loss.view());
-  HeadLoss::record(head, loss);
-  return loss;
-}
-
-Tensor detail::linear_cross_entropy_in_backward(const Tensor& x, const Tensor& w,
-                                                const Tensor& labels, const Tensor& judged,
-                                                int64_t chunk_rows, int64_t row_labels) {
-  const auto head =
-      std::make_shared<HeadLoss>(x, w, labels, judged, chunk_rows, row_labels, OwnLogit::counts);
-  Tensor loss = head->empty_loss();
-  if (head->is_dx_alone()) head->compute(loss.view());
-  HeadLoss::record(head, loss, loss.saved());
-  if (head->is_dx_alone()) return loss;
-  const auto compute = [head, phase = MemoryScope::phase(),
-                        label = MemoryScope::label()](const View& elements) {
-    const MemoryScope scope(phase, label);
-    head->compute(elements);
-    Profile::end_forward(HeadLoss::op);
-  };
-  if (!takes_seed(loss)) {
-    compute(loss.view());
+  constexpr std::string_view op = "linear_cross_entropy";
+  HeadOperands of(op, x, w, labels);
+  const Edge dx_edge = x, dw_edge = w;
+  check(!dw_edge.wants_grad() || !is_16_bit_dtype(w.dtype()),
+        "[{}] w {} {} that wants a gradient: expected a parameter in float32", op, name(w.dtype()),
+        w.shape());
+  check(own == OwnLogit::counts || of.x.size(0) == of.w.size(0),
+        "[{}] {} rows without their own logits and w {}: expected equal numbers of rows", op,
+        of.x.size(0), w.shape());
+  const Device device = x.device();
+  const int64_t samples = labels.size(0), own_labels = labels.numel() / samples;
+  check(row_labels == 0 || row_labels >= own_labels,
+        "[{}] labels {} as pieces of rows of {} labels: expected no longer pieces", op,
+        labels.shape(), row_labels);
+  const Counted counted =
+      counted_places(op, samples, row_labels > 0 ? row_labels : own_labels, device, judged);
+  const bool leaves_out = judged.defined();
+  Tensor loss = Tensor::empty({}, wide(x.dtype()), device);
+  // In float16 a gradient without the loss scale would vanish.
+  const bool is_frozen = !dw_edge.wants_grad() && !is_16_bit_dtype(of.x.dtype());
+  const bool is_dx_alone = is_frozen && dx_edge.wants_grad();
+  const HeadPass pass = is_frozen              ? HeadPass::reads_w_once
+                        : dw_edge.wants_grad() ? HeadPass::adds_to_dw
+                                               : HeadPass::reads_w;
+  Tensor logits = empty_logits(op, of, chunk_rows, pass), softmax = empty_softmax(of);
+  Tensor unit_dx = is_dx_alone ? Tensor::empty(of.x.shape(), of.x.dtype(), device) : Tensor();
+  {
+    const HeadScratch scratch(of, logits, leaves_out);
+    launch<cpu::linear_cross_entropy, cuda::linear_cross_entropy>(
+        device, loss.view(), for_each_row_of(of, DType::f64).view(),
+        is_dx_alone ? std::optional(GradTarget{unit_dx.view(), 0}) : std::nullopt,
+        head_arguments(of, logits, softmax, leaves_out, scratch, own), counted);
+  }
+  if (is_dx_alone) {
+    record_loss(op, loss, {dx_edge},
+                [=, unit_dx = std::move(unit_dx)](const LossSeed& seed) mutable {
+                  auto dx = claim_grad_over_value(dx_edge, unit_dx);
+                  if (!dx) return;
+                  dx->grad.shape = unit_dx.shape();
+                  launch<cpu::times_dloss, cuda::times_dloss>(device, *dx, seed, unit_dx.view());
+                });
     return loss;
   }
-  if (labels.device() == Device::cpu)
-    cpu::check_labels(HeadLoss::op, labels.view(), judged.defined(), w.size(0));
-  loss.compute_later(compute);
+  record_loss(op, loss, {dx_edge, dw_edge},
+              [=, of = std::move(of), logits = std::move(logits), softmax = std::move(softmax),
+               kept = judged](const LossSeed& seed) mutable {
+                const auto [dw, dx] = claim_grads_over_values(dw_edge, {}, dx_edge, of.x);
+                if (!dw && !dx) return;
+                LinearCrossEntropyTargets targets{dw, dx};
+                if (dx) targets.dx->grad.shape = of.x.shape();
+                const HeadScratch scratch(of, logits, leaves_out);
+                const Tensor apart = d_apart_from(logits, of);
+                launch<cpu::linear_cross_entropy_backward, cuda::linear_cross_entropy_backward>(
+                    device, targets, seed, apart.defined() ? apart.view() : d_over(logits, of),
+                    head_arguments(of, logits, softmax, leaves_out, scratch, own), counted);
+              });
   return loss;
 }
 
@@ -372,14 +474,12 @@ void detail::add_linear_score(const Tensor& score, const Tensor& x, const Tensor
   check(score.defined() && score.shape() == Shape{3} && score.dtype() == DType::f64 &&
             score.device() == x.device(),
         "[{}] expected score f64 [3] on {}, where x is", op, name(x.device()));
-  check_chunk_rows(op, chunk_rows);
-  const Tensor logits = empty_logits(of, chunk_rows, HeadPass::reads_w),
+  const Tensor logits = empty_logits(op, of, chunk_rows, HeadPass::reads_w),
                softmax = empty_softmax(of);
   const HeadScratch scratch(of, logits, true);
   launch<cpu::add_linear_score, cuda::add_linear_score>(
       x.device(), score.view(), for_each_row_of(of, DType::f64).view(),
-      for_each_row_of(of, DType::i32).view(),
-      head_arguments(of, logits, softmax.view(), true, scratch));
+      for_each_row_of(of, DType::i32).view(), head_arguments(of, logits, softmax, true, scratch));
 }
 
 }  // namespace accrue

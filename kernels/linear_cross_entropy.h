@@ -51,17 +51,6 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labe
 
 namespace detail {
 
-// linear_cross_entropy() with a loss that is computed in its backward, from the same logits as the
-// gradients: the logits are computed once. Whoever reads the loss before computes it then
-// (Tensor::compute_later()), and backward does what that of linear_cross_entropy() does. So it does
-// where backward is not recorded, and where w wants no gradient, not in 16 bits: then the loss is
-// computed at once. Loss and gradients have the same bits either way. Neither x nor w may be
-// overwritten before backward or that reading.
-// Scratch in backward: 8 bytes for each row, and as above.
-Tensor linear_cross_entropy_in_backward(const Tensor& x, const Tensor& w, const Tensor& labels,
-                                        const Tensor& judged = {}, int64_t chunk_rows = 0,
-                                        int64_t row_labels = 0);
-
 // Adds this micro-batch's part of an evaluation to score, f64 [3] on x's device, chunk by chunk.
 //   score[0] += -sum_r log softmax(l_r)[label[r]]
 //   score[1] += the number of rows
