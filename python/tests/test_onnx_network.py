@@ -96,7 +96,8 @@ class Files(unittest.TestCase):
         trainer = accrue.Trainer(path, (self.x, self.y), **self.options)
         again = trainer.run()
         np.testing.assert_array_equal(again.weights["fc.weight"], whole.weights["fc.weight"])
-        np.testing.assert_array_equal(trainer.predict(self.x), answers)
+        # Micro-batches of other sizes may cut sums elsewhere.
+        np.testing.assert_allclose(trainer.predict(self.x), answers, rtol=0, atol=1e-6)
         self.assertEqual(accrue.info(path)["parameters"], sum(
             array.size for name, array in own.weights.items() if "running" not in name))
         with self.assertRaisesRegex(accrue.Error, "save"):
