@@ -177,7 +177,8 @@ class Options(unittest.TestCase):
         self.refused("predict.. has no argument softmax", "predict", softmax=False)
         self.refused("has no argument softmax", "predict", softmax=None)
         self.refused("learning_rate; did you mean lr.$", "train", learning_rate=None)
-        self.refused("batch_size; did you mean micro_batch", "train", batch_size=8)
+        self.refused("batch_size; did you mean effective_batch, .* beside micro_batch, .* at once.$",
+                     "train", batch_size=8)
         self.refused("info.. has no argument vocabulary", "info", vocabulary=8)
         self.refused("predict.. has no argument hold_out", "predict", hold_out=0.5)
 
