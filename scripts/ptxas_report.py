@@ -112,13 +112,14 @@ class Kernel:
 
     @property
     def vector_bytes(self):
-        """Bytes of its first type that a thread accesses at a time; 0 without a width above 1."""
+        """Bytes of its first type that a thread accesses at a time; 0 without a width above 1. The
+        first type may be one of a functor."""
         place = all_width_places().get(self.base_name)
         if place is None:
             return 0
         arguments = self.name.removeprefix(self.base_name + "<").removesuffix(">").split(", ")
         width = int(arguments[place])
-        sizes = [SIZES[argument] for argument in arguments if argument in SIZES]
+        sizes = [SIZES[word] for word in re.findall(r"\w+", self.name) if word in SIZES]
         return width * (sizes or [4])[0] if width > 1 else 0
 
     def misfits(self):

@@ -52,7 +52,9 @@ class Rules(unittest.TestCase):
                 ("accumulate_kernel<4, float, Half>", 16), ("accumulate_kernel<1, float, Half>", 0),
                 ("moments_kernel<32, 8, BFloat16, float>", 16),
                 ("moments_kernel<32, 1, BFloat16, float>", 0), ("find_nonfinite_kernel<4>", 16),
-                ("dropout_kernel<4, true, Half>", 8), ("fill_kernel<float>", 0)]:
+                ("dropout_kernel<4, true, Half>", 8),
+                ("channel_sums_kernel<4, 1, Plain<Half>, float>", 8),
+                ("channel_sums_kernel<4, 1, Plain<float>, float>", 16), ("fill_kernel<float>", 0)]:
             narrow = kernel(name, registers=32, bounds=256)
             wide = kernel(name, registers=32, bounds=256, wide_loads=1)
             with self.subTest(name):

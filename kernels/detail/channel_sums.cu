@@ -40,7 +40,7 @@ __device__ void add_pieces(const Outs<W, sums>& outs, const W* partials, int64_t
 
 // Adds up term.of_vector() over the vectors of each channel of x [N, C, S], S > 1. A block takes a
 // piece of a channel, and a warp reads contiguous vectors of it.
-template <int width, int sums, class W, class Term>
+template <int width, int sums, class Term, class W>
 __global__ void __launch_bounds__(sum_threads, 1)
     channel_sums_kernel(Outs<W, sums> outs, W* partials, Term term, int64_t N, int64_t C,
                         int64_t S) {
@@ -90,7 +90,7 @@ __device__ LaneChannels<T> load_channels(const T* x, int64_t n, int64_t c, int64
 // The same for S = 1. A block takes a piece of the rows, and in each row its neighbouring channels,
 // which are a line of memory. A thread loads its channels of several rows before it adds them, in
 // order. The block then adds up its rows' sums, through shuffles and shared memory.
-template <int width, int sums, class W, class Term>
+template <int width, int sums, class Term, class W>
 __global__ void __launch_bounds__(block_threads)
     row_sums_kernel(Outs<W, sums> outs, W* partials, Term term, int64_t N, int64_t C) {
   using Lane = typename Term::template Lane<width>;
@@ -146,12 +146,12 @@ void channel_sums(const Outs<Wide<T>, sums>& outs, View scratch, const Term& ter
   auto* const partials = static_cast<Wide<T>*>(scratch.data);
   if (S == 1)
     with_width<T>(run, arrays, [&](auto width) {
-      enqueue(Grid{blocks}, row_sums_kernel<width.value, sums, Wide<T>, Term>, outs, partials, term,
+      enqueue(Grid{blocks}, row_sums_kernel<width.value, sums, Term, Wide<T>>, outs, partials, term,
               N, C);
     });
   else
     with_plane_width<T>(S, arrays, [&](auto width) {
-      enqueue(Grid{blocks, sum_threads}, channel_sums_kernel<width.value, sums, Wide<T>, Term>,
+      enqueue(Grid{blocks, sum_threads}, channel_sums_kernel<width.value, sums, Term, Wide<T>>,
               outs, partials, term, N, C, S);
     });
 }
