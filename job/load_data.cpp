@@ -126,9 +126,21 @@ void check_inputs(const Dataset& data, Inputs learned, const std::string& whose,
         whose, fmt::join(pixels.mean, ","), fmt::join(pixels.std, ","), data.name);
 }
 
+void warn_of_assumed_pixels(const Dataset& data, const Request& request, const Notices& notices) {
+  const bool has_pixels =
+      std::ranges::find(data.fields, Encoding::pixel, &Field::encoding) != data.fields.end();
+  const Normalization pixels = request.domains.pixels();
+  if (request.assumes_pixels && has_pixels)
+    notices.warn(
+        "{} does not say how its pixels were normalized: (x - {}) / {} is assumed; "
+        "expected --mean and --std",
+        request.init, fmt::join(pixels.mean, ","), fmt::join(pixels.std, ","));
+}
+
 void take_in(Dataset& data, const Request& request, const Notices& notices) {
   if (!data.about.empty()) notices.say("{}: {}", data.name, data.about);
   check_inputs(data, request.inputs_of_weights, request.weights, request);
+  warn_of_assumed_pixels(data, request, notices);
   normalize(data, request);
 }
 
@@ -155,21 +167,15 @@ Datasets load_data(const Request& request, DataUse use, const Notices& notices) 
 
 namespace {
 
-// Throws Error if neither the file (it may be PyTorch's) nor the request names the model. Warns
-// about other assumptions.
-void check_what_is_said(const Metadata& said, const Request& request, const Notices& notices) {
+// Throws Error if neither the file (it may be PyTorch's) nor the request names the model. Warns if
+// numbers of the file are rounded.
+void check_what_is_said(const Metadata& said, Request& request, const Notices& notices) {
   const auto is_given = [&](const char* name) { return request.given.contains(name); };
   const bool has_own_pixels = request.domains.model(request.model_name).has_own_pixels;
   const bool says = has_own_pixels || said.contains("model");
   check(says || is_given("model"),
         "{} does not say which model its weights are of: expected --model", request.init);
-  const Normalization pixels = request.domains.pixels();
-  const auto sees = request.domains.model(request.model_name).sample.input().encoding;
-  if (!says && sees == Encoding::pixel && !(is_given("mean") && is_given("std")))
-    notices.warn(
-        "{} does not say how its pixels were normalized: (x - {}) / {} is assumed; "
-        "expected --mean and --std",
-        request.init, fmt::join(pixels.mean, ","), fmt::join(pixels.std, ","));
+  request.assumes_pixels = !says && !(is_given("mean") && is_given("std"));
   if (request.precision != Precision::fp64 && holds_float64(request.init))
     notices.warn("{} holds float64, which is rounded to float32", request.init);
 }
@@ -224,7 +230,7 @@ Request with_what_weights_say(const Request& request, const Notices& notices) {
   result.sample = sample_said(said, result);
   if (request.init.empty()) return result;
   if (!is_resumed) {
-    check_what_is_said(said, request, notices);
+    check_what_is_said(said, result, notices);
     const auto inputs = said.find(inputs_key);
     if (inputs != said.end() && inputs->second == inputs_as_given)
       result.inputs_of_weights = Inputs::as_given;

@@ -19,8 +19,12 @@ Datasets load_data(const Request& request, DataUse use, const Notices& notices);
 void check_inputs(const Dataset& data, Inputs learned, const std::string& whose,
                   const Request& request);
 
-// Reports what was found in the data, and normalizes its pixels as the request says. Throws Error
-// as check_inputs() does for the request's weights.
+// Warns if the data has pixels and nothing says how those that the request's weights were trained
+// on were normalized.
+void warn_of_assumed_pixels(const Dataset& data, const Request& request, const Notices& notices);
+
+// Reports what was found in the data, warns of assumed pixels, and normalizes pixels as the request
+// says. Throws Error as check_inputs() does for the request's weights.
 void take_in(Dataset& data, const Request& request, const Notices& notices);
 
 // Reports that the names of the data's classes are used, if the file of the weights has no names

@@ -63,6 +63,7 @@ struct Request : TrainingOptions {
   std::string weights;
   std::optional<detail::Classes> classes_of_weights;
   detail::Inputs inputs_of_weights = detail::Inputs::unknown;
+  bool assumes_pixels = false;  // neither their file nor the user says how pixels were normalized
   std::optional<int64_t> class_count_of_weights;  // if it may exceed the data's
   // The samples that these weights were made for, as far as their file says it; else without
   // fields.

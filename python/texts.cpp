@@ -36,12 +36,6 @@ const Door embed_door{.function = "embed",
                       .has_vocabulary = false,
                       .weights = "weights"};
 
-Notices warnings_alone() {
-  return Notices([](Notices::Kind kind, std::string_view text) {
-    if (kind == Notices::Kind::warning) app::say_error("warning: {}\n", text);
-  });
-}
-
 // A token may end within a character.
 nb::object to_python(const std::string& text) {
   return nb::bytes(text.data(), text.size()).attr("decode")("utf-8", "replace");

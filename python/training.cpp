@@ -122,6 +122,7 @@ class Answering {
     if (const auto& given = call_.given().network; given && has_named_answers(x, *given)) {
       Dataset data = question_by_name(x, given->inputs);
       check_inputs(data, o.inputs_of_weights, o.weights, o);
+      warn_of_assumed_pixels(data, o, warnings_alone());
       const LoadedNetwork& network = loaded(o.sample);
       return answers_by_name(std::move(data), o.domains.pixels(), *network.model, o.micro_batch,
                              network.parameters.compute_dtype(), device_);
@@ -136,6 +137,7 @@ class Answering {
     for (const char* name : {"mean", "std"})
       if (o.given.contains(name)) data.check_pixels(fmt::format("--{}", name));
     check_inputs(data, o.inputs_of_weights, o.weights, o);
+    warn_of_assumed_pixels(data, o, warnings_alone());
     see_as_trained(data, o);
     const LoadedNetwork& network = loaded(o.sample_in(data));
     return answers_to(std::move(data), o.domains.pixels(), *network.model, o.micro_batch,

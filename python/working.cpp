@@ -16,6 +16,12 @@ nb::object score_of(const Score& score) {
   return result("Score", from_json(to_json(score).dump()));
 }
 
+Notices warnings_alone() {
+  return Notices([](Notices::Kind kind, std::string_view text) {
+    if (kind == Notices::Kind::warning) app::say_error("warning: {}\n", text);
+  });
+}
+
 bool is_quiet(nb::handle quiet) {
   if (quiet.is_none()) return true;
   check(nb::isinstance<nb::bool_>(quiet), "quiet is {}: expected True or False", shown(quiet));

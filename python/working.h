@@ -5,6 +5,7 @@
 #include <string>
 
 #include "apps/cli/messages.h"
+#include "job/notices.h"
 #include "python/interrupts.h"
 #include "python/spelling.h"
 #include "train/score.h"
@@ -20,6 +21,8 @@ nb::object result(const char* type, Args&&... args) {
   return nb::module_::import_("accrue._results").attr(type)(std::forward<Args>(args)...);
 }
 nb::object score_of(const Score& score);
+// A command's messages for Python, which gets the warnings alone.
+Notices warnings_alone();
 
 // Does work(StopRequest), and throws the exception that a signal has raised meanwhile.
 template <class Work>
