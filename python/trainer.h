@@ -8,6 +8,7 @@
 #include "apps/commands/eval.h"
 #include "apps/commands/progress.h"
 #include "apps/commands/train.h"
+#include "core/host_blocks.h"
 #include "images/domain.h"
 #include "images/segmentation.h"
 #include "python/answers.h"
@@ -91,6 +92,8 @@ class PythonTrainer {
     nb::object scored = score();
     const bool is_on_test = !test_.is_none() && !scored.is_none();
     if (is_on_test) scored = evaluate_spelt(test_);
+    // The copy of the weights takes the place of activations, not memory beside theirs.
+    if (elements == Elements::copied) host_blocks().release_cached();
     return result("Result", "losses"_a = losses(), "score"_a = scored, "steps"_a = steps(),
                   "weights"_a = weights(elements), "memory"_a = memory(),
                   "batches"_a = trainer().training().batches().describe(),

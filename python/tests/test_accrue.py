@@ -604,6 +604,23 @@ class Callbacks(unittest.TestCase):
         # In KiB: 4000 leaked Steps, 200 bytes or more each, would show.
         self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 600)
 
+    def test_copy_weights_when_activations_are_gone(self):
+        wide = accrue.Sequential(accrue.Linear(1024, 16384), accrue.ReLU(), accrue.Linear(16384, 5))
+        x = np.random.default_rng(0).normal(size=(1024, 1024)).astype(np.float32)
+        trainer = accrue.Trainer(wide, (x, np.arange(1024) % 5), effective_batch=1024,
+                                 micro_batch=1024, steps=1)
+        in_training = 0
+
+        def read_peak(_):
+            nonlocal in_training
+            in_training = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+        result = trainer.run(on_step=read_peak)
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        taken = sum(array.nbytes for array in result.weights.values())
+        self.assertLess(taken, result.memory["this run"]["activations"])
+        self.assertLess(after - in_training, taken / 1024 / 2)  # in KiB
+
 
 class Errors(unittest.TestCase):
     def test_have_the_words_of_the_program(self):
