@@ -18,6 +18,14 @@ void check_lengths_of(std::string_view op, const Tensor& lengths, int64_t N, Dev
         name(lengths.dtype()), lengths.shape(), N, name(device));
 }
 
+void check_key_mask(std::string_view op, const Tensor& mask, const Tensor& q, int64_t S) {
+  const Shape wanted{q.size(0), S};
+  check(!mask.defined() ||
+            (mask.dtype() == q.dtype() && mask.shape() == wanted && mask.device() == q.device()),
+        "[{}] key_mask {} {}: expected {} {} on {}, a number for each key of a sample", op,
+        name(mask.dtype()), mask.shape(), name(q.dtype()), wanted, name(q.device()));
+}
+
 void check_keys(std::string_view op, AttentionMask mask, int64_t T, int64_t S) {
   check(mask == AttentionMask::none || T == S,
         "[{}] {} queries and {} keys: expected as many where a query sees the keys up to its own",
@@ -33,6 +41,7 @@ AttentionOptions checked_for_rows(AttentionOptions options, const Tensor& q, int
         *options.scale);
   check_keys("attention_rows", options.mask, q.size(1), S);
   check_lengths_of("attention_rows", options.lengths, q.size(0), q.device());
+  check_key_mask("attention_rows", options.key_mask, q, S);
   return options;
 }
 
@@ -53,9 +62,14 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
   check_keys("attention", options.mask, T, S);
   const Tensor& lengths = options.lengths;
   check_lengths_of("attention", lengths, N, q.device());
+  check_key_mask("attention", options.key_mask, q, S);
   const double scale = options.scale.value_or(1 / std::sqrt(double(D)));
   if (scale > 0)
-    return attention_in_blocks(q, k, v, {H, G, D}, {options.mask, options.lengths, scale});
+    return attention_in_blocks(q, k, v, {H, G, D},
+                               {options.mask, lengths, scale, options.key_mask});
+  check(!options.key_mask.defined(),
+        "[attention] key_mask beside the scale {}: expected a positive scale, or no key_mask",
+        scale);
   // The blocks look for the largest score before they scale it.
   // The heads of a group have their queries one below the other.
   const Shape rows_of_groups{N, G, H / G * T, D};

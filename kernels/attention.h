@@ -15,20 +15,24 @@ struct AttentionOptions {
   Tensor lengths = {};
   // The factor of the scores; 1 / sqrt(D) if there is no value.
   std::optional<double> scale = {};
+  // [N, S] in the type of q: of sample n only keys s with key_mask[n, s] other than 0 are seen. All
+  // are, if it is undefined. It gets no gradient.
+  Tensor key_mask = {};
 };
 
 // y[n, h, t, e] = sum_s p[n, h, t, s] * v[n, g, s, e], with the group g = h / (H / G) of head h.
 // p[n, h, t, s] = softmax_s(scale * sum_d q[n, h, t, d] * k[n, g, s, d]) over the keys s that query
 // t sees.
 // q [N, H, T, D], k [N, G, S, D], v [N, G, S, E], y [N, H, T, E], H a multiple of G.
-// With AttentionMask::causal query t sees key s if s <= t, and T is S.
+// With AttentionMask::causal query t sees key s if s <= t, and T is S. y is 0 for a query that sees
+// no key, because of a key_mask.
 // This is matmul(softmax(scale * matmul(q, k^T)), v), which another mask can be added to.
 // Backward is causal_attention()'s, block by block: keeps q, k, v, y and the logarithms of the
 // softmax's sums [N, H, T], and nothing of T * S elements. As there, NaN and infinity reach only
 // what depends on them, so keys behind a length may be NaN. But with a scale that is not positive,
 // the three ops compute it, keep p, and multiply what is not seen by 0.
-// Throws Error unless the shapes agree and every length is 1 to S; on cuda, where a kernel cannot
-// throw, a sample of another length gives NaN.
+// Throws Error unless the shapes agree and every length is 1 to S, and for a key_mask with a scale
+// that is not positive; on cuda, where a kernel cannot throw, a sample of another length gives NaN.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
                  const AttentionOptions& options = {});
 

@@ -350,8 +350,9 @@ void check_packed_heads(std::string_view op, const Tensor& qkv, const AttentionH
 Tensor attention_in_blocks(const Tensor& q, const Tensor& k, const Tensor& v,
                            const AttentionHeads& heads, const AttentionOptions& options) {
   const auto inputs = [=](const Tensor& q, const Tensor& k, const Tensor& v) {
-    return CausalInputs{{q.view()},   {k.view()},   {v.view()}, {}, heads, view_of(options.lengths),
-                        options.mask, options.scale};
+    return CausalInputs{{q.view()},   {k.view()},    {v.view()},
+                        {},           heads,         view_of(options.lengths),
+                        options.mask, options.scale, view_of(options.key_mask)};
   };
   return attend_to<cpu::attention, cuda::attention, cpu::attention_backward,
                    cuda::attention_backward>("attention", q, k, v, inputs);
@@ -364,6 +365,7 @@ Tensor attention_in_blocks(const Tensor& qkv, const AttentionHeads& heads,
     in.lengths = view_of(options.lengths);
     in.mask = options.mask;
     in.scale = options.scale;
+    in.key_mask = view_of(options.key_mask);
     return in;
   };
   return attend_to_packed<cpu::attention, cuda::attention, cpu::attention_backward,

@@ -13,16 +13,17 @@ struct SeenKeys {
   int first[thread_rows];  // the first key that each query sees
   int token;               // of the tile's first query, or all keys
   int begin, end;          // the keys that any of the block's queries sees
+  const T* mask;           // of the keys, or null
 
   __device__ SeenKeys(const Operands<T>& in, int n, int row, const CausalSizes& s)
-      : token(static_cast<int>(s.is_causal ? s.token(row) : s.T)) {
+      : token(static_cast<int>(s.is_causal ? s.token(row) : s.T)), mask(in.mask_from(n, 0, s)) {
     for (int m = 0; m < thread_rows; ++m) first[m] = in.first_key(n, row + tile_row(m), s);
     const int least = in.first_key_of(tile_size, n, row, s), Tq = static_cast<int>(s.Tq);
     begin = least < 0 ? 0 : least;
     end = in.end_of_keys(n, (row + tile_size < Tq ? row + tile_size : Tq) - 1, s);
   }
   __device__ bool has(int m, int key) const {
-    return first[m] <= key && key < end && key <= token + tile_row(m);
+    return first[m] <= key && key < end && key <= token + tile_row(m) && is_unmasked(mask, key);
   }
 };
 
@@ -75,6 +76,7 @@ __global__ void __launch_bounds__(block_threads)
     const int64_t i = row + tile_row(m);
     if (i >= s.Tq) return;
     if (seen.first[m] < 0) exponentials[m] = std::numeric_limits<W>::quiet_NaN();
+    finish_softmax(in, exponentials[m], largest[m]);
     for (W& sum : rows[m]) sum /= exponentials[m];
     store_row(y, rows[m], n, i, h, s.E);
     if (tile_lane() == 0 && blockIdx.y == 0)
@@ -141,6 +143,7 @@ __global__ void __launch_bounds__(block_threads)
   const auto [n, g, row] = Place(s.T, s.G, tile_size);
   const HeadRows<T> keys(in.k, n, row, g), values(in.v, n, row, g);
   typename Products::Sums dk_sums, dv_sums;
+  const T* const mask = in.mask_from(n, row, s);
   // The first query that sees the first key.
   const int first = s.is_causal && row > s.T - s.Tq ? row - static_cast<int>(s.T - s.Tq) : 0;
   for (int64_t h = g * s.heads_of_group(); h < (g + 1) * s.heads_of_group(); ++h)
@@ -151,7 +154,7 @@ __global__ void __launch_bounds__(block_threads)
       const int first_key = in.first_key(n, i, s), end = in.end_of_keys(n, i, s);
       const auto is_seen = [&](int m) {
         const int j = row + tile_row(m);
-        return first_key <= j && j < end;
+        return first_key <= j && j < end && is_unmasked(mask, tile_row(m));
       };
       const HeadRows<T> queries(in.q, n, query, h), dys(out.dy, n, query, h);
       TileElements<W> a, ds;

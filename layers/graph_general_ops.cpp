@@ -185,13 +185,14 @@ Tensor general_attention_of(OpCall& c) {
   AttentionOptions options;
   if (c.flag("is_causal")) options.mask = AttentionMask::causal;
   if (c.has("scale")) options.scale = c.number("scale");
+  options.key_mask = c[3];
   return attention(c[0], c[1], c[2], options);
 }
 
 void add_general_attention(Ops& ops) {
   ops.push_back(
       row_of("scaled_dot_product_attention(query, key, value, is_causal: bool = False, "
-             "scale: float = None)",
+             "scale: float = None, key_mask = None)",
              general_attention_of));
 }
 

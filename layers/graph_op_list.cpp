@@ -307,6 +307,7 @@ Tensor attention_rows_of(OpCall& c) {
   AttentionOptions options;
   if (c.flag("is_causal")) options.mask = AttentionMask::causal;
   if (c.has("scale")) options.scale = c.number("scale");
+  options.key_mask = c[3];
   const int64_t size = width / (is_packed ? H + 2 * G : H);
   if (is_packed) return attention_rows(c[0], {H, G, size}, options);
   return attention_rows(c[0], c[1], c[2], {H, G, size}, options);
@@ -315,7 +316,7 @@ Tensor attention_rows_of(OpCall& c) {
 void add_attention(Ops& ops) {
   ops.push_back(
       row_of("attention_rows(query, heads: int, key = None, value = None, groups: int = None, "
-             "is_causal: bool = False, scale: float = None)",
+             "is_causal: bool = False, scale: float = None, key_mask = None)",
              attention_rows_of));
   ops.push_back(row_of("causal_attention(query, key, value, heads: int, groups: int = None)",
                        causal_attention_of));

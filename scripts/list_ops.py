@@ -56,8 +56,9 @@ OWN = {
     "clamp": "y = min(max(input, min), max), without the bound that is None. A NaN stays one. Gradient: dy where input "
              "is between the bounds, else 0, also at a bound. ",
     "chunk": "As split(), in `chunks` slices of equal size, but for a smaller last one. There may be fewer.",
-    "scaled_dot_product_attention": "is_causal=True: query t sees key s if s <= t.",
-    "attention_rows": "is_causal=True: query t sees key s if s <= t. Without key and value, query is qkv.",
+    "scaled_dot_product_attention": "is_causal=True: query t sees key s if s <= t. key_mask [N, S] hides keys where it is 0.",
+    "attention_rows": "is_causal=True: query t sees key s if s <= t. key_mask [N, S] hides keys where it is 0. Without key "
+                      "and value, query is qkv.",
 }
 # ONNX's operators, where there is one.
 ONNX = {
@@ -207,6 +208,8 @@ ARGUMENTS_OF = {
     ("threshold", "value"): "The number that takes their place.", ("where", "input"): "The result where it is true.",
     ("where", "other"): "The result elsewhere.", ("tile", "dims"): "How often, for each dimension.",
     ("pad", "mode"): "Either constant, reflect, replicate or circular.",
+    **{(name, "key_mask"): "Numbers [N, S], of which 0 hides a key; None: no key is hidden."
+       for name in ("attention_rows", "scaled_dot_product_attention")},
     **{(name, "value"): "What is summed by the weights of attention."
        for name in ("attention_rows", "causal_attention", "self_attention", "scaled_dot_product_attention")},
     **{(name, "groups"): "How many heads of keys and values the heads share; None: as many as heads."

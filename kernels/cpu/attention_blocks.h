@@ -21,6 +21,14 @@ struct QueryBlock {
   bool is_causal;
   const int32_t* starts = nullptr;   // [columns]: the token that begins a query's document; or null
   int64_t earliest = 0, latest = 0;  // the least and the largest of the starts; 0 without them
+  View key_mask = {};                // [N, T]; has no data if no key is hidden
+
+  // True if the key mask hides this key.
+  bool hides(int64_t key) const {
+    return key_mask.data && dispatch_floating(key_mask.dtype, [&]<class T>() {
+             return key_mask.as<const T>()[n * key_mask.shape[1] + key] == Wide<T>(0);
+           });
+  }
 };
 
 // The part of the matrix for some keys and the queries of a block.
@@ -131,7 +139,7 @@ void add_over_keys(Matrix<W> out, const ScoreBlock& b, Matrix<const W> x, Matrix
 
 // True if some query of the block does not see some key.
 inline bool hides_some(const ScoreBlock& b, const QueryBlock& q) {
-  return b.on_diagonal || (q.starts && b.key < q.latest);
+  return b.on_diagonal || (q.starts && b.key < q.latest) || q.key_mask.data;
 }
 
 // Sets the values of keys that a query does not see.
@@ -140,6 +148,10 @@ void hide_unseen(Matrix<W> x, const ScoreBlock& b, const QueryBlock& q, W hidden
   for (int64_t r = 0; r < b.keys; ++r) {
     W* row = x.data + r * x.stride;
     const int64_t first = first_column<W>(b, r);
+    if (q.hides(b.key + r)) {
+      std::fill(row + first, row + b.columns, hidden);
+      continue;
+    }
     if (b.on_diagonal) std::fill(row + first, row + r, hidden);
     if (!q.starts || b.key + r >= q.latest) continue;
     const auto key = static_cast<int32_t>(b.key + r);

@@ -89,6 +89,7 @@ QueryBlock query_block(const CausalTiling<W>& t, int64_t n, int64_t h, int64_t i
   const int64_t keys = in.lengths.data ? in.lengths.as<const int32_t>()[n] : t.T;
   QueryBlock q{n,    h,          first, std::min(columns, t.Tq - first), columns, t.token(first),
                keys, t.is_causal};
+  q.key_mask = in.key_mask;
   if (!positions.data) return q;
   const int32_t* at = positions.as<const int32_t>() + n * t.Tq + first;
   for (int64_t i = 0; i < q.rows; ++i) starts[i] = static_cast<int32_t>(q.token + i) - at[i];
@@ -184,6 +185,10 @@ struct CausalForward {
       add_over_keys(sums, b, {x.scores, columns}, values, t.v_width, treatment);
     });
     for (int64_t i = 0; i < rows; ++i) {
+      if (block.key_mask.data && x.sums[i] == 0) {  // it sees no key
+        x.largest[i] = 0;
+        x.sums[i] = 1;
+      }
       L[(n * t.H + h) * t.Tq + first + i] = softmax.scale * x.largest[i] + std::log(x.sums[i]);
       T* out = y.at(n, first + i, h);
       for (int64_t e = 0; e < t.E; ++e) out[e] = T(x.y[i * t.v_width + e] / x.sums[i]);

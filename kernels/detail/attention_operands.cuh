@@ -36,13 +36,20 @@ template <class T>
 struct Operands {
   Heads<const T> q, k, v;
   const int32_t *positions, *lengths;
+  const T* key_mask;
 
   explicit Operands(const CausalInputs& in)
       : q(in.q.of<const T>(in.heads.size)),
         k(in.k.of<const T>(in.heads.size)),
         v(in.v.of<const T>(in.heads.size)),
         positions(in.positions.data ? in.positions.as<const int32_t>() : nullptr),
-        lengths(in.lengths.data ? in.lengths.as<const int32_t>() : nullptr) {}
+        lengths(in.lengths.data ? in.lengths.as<const int32_t>() : nullptr),
+        key_mask(in.key_mask.data ? in.key_mask.as<const T>() : nullptr) {}
+
+  // The key mask of row n from a key on; null if no key is hidden.
+  __device__ const T* mask_from(int64_t n, int64_t key, const CausalSizes& s) const {
+    return key_mask ? key_mask + n * s.T + key : nullptr;
+  }
 
   // The keys that queries of row n may see; all if their number is wrong.
   __device__ int keys_of(int64_t n, const CausalSizes& s) const {
@@ -76,6 +83,21 @@ struct Operands {
     return -warp_max(-first);
   }
 };
+
+// True if a key is seen, by its place in a mask that may be null.
+template <class T>
+__device__ bool is_unmasked(const T* mask, int key) {
+  return !mask || Wide<T>(mask[key]) != 0;
+}
+
+// Makes the divisor of a query's sums 1 and the largest of its scores 0 if a mask leaves it no key,
+// because its sums are 0.
+template <class T, class W>
+__device__ void finish_softmax(const Operands<T>& in, W& exponentials, W& largest) {
+  if (!in.key_mask || exponentials != 0) return;
+  exponentials = 1;
+  largest = 0;
+}
 
 // Calls pass(treatment), which computes the sums of the block's rows. The first pass multiplies
 // everything, at no cost. Only if it leaves NaN, a second one isolates, because the NaN may come

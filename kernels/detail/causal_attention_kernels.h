@@ -43,8 +43,8 @@ struct HeadColumns {
   }
 };
 
-// The operands of causal_attention(), or of attention(), whose queries see the keys that `mask` and
-// `lengths` say.
+// The operands of causal_attention(), or of attention(), whose queries see the keys that `mask`,
+// `lengths` and `key_mask` say.
 struct CausalInputs {
   HeadColumns q, k, v;
   View positions;  // has no data if each row is one document
@@ -52,6 +52,7 @@ struct CausalInputs {
   View lengths = {};  // has no data if all keys of a sample are seen
   AttentionMask mask = AttentionMask::causal;
   std::optional<double> scale = {};
+  View key_mask = {};  // has no data if no key is hidden
 };
 
 // `first` is the column of the target's rows at which the heads begin.

@@ -10,8 +10,8 @@ namespace {
 
 constexpr float log2_of_e = 1.44269504f, ln_of_2 = 0.693147181f;
 
-// The keys that a lane's queries see; `row` is the first query of the block.
-template <class T>
+// The keys that a lane's queries see, also by a key mask; `row` is the first query of the block.
+template <class T, bool is_masked>
 struct SeenKeys {
   const Operands<T>& in;
   const CausalSizes& s;
@@ -31,14 +31,17 @@ struct SeenKeys {
   // The first key that query r of the lane sees.
   __device__ int first(int r) const { return in.first_key(n, row + row_of_lane(r), s); }
   __device__ bool has_all(int key, int count) const {
-    return begin_of_all <= key && key + count <= end_of_all;
+    return !is_masked && begin_of_all <= key && key + count <= end_of_all;
   }
   // Returns is_seen(r, column): whether query r of the lane sees key + column.
   __device__ auto from(int key) const {
     const auto end_of = [&](int r) { return in.end_of_keys(n, row + row_of_lane(r), s); };
     const int firsts[2] = {first(0) - key, first(1) - key},
               ends[2] = {end_of(0) - key, end_of(1) - key};
-    return [=](int r, int column) { return firsts[r] <= column && column < ends[r]; };
+    const T* const mask = is_masked ? in.mask_from(n, key, s) : nullptr;
+    return [=](int r, int column) {
+      return firsts[r] <= column && column < ends[r] && (!is_masked || is_unmasked(mask, column));
+    };
   }
 };
 
@@ -49,9 +52,9 @@ struct KeyTiles {
   ColumnTile<T, columns, channels> keys[2], values[2];
 
   // Calls use(key, buffer) for each tile, in order. Every thread of the block must call it.
-  template <class Use>
-  __device__ void for_each(const Operands<T>& in, const SeenKeys<T>& seen, int64_t n, int64_t g,
-                           int D, Use&& use) {
+  template <bool is_masked, class Use>
+  __device__ void for_each(const Operands<T>& in, const SeenKeys<T, is_masked>& seen, int64_t n,
+                           int64_t g, int D, Use&& use) {
     const auto copy = [&](int key, int buffer) {
       if (key < seen.end) {
         keys[buffer].copy(HeadRows<T>(in.k, n, key, g), D);
@@ -72,15 +75,15 @@ struct KeyTiles {
 };
 
 // y and L. A lane keeps the largest score so far of its two rows, and the sum of its own elements.
-template <class T, int columns, int channels>
-__global__ void __launch_bounds__(fragment_threads, channels == 64 ? 3 : 2)
+template <class T, int columns, int channels, bool is_masked>
+__global__ void __launch_bounds__(fragment_threads, channels == 64 && !is_masked ? 3 : 2)
     attend_fragments_kernel(Target<T> y, float* L, Operands<T> in, CausalSizes s, float scale) {
   __shared__ KeyTiles<T, columns, channels> tiles;
   const Place place(s.Tq, s.H, fragment_rows);
   const int n = static_cast<int>(place.n), h = static_cast<int>(place.h),
             row = static_cast<int>(place.row), D = static_cast<int>(s.D);
   const WarpRows<T, channels> queries(HeadRows<T>(in.q, n, row, h), D);
-  const SeenKeys<T> seen(in, n, row, s);
+  const SeenKeys<T, is_masked> seen(in, n, row, s);
   const float to_log2 = scale * log2_of_e;
   RowSums<channels> sums;
   float largest[2], exponentials[2];
@@ -123,6 +126,7 @@ __global__ void __launch_bounds__(fragment_threads, channels == 64 ? 3 : 2)
   for (int r = 0; r < 2; ++r) {
     exponentials[r] = row_sum(exponentials[r]);
     if (seen.first(r) < 0) exponentials[r] = std::numeric_limits<float>::quiet_NaN();
+    if constexpr (is_masked) finish_softmax(in, exponentials[r], largest[r]);
     const int64_t i = row + row_of_lane(r);
     if (lane_of_warp() % 4 == 0 && i < s.Tq)
       L[(n * s.H + h) * s.Tq + i] = ln_of_2 * (largest[r] + std::log2(exponentials[r]));
@@ -133,8 +137,8 @@ __global__ void __launch_bounds__(fragment_threads, channels == 64 ? 3 : 2)
 }
 
 // dq.
-template <class T, int columns, int channels>
-__global__ void __launch_bounds__(fragment_threads, channels == 64 ? 3 : 2)
+template <class T, int columns, int channels, bool is_masked>
+__global__ void __launch_bounds__(fragment_threads, channels == 64 && !is_masked ? 3 : 2)
     query_gradient_fragments_kernel(Target<T> dq, OutputGradient<T> out, Operands<T> in,
                                     CausalSizes s, float scale) {
   __shared__ KeyTiles<T, columns, channels> tiles;
@@ -143,7 +147,7 @@ __global__ void __launch_bounds__(fragment_threads, channels == 64 ? 3 : 2)
             row = static_cast<int>(place.row), D = static_cast<int>(s.D);
   const WarpRows<T, channels> queries(HeadRows<T>(in.q, n, row, h), D),
       dys(HeadRows<T>(out.dy, n, row, h), D);
-  const SeenKeys<T> seen(in, n, row, s);
+  const SeenKeys<T, is_masked> seen(in, n, row, s);
   const float to_log2 = scale * log2_of_e;
   float L[2] = {}, t[2] = {};
   for (int r = 0; r < 2; ++r)
@@ -206,6 +210,7 @@ __global__ void __launch_bounds__(fragment_threads, 2)
   const WarpRows<T, channels> keys(HeadRows<T>(in.k, n, row, g), D),
       values(HeadRows<T>(in.v, n, row, g), D);
   const float to_log2 = scale * log2_of_e;
+  const T* const mask = in.mask_from(n, row, s);
   const int heads = static_cast<int>(s.heads_of_group()), last_head = (g + 1) * heads;
   // The first query that sees the first key.
   const int first = s.is_causal && row > s.T - s.Tq ? row - static_cast<int>(s.T - s.Tq) : 0;
@@ -219,7 +224,8 @@ __global__ void __launch_bounds__(fragment_threads, 2)
       tile.end = in.end_of_keys(n, i, s);
     } while (tile.h < last_head && !__any_sync(whole_warp, tile.first_key < row + fragment_rows));
     tile.sees_all =
-        __all_sync(whole_warp, tile.first_key <= warp_row && warp_row + warp_rows <= tile.end);
+        __all_sync(whole_warp, tile.first_key <= warp_row && warp_row + warp_rows <= tile.end) &&
+        !in.key_mask;
     return tile;
   };
   const auto copy = [&](const QueryTile& tile, int buffer) {
@@ -252,7 +258,7 @@ __global__ void __launch_bounds__(fragment_threads, 2)
       const auto is_seen = [&](int r, int column) {
         const ColumnQuery& query = of_columns[buffer][column];
         const int j = row + row_of_lane(r);
-        return query.first_key <= j && j < query.end;
+        return query.first_key <= j && j < query.end && is_unmasked(mask, row_of_lane(r));
       };
       RowSums<columns> a;
       multiply(a, keys, queries[buffer]);
@@ -297,6 +303,12 @@ void with_channels(int64_t D, F&& f) {
   if (D <= 64) f.template operator()<64>();
   else f.template operator()<128>();
 }
+// Calls f<is_masked>(): a key mask takes registers that the other kernels do not have.
+template <class F>
+void with_mask(const CausalInputs& in, F&& f) {
+  if (in.key_mask.data) f.template operator()<true>();
+  else f.template operator()<false>();
+}
 
 bool is_aligned(const HeadColumns& x) {
   if (!x.rows.data) return true;
@@ -320,8 +332,10 @@ void attend_on_tensor_cores(View y, View L, const CausalInputs& in) {
   const CausalSizes s(in);
   with_channels(s.D, [&]<int channels>() {
     constexpr int columns = channels == 64 ? 64 : 32;  // as many as fit
-    enqueue(grid_of(s.N * s.H, s.Tq), attend_fragments_kernel<T, columns, channels>,
-            Target<T>(y, s.D), L.as<float>(), Operands<T>(in), s, static_cast<float>(s.scale()));
+    with_mask(in, [&]<bool is_masked>() {
+      enqueue(grid_of(s.N * s.H, s.Tq), attend_fragments_kernel<T, columns, channels, is_masked>,
+              Target<T>(y, s.D), L.as<float>(), Operands<T>(in), s, static_cast<float>(s.scale()));
+    });
   });
 }
 
@@ -340,8 +354,11 @@ void differentiate_on_tensor_cores(const CausalTargets& targets, View dy, View L
       enqueue(grid_of(s.N * s.G, s.T), kernel, dk, dv, out, operands, s, scale);
     };
     if (targets.dq)
-      enqueue(grid_of(s.N * s.H, s.Tq), query_gradient_fragments_kernel<T, columns, channels>, dq,
-              out, operands, s, scale);
+      with_mask(in, [&]<bool is_masked>() {
+        enqueue(grid_of(s.N * s.H, s.Tq),
+                query_gradient_fragments_kernel<T, columns, channels, is_masked>, dq, out, operands,
+                s, scale);
+      });
     if (channels == 64 && targets.dk && targets.dv) {
       of_keys(key_gradients_fragments_kernel<T, columns, 64, true, true>);
       return;

@@ -99,7 +99,8 @@ void attend_to_heads(OnnxTrace& to, const View& y, const CausalInputs& of) {
     scores = to.sum(scores,
                     to.graph.add("Where", {is_seen, to.graph.number(0), to.graph.number(never)}));
   }
-  const Name a = to.graph.add("Softmax", {scores}, {{"axis", int64_t{-1}}});
+  const Name mask = of.key_mask.data ? to.in(of.key_mask) : Name{};
+  const Name a = to.softmax_of_seen(scores, mask, {0, 1, 1, -1});
   const Name means = to.graph.add("MatMul", {regroup(a, {0, G, rows, S}), to.in(of.v.rows)});
   to.define(y, regroup(means, {0, H, T, sizes.E}));
 }

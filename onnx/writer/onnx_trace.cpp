@@ -101,6 +101,18 @@ OnnxTrace::Name OnnxTrace::unseen_from(int64_t first, const FreeShape& sizes) {
   return graph.add("Trilu", {all, graph.integer(first)}, {{"upper", int64_t{1}}});
 }
 
+OnnxTrace::Name OnnxTrace::softmax_of_seen(const Name& scores, const Name& key_mask,
+                                           const Integers& shape) {
+  const auto softmax = [&](const Name& x) {
+    return graph.add("Softmax", {x}, {{"axis", int64_t{-1}}});
+  };
+  if (key_mask.empty()) return softmax(scores);
+  const Name is_seen = cast(graph.reshape(key_mask, shape), onnx::TensorProto::BOOL);
+  const Name never = graph.number(-std::numeric_limits<double>::infinity());
+  const Name a = softmax(graph.add("Where", {is_seen, scores, never}));
+  return graph.add("Where", {graph.add("IsNaN", {a}), graph.number(0), a});
+}
+
 OnnxTrace::Name OnnxTrace::reshaped(const Name& x, const FreeShape& from, const FreeShape& to) {
   if (has_tokens()) return reshaped_tokens(x, to.shape);
   const auto all = to.shape.sizes();

@@ -62,6 +62,10 @@ class OnnxTrace : public KernelTrace, public OpTrace {
   Name sizes_of(const FreeShape& shape);
   // Minus infinity, of such sizes, for the entries of row i from i + `first` on, and 0 before them.
   Name unseen_from(int64_t first, const FreeShape& sizes);
+  // The softmax of scores over their last dimension. A key mask, unless its name is empty, hides
+  // keys where it is 0 in the shape that it gets; 0 for rows in which all scores are minus
+  // infinity.
+  Name softmax_of_seen(const Name& scores, const Name& key_mask, const Integers& shape);
   // x, which has the shape `from`, in another one.
   Name reshaped(const Name& x, const FreeShape& from, const FreeShape& to);
   // The name of the parameter at this address, or "constant".

@@ -247,10 +247,12 @@ Names argmin_nodes(const OnnxOp& op) { return place_of_extreme(op, "ArgMin"); }
 
 // Attention
 
-// Rows q [N, Tq, H D], k and v [N, T, G D] that attend, of G groups of R heads each.
+// Rows q [N, Tq, H D], k and v [N, T, G D] that attend, of G groups of R heads each. A mask [N, T]
+// hides keys, if it has a name.
 struct AttendingRows {
   Name q, k, v;
   int64_t Tq, T, G, R, D;
+  Name key_mask = {};
 };
 
 // Where attention is causal, row i of q sees the first T - Tq + i + 1 rows of k and v. Heads h of a
@@ -267,7 +269,7 @@ Names nodes_of_rows(OnnxTrace& to, const AttendingRows& x, bool is_causal, doubl
   if (is_causal) unseen = to.unseen_from(1 + x.T - x.Tq, {{x.Tq, x.T}, {x.Tq, x.T}});
   Name scores = to.multiply(to.graph.add("MatMul", {q, k}), scale);
   if (is_causal) scores = to.sum(scores, unseen);
-  const Name a = to.graph.add("Softmax", {scores}, {{"axis", int64_t{-1}}});
+  const Name a = to.softmax_of_seen(scores, x.key_mask, {0, 1, 1, 1, -1});
   const Name y = to.transposed(to.graph.add("MatMul", {a, v}), {0, 3, 1, 2, 4});
   return {to.graph.reshape(y, {0, 0, G * R * D})};
 }
@@ -307,6 +309,7 @@ Names attention_rows_nodes(const OnnxOp& op) {
   } else {
     x.k = op.in(1), x.v = op.in(2);
   }
+  if (op.call[3].defined()) x.key_mask = op.in(3);
   const double scale = op.call.has("scale") ? op.call.number("scale") : 1 / std::sqrt(double(D));
   return nodes_of_rows(op.to, x, op.call.flag("is_causal"), scale);
 }

@@ -14,6 +14,7 @@ import torch.utils.checkpoint
 
 from . import _accrue as a
 from . import _pytorch_moves as moves
+from . import _pytorch_masks as masks
 from ._accrue import Error, Value
 
 _Node = torch.fx.Node
@@ -44,10 +45,13 @@ class Uniform:
 
 
 class Spread:
-    """Constant whole numbers, the same for each sample."""
+    """Constant numbers, the same for each sample."""
 
     def __init__(self, tensor: torch.Tensor, shape: tuple):
         self.tensor, self.shape = tensor, shape
+
+    def of(self, samples: int) -> torch.Tensor:
+        return self.tensor.expand([_of(size, samples) for size in self.shape])
 
 
 class Place:
@@ -55,6 +59,14 @@ class Place:
 
     def __init__(self, shape: tuple):
         self.shape = shape
+
+    def of(self, samples: int) -> torch.Tensor:
+        return torch.arange(samples).reshape([_of(size, samples) for size in self.shape])
+
+
+def _of(x: typing.Any, samples: int) -> typing.Any:
+    """A size, a tensor or something else where there are so many samples."""
+    return x._times * samples if isinstance(x, a.Samples) else x.of(samples) if isinstance(x, (Spread, Place)) else x
 
 
 def sizes(shape: typing.Iterable) -> str:
@@ -195,6 +207,7 @@ class Caller:
         self.outer: dict[int, int] = {}  # of values by their identity
         self.kept: list[Value] = []  # so that identities last
         self.layouts: dict[int, moves.Layout] = {}  # of values that are moved elements of others
+        self.masks: dict[tuple[_Node, ...], Value] = {}  # of keys, by the nodes that they join
         self.draws: dict[_Node, tuple[Value, float]] = {}  # noise that several calls share, and what it keeps
         self.binary: set[str] = set()  # inputs of whole numbers with which the module calculates
         self.count = 0
@@ -368,6 +381,9 @@ class Caller:
             options.pop("device", None)
             with torch.no_grad():
                 return node.target(*args, **options)
+        spread = self.spread(node, args, options)
+        if spread is not None:
+            return spread
         if name not in CALLS:
             self.refuse(node, "there is no such call in accrue: expected one of accrue.pytorch.calls()")
         before = self.places_in(args)
@@ -388,6 +404,28 @@ class Caller:
             return False
         flat, _ = torch.utils._pytree.tree_flatten([args, options])
         return not any(isinstance(each, (Value, Empty, Noise, Uniform, Spread, Place, a.Samples)) for each in flat)
+
+    def spread(self, node: _Node, args: list, options: dict) -> Spread | None:
+        """The result of a call of numbers that are the same for each sample, if it is so, too: PyTorch computes it."""
+        flat, structure = torch.utils._pytree.tree_flatten([args, options])
+        tags = getattr(node.target, "tags", ())
+        if not any(isinstance(x, Spread) for x in flat) or any(isinstance(x, (Value, Empty, Noise, Uniform)) for x in flat) \
+                or torch.Tag.nondeterministic_seeded in tags or not isinstance(node.meta.get("val"), torch.Tensor):
+            return None
+        shape = self.shape()
+        if not shape or shape[0] != self.samples or any(map(is_samples, shape[1:])):
+            return None
+        for samples in (2, 3):
+            given, named = torch.utils._pytree.tree_unflatten([_of(x, samples) for x in flat], structure)
+            named.pop("device", None)
+            try:
+                with torch.no_grad():
+                    found = node.target(*given, **named)
+            except (TypeError, IndexError, ValueError, RuntimeError):
+                return None
+            if found.shape != (samples, *shape[1:]) or not torch.equal(found, found[:1].expand_as(found)):
+                return None
+        return Spread(found[:1], shape)
 
     def places_in(self, args: list) -> set:
         flat, _ = torch.utils._pytree.tree_flatten(args)
@@ -456,7 +494,9 @@ class Caller:
             elif name in moves.MOVES and isinstance(layout, moves.Layout) and user.args[0] is node:
                 found = self.through(user, layout, [self.argument(each) for each in user.args[1:]])
             elif "scaled_dot_product_attention" in name and isinstance(layout, moves.Layout) and (
-                    layout.heads() and len(user.args) == 3 and not set(user.kwargs) - {"is_causal", "scale"}):
+                    layout.heads() and not any(user.args[4:5]) and not user.kwargs.get("dropout_p") and
+                    not set(user.kwargs) - {"attn_mask", "dropout_p", "is_causal", "scale"} and
+                    masks.seen_of(self, user) is not None):
                 continue
             else:
                 return False

@@ -1,4 +1,4 @@
-"""PyTorch's calls for convolutions, norms, images and attention (docs/pytorch.md)."""
+"""PyTorch's calls for convolutions, norms and images (docs/pytorch.md)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import torch
 
 from . import _accrue as a
 from ._pytorch_graph import CALLS, sizes
-from ._pytorch_moves import Layout, attended
 from ._pytorch_rows import check, row
 from ._pytorch_shapes import chunk
 
@@ -218,56 +217,3 @@ def _pixel_shuffle(t, x, factor):
 def _glu(t, x, dim=-1):
     first, second = chunk(t, x, 2, dim)
     return a.mul(first, a.sigmoid(second))
-
-
-# Attention
-
-@row("scaled_dot_product_attention.default", "_scaled_dot_product_attention_math.default")
-def _attention(t, q, k, v, mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, **options):
-    q, k, v = (t.value(each) for each in (q, k, v))
-    for each in (q, k, v):
-        t.apart(each, [-2, -1])
-    rank, T, D = len(q.shape), q.shape[-2], q.shape[-1]
-    if mask is None and dropout_p == 0 and (scale is None or scale > 0):
-        y = _attention_of_rows(t, q, k, v, is_causal, scale)
-        if y is not None:
-            return y
-    if mask is None and dropout_p == 0 and rank == 4 and (not is_causal or T == k.shape[-2]) and (
-            enable_gqa or q.shape[1] == k.shape[1] == v.shape[1]) and all(t.place(each) == 0 for each in (q, k, v)):
-        return a.scaled_dot_product_attention(q, k, v, is_causal, scale)
-    if enable_gqa and q.shape[-3] != k.shape[-3]:
-        k, v = (_repeated_heads(t, each, q.shape[-3] // each.shape[-3]) for each in (k, v))
-    factor = 1 / math.sqrt(D) if scale is None else float(scale)
-    scores = a.matmul(a.scale(q, factor), k.transpose(-2, -1))
-    if is_causal:
-        mask = torch.ones(T, k.shape[-2], dtype=torch.bool).tril()
-    if mask is not None:
-        is_truth = mask.dtype == torch.bool if isinstance(mask, torch.Tensor) else (
-            t.node.args[3].meta["val"].dtype == torch.bool if len(t.node.args) > 3
-            else t.node.kwargs["attn_mask"].meta["val"].dtype == torch.bool)
-        scores = a.where(t.value(mask), scores, t.value(-math.inf)) if is_truth else a.add(scores, t.value(mask))
-    p = a.softmax(scores, -1)
-    if dropout_p:
-        p = t.dropped(t.flag(t.outer.get(id(q), 1), p), dropout_p)
-    return a.matmul(p, v)
-
-
-def _attention_of_rows(t, q, k, v, is_causal, scale):
-    """Attention where heads lie side by side in rows, as linear layers give them; None where they do not."""
-    layouts = [t.layout(each) for each in (q, k, v)]
-    heads = [None if each is None else each.heads() for each in layouts]
-    if None in heads:
-        return None
-    of_q, of_k, of_v = heads
-    if (of_k.c, of_k.T, of_k.H, of_k.D) != (of_v.c, of_v.T, of_v.H, of_v.D) or (of_q.c, of_q.D) != (of_k.c, of_k.D) or (
-            of_q.H % of_k.H or is_causal and of_q.T != of_k.T):
-        return None
-    y = attended(of_q, of_k, of_v, is_causal, scale)
-    shape = [y.shape[0], of_q.T, of_q.H, of_q.D]
-    return t.lies(y.reshape(shape).transpose(1, 2), Layout.of(y).viewed(shape).permuted([0, 2, 1, 3]))
-
-
-def _repeated_heads(t, x, times):
-    shape = list(x.shape)
-    grown = t.reshaped(x, [*shape[:-2], 1, *shape[-2:]]).expand([*shape[:-2], times, *shape[-2:]])
-    return t.reshaped(grown, [*shape[:-3], shape[-3] * times, *shape[-2:]])

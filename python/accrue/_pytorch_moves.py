@@ -139,13 +139,14 @@ class Heads(typing.NamedTuple):
         return self.rows() if size == self.width else a.slice(self.rows(), 2, self.first, self.first + size)
 
 
-def attended(q: Heads, k: Heads, v: Heads, is_causal: bool, scale: float | None) -> Value:
+def attended(q: Heads, k: Heads, v: Heads, is_causal: bool, scale: float | None, key_mask: Value | None) -> Value:
     """attention_rows() of these heads: [c N, T, H D]."""
     packed = [0, q.H * q.D, (q.H + k.H) * q.D]
     if q.base is k.base is v.base and q.T == k.T and [each.first for each in (q, k, v)] == packed and (
             q.width == packed[2] + k.H * q.D):
-        return a.attention_rows(q.rows(), q.H, groups=k.H, is_causal=is_causal, scale=scale)
-    return a.attention_rows(q.columns(), q.H, k.columns(), v.columns(), groups=k.H, is_causal=is_causal, scale=scale)
+        return a.attention_rows(q.rows(), q.H, groups=k.H, is_causal=is_causal, scale=scale, key_mask=key_mask)
+    return a.attention_rows(q.columns(), q.H, k.columns(), v.columns(), groups=k.H, is_causal=is_causal, scale=scale,
+                            key_mask=key_mask)
 
 
 def shaped(x: Value, shape: typing.Sequence) -> Value:

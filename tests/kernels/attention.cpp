@@ -1,5 +1,6 @@
 #include "kernels/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/autograd.h"
@@ -29,7 +30,11 @@ struct Seen {
   AttentionMask mask = AttentionMask::none;
   std::vector<int32_t> lengths = {};
   std::optional<double> scale = {};
+  Values key_mask = {};  // [N, S]
 };
+
+// A mask of four keys of two samples: it hides one in front of others, and two behind them.
+const Values some_of_4{0, 1, 1, 1, 1, 1, 0, 0};
 
 Values attend(const AttentionSizes& z, const Seen& seen, const std::vector<Values>& in) {
   const auto& [q, k, v] = std::tie(in[0], in[1], in[2]);
@@ -43,6 +48,10 @@ Values attend(const AttentionSizes& z, const Seen& seen, const std::vector<Value
     Values p;
     double sum = 0;
     for (size_t s = 0; s < keys; ++s) {
+      if (!seen.key_mask.empty() && seen.key_mask[n * z.S + s] == 0) {
+        p.push_back(0);
+        continue;
+      }
       double score = 0;
       for (size_t d = 0; d < z.D; ++d) score += q[row * z.D + d] * k[(group * z.S + s) * z.D + d];
       p.push_back(std::exp(scale * score));
@@ -50,11 +59,27 @@ Values attend(const AttentionSizes& z, const Seen& seen, const std::vector<Value
     }
     for (size_t e = 0; e < z.E; ++e) {
       double value = 0;
-      for (size_t s = 0; s < keys; ++s) value += p[s] / sum * v[(group * z.S + s) * z.E + e];
+      for (size_t s = 0; s < keys && sum > 0; ++s)
+        value += p[s] / sum * v[(group * z.S + s) * z.E + e];
       y.push_back(value);
     }
   }
   return y;
+}
+
+Tensor key_mask_of(const Seen& seen, const Tensor& near, size_t S) {
+  if (seen.key_mask.empty()) return {};
+  const Shape shape{near.size(0), int64_t(S)};
+  if (is_meta(near.device()))
+    return Tensor::empty(shape, near.dtype(), near.device(), Category::data);
+  const Tensor host = Tensor::empty(shape, near.dtype(), Device::cpu, Category::data);
+  host.copy_from(tensor_with(seen.key_mask, shape, near.dtype()).to(Device::cpu));
+  return host.to(near.device());
+}
+
+AttentionOptions options_of(const Seen& seen, const Tensor& near, size_t S) {
+  return {seen.mask, seen.lengths.empty() ? Tensor() : indices(seen.lengths, near), seen.scale,
+          key_mask_of(seen, near, S)};
 }
 
 Op attention_op(std::string_view name, const AttentionSizes& z, const Seen& seen) {
@@ -62,9 +87,7 @@ Op attention_op(std::string_view name, const AttentionSizes& z, const Seen& seen
           .inputs = {z.q(), z.k(), z.v()},
           .run =
               [=](const auto& in) {
-                const Tensor lengths =
-                    seen.lengths.empty() ? Tensor() : indices(seen.lengths, in[0]);
-                return attention(in[0], in[1], in[2], {seen.mask, lengths, seen.scale});
+                return attention(in[0], in[1], in[2], options_of(seen, in[0], z.S));
               },
           .reference = [=](const auto& in) { return attend(z, seen, in); },
           .depth = double(z.D + z.S * z.H) + 12,
@@ -88,10 +111,6 @@ detail::AttentionHeads heads_of(const AttentionSizes& z) {
   return {int64_t(z.H), int64_t(z.G), int64_t(z.D)};
 }
 
-AttentionOptions options_of(const Seen& seen, const Tensor& near) {
-  return {seen.mask, seen.lengths.empty() ? Tensor() : indices(seen.lengths, near), seen.scale};
-}
-
 Op rows_op(std::string_view name, const AttentionSizes& z, const Seen& seen) {
   const size_t in_q = z.H * z.D, in_k = z.G * z.D;
   Op op = attention_op(name, z, seen);
@@ -100,7 +119,7 @@ Op rows_op(std::string_view name, const AttentionSizes& z, const Seen& seen) {
                Shape{int64_t(z.N), int64_t(z.S), int64_t(in_k)},
                Shape{int64_t(z.N), int64_t(z.S), int64_t(in_k)}};
   op.run = [=](const auto& in) {
-    return attention_rows(in[0], in[1], in[2], heads_of(z), options_of(seen, in[0]));
+    return attention_rows(in[0], in[1], in[2], heads_of(z), options_of(seen, in[0], z.S));
   };
   op.reference = [=](const auto& in) {
     const Values y =
@@ -118,7 +137,7 @@ Op packed_op(std::string_view name, const AttentionSizes& z, const Seen& seen) {
   op.name = fmt::format("attention of packed rows {}", name);
   op.inputs = {Shape{int64_t(z.N), int64_t(z.T), int64_t(width)}};
   op.run = [=](const auto& in) {
-    return attention_rows(in[0], heads_of(z), options_of(seen, in[0]));
+    return attention_rows(in[0], heads_of(z), options_of(seen, in[0], z.S));
   };
   op.reference = [=](const auto& in) {
     const Values y = attend(z, seen,
@@ -168,6 +187,7 @@ TEST_CASE("attention", "[ops]") {
   check_op(attention_op("of one key", {1, 1, 1, 1, 1, 1, 1}, {}));
   check_op(attention_op("of tensor cores", {1, 2, 1, 3, 4, 8, 8}, {.lengths = {3}}));
   check_op(attention_op("of turned scores", {2, 2, 1, 3, 3, 2, 3}, {causal, {2, 3}, -0.5}));
+  check_op(attention_op("with a key mask", {2, 2, 1, 3, 4, 2, 3}, {.key_mask = some_of_4}));
 }
 
 TEST_CASE("attention of rows", "[ops]") {
@@ -183,6 +203,12 @@ TEST_CASE("attention of rows", "[ops]") {
   check_op(packed_op("with lengths", {3, 2, 1, 5, 5, 2, 2}, {.lengths = {5, 1, 3}}));
   check_op(packed_op("causal, with lengths", {2, 2, 2, 4, 4, 3, 3}, {causal, {2, 4}}));
   check_op(packed_op("of tensor cores", {1, 2, 1, 4, 4, 8, 8}, {}));
+  check_op(rows_op("with a key mask", {2, 2, 1, 3, 4, 3, 3}, {.key_mask = some_of_4}));
+  // The first query of the first sample sees no key.
+  check_op(
+      packed_op("causal, with a key mask", {2, 2, 1, 4, 4, 3, 3}, {causal, {4, 3}, {}, some_of_4}));
+  check_op(packed_op("of tensor cores, with a key mask", {2, 2, 1, 4, 4, 8, 8},
+                     {causal, {}, {}, some_of_4}));
 }
 
 TEST_CASE("attention in many blocks is a product by a softmax", "[ops]") {
@@ -251,6 +277,64 @@ TEST_CASE("attention does not read the keys behind a length", "[ops]") {
   check({2, 1, 1, 3, 70, 5, 5}, DType::f64);
 }
 
+// y and the gradients of q, k and v; k and v have one group of keys. Without a mask they have only
+// the keys that it leaves, and 0 is the gradient of the others.
+std::vector<Values> results_of_masked(const AttentionSizes& z, const Values& mask, bool has_mask,
+                                      double hidden, DType dtype) {
+  std::vector<Tensor> in;
+  std::vector<Values> given;
+  for (const Shape& shape : {z.q(), z.k(), z.v()})
+    given.push_back(random_values(shape, given.size() + 1));
+  const auto kept = size_t(std::count(mask.begin(), mask.end(), 1.0));
+  for (size_t i = 0; i < 3; ++i) {
+    const size_t width = i < 2 ? z.D : z.E;
+    Values x;
+    for (size_t s = 0; s < (i == 0 ? 0 : z.S); ++s)
+      for (size_t d = 0; d < width; ++d)
+        if (mask[s] != 0) x.push_back(given[i][s * width + d]);
+        else if (has_mask) x.push_back(hidden);
+    const auto keys = int64_t(has_mask ? z.S : kept);
+    const Shape shape = i == 0 ? z.q() : Shape{1, 1, keys, int64_t(width)};
+    in.push_back(require_grad(tensor_with(i == 0 ? given[i] : x, shape, dtype)));
+  }
+  AttentionOptions options;
+  if (has_mask) options.key_mask = tensor_with(mask, {1, int64_t(z.S)}, dtype);
+  const Tensor y = attention(in[0], in[1], in[2], options);
+  backward_from(y, random_values(y.shape(), 9));
+  std::vector<Values> results{to_doubles(y), to_doubles(grad(in[0]))};
+  for (const Tensor& x : {in[1], in[2]}) {
+    const Values all = to_doubles(grad(x));
+    const auto width = size_t(x.size(3));
+    Values of_seen;
+    for (size_t s = 0; s < all.size() / width; ++s)
+      for (size_t d = 0; d < width; ++d)
+        if (!has_mask || mask[s] != 0) of_seen.push_back(all[s * width + d]);
+        else REQUIRE(all[s * width + d] == 0);
+    results.push_back(of_seen);
+  }
+  return results;
+}
+
+TEST_CASE("attention with a key mask is attention to the keys that it leaves", "[ops]") {
+  const auto check = [](const AttentionSizes& z, DType dtype, double most) {
+    Values mask(z.S, 1.0);
+    for (size_t s = 0; s < z.S; ++s)
+      if (s % 3 == 1 || (s > 60 && s < 130)) mask[s] = 0;
+    const auto left = results_of_masked(z, mask, false, 0, dtype);
+    for (const double hidden : {1.0, double(NAN), double(INFINITY)}) {
+      const auto masked = results_of_masked(z, mask, true, hidden, dtype);
+      for (size_t i = 0; i < masked.size(); ++i)
+        for (size_t j = 0; j < masked[i].size(); ++j)
+          REQUIRE(std::abs(masked[i][j] - left[i][j]) < most);
+    }
+  };
+  // Sums of 150 terms of the order of 1, in other blocks.
+  check({1, 2, 1, 20, 150, 6, 5}, DType::f64, 1e-13);
+  check({1, 2, 1, 20, 150, 16, 16}, DType::f32, 1e-5);
+  check({1, 2, 1, 20, 150, 16, 16}, DType::f16, 0.01);
+  check({1, 2, 1, 20, 150, 16, 16}, DType::bf16, 0.06);
+}
+
 // causal_attention has its heads side by side in rows; with one head, that is the same.
 TEST_CASE("attention with a causal mask is causal_attention", "[ops]") {
   const Shape rows{2, 37, 16}, heads{2, 1, 37, 16};
@@ -304,6 +388,8 @@ TEST_CASE("attention of rows refuses what does not fit", "[ops]") {
   REQUIRE_ERROR(attention_rows(q, k, k, heads, {.scale = 0.0}), "the scale 0: expected a positive");
   REQUIRE_ERROR(attention_rows(q, k, k, heads, {AttentionMask::causal}), "4 queries and 5 keys");
   REQUIRE_ERROR(attention_rows(q, k, k, heads, {.lengths = indices({1}, q)}), "lengths i32 [1]");
+  REQUIRE_ERROR(attention_rows(q, k, k, heads, {.key_mask = ones({2, 4})}),
+                "key_mask f32 [2, 4]: expected f32 [2, 5]");
   REQUIRE_ERROR(attention_rows(q, heads), "expected [N, T, 24]");
   REQUIRE_ERROR(attention_rows(ones({2, 24}), heads), "qkv [2, 24]");
 }
@@ -318,6 +404,8 @@ TEST_CASE("attention refuses what does not fit", "[ops]") {
   REQUIRE_ERROR(attention(q, k, k, {AttentionMask::causal}), "3 queries and 6 keys");
   REQUIRE_ERROR(attention(q, k, k, {.lengths = indices({1, 2, 3}, q)}), "lengths i32 [3]");
   REQUIRE_ERROR(attention(q, k, k, {.lengths = ones({2})}), "lengths f32 [2]");
+  REQUIRE_ERROR(attention(q, k, k, {.key_mask = indices({1, 1}, q)}), "key_mask i32 [2]");
+  REQUIRE_ERROR(attention(q, k, k, {.scale = -1, .key_mask = ones({2, 6})}), "scale -1: expected");
   if (is_meta(test_device())) return;  // which knows no values
   for (const int32_t wrong : {0, 7, -1}) {
     const AttentionOptions options{.lengths = indices({3, wrong}, q)};

@@ -84,3 +84,78 @@ def test_gradients(form, seed):
         gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         # Sums of a few hundred terms below 10 round by less than 1e-12.
         torch.testing.assert_close(parameter.detach() - after[name], gradient, rtol=0, atol=1e-12, msg=name)
+
+
+# Ways from a mask [N, T], 1 where a key is there, to the mask of attention. KEYS are masks of keys to accrue, some of
+# them causal; the others are computed by products.
+KEYS = ("truths", "truths of each query", "truths and a triangle", "a triangle of truths", "minus infinity",
+        "minus infinity of each query", "a triangle of minus infinity", "padding of nn.MultiheadAttention", "Conv1D")
+OTHERS = ("a band", "a large number", "truths and dropout")
+
+
+class Masked(torch.nn.Module):
+    def __init__(self, kind, H=2, D=3):
+        super().__init__()
+        self.kind, self.H, self.D = kind, H, D
+        self.qkv, self.out = torch.nn.Linear(4, 3 * H * D), torch.nn.Linear(H * D, 3)
+        if kind == "Conv1D":
+            self.weight = torch.nn.Parameter(torch.randn(4, 3 * H * D))
+        if kind == "padding of nn.MultiheadAttention":
+            self.attention = torch.nn.MultiheadAttention(4, H, batch_first=True)
+            self.out = torch.nn.Linear(4, 3)
+
+    def mask(self, there, T):
+        keys, kind = (there > 0)[:, None, None, :], self.kind
+        triangle = torch.ones(T, T, dtype=torch.bool).tril()
+        if kind == "truths of each query":
+            return keys.expand(-1, 1, T, -1)
+        if kind == "truths and a triangle":
+            return keys & triangle
+        if kind == "a triangle of truths":
+            return triangle
+        if kind == "a band":
+            return keys & triangle & torch.ones(T, T, dtype=torch.bool).triu(-1)
+        if "infinity" in kind:
+            hidden = torch.zeros_like(keys, dtype=there.dtype).masked_fill(~keys, -torch.inf)
+            if kind == "a triangle of minus infinity":
+                return hidden + torch.full((T, T), -torch.inf, dtype=there.dtype).triu(1)
+            return hidden.expand(-1, self.H, T, -1) if "query" in kind else hidden
+        if kind == "a large number":
+            return (1 - there[:, None, None, :]) * -1e9
+        return keys
+
+    def forward(self, x, there):
+        N, T, _ = x.shape
+        there = there.to(x.dtype)
+        if self.kind == "padding of nn.MultiheadAttention":
+            return self.out(self.attention(x, x, x, key_padding_mask=there == 0, need_weights=False)[0])
+        if self.kind == "Conv1D":  # of transformers' GPT-2
+            packed = torch.addmm(self.qkv.bias, x.reshape(-1, 4), self.weight).view(N, T, -1)
+        else:
+            packed = self.qkv(x)
+        q, k, v = (each.view(N, T, self.H, self.D).transpose(1, 2) for each in packed.chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, self.mask(there, T), 1e-15 if "dropout" in self.kind else 0.0)
+        return self.out(y.transpose(1, 2).reshape(N, T, -1))
+
+
+@pytest.mark.parametrize("kind", (*KEYS, *OTHERS))
+def test_masks(kind):
+    torch.manual_seed(1)
+    module, T = Masked(kind).double(), 5
+    numbers = np.random.default_rng(1)
+    x, y = numbers.normal(size=(6, T, 4)), numbers.normal(size=(6, T, 3))
+    there = (numbers.random((6, T)) < 0.6).astype(np.int64)
+    there[0], there[1] = [0, 0, 1, 1, 1], [1, 1, 1, 0, 0]  # with a triangle, the first queries see nothing
+    there[2] = 0 if kind not in ("padding of nn.MultiheadAttention", "a large number") else 1
+    there[3:, 1] = 1
+    net = accrue.from_torch(module, {"x": x, "there": there})
+    calls = repr(net)
+    assert ("attention_rows" in calls) == (kind in KEYS)
+    assert ("transpose(" in calls or "permute(" in calls) == (kind not in KEYS)
+    after = accrue.train(net, ({"x": x, "there": there}, y), loss="mse", optimizer="sgd", lr=1.0, momentum=0.0, steps=1,
+                         effective_batch=6, micro_batch=2, precision="fp64", threads=1).state_dict()
+    F.mse_loss(module(torch.tensor(x), torch.tensor(there)), torch.tensor(y)).backward()
+    for name, parameter in module.named_parameters():
+        gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        assert torch.isfinite(gradient).all()
+        torch.testing.assert_close(parameter.detach() - after[name], gradient, rtol=0, atol=1e-12, msg=name)

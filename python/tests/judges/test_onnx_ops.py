@@ -136,6 +136,10 @@ CASES = {
         1, scale=0.3),
     "attention_rows packed": lambda x: A.attention_rows(A.cat([rows(x), rows(A.sin(x)).slice(2, 0, 3)], 2), 2, groups=1,
                                                         is_causal=True),
+    "attention with a key mask": lambda x: A.scaled_dot_product_attention(
+        x, A.sin(x), A.cos(x), key_mask=A.greater(A.mean(x, (1, 3)), 0.0)),
+    "attention_rows with a key mask": lambda x: A.attention_rows(
+        rows(x), 5, A.sin(rows(x)), A.cos(rows(x)), is_causal=True, key_mask=A.greater(A.mean(rows(x), 2), 0.0)),
     "self_attention": lambda x: A.self_attention(x, A.sin(x), A.cos(x)),
     "causal_attention": lambda x: A.causal_attention(
         x.reshape(x.shape[0], 5, 12).slice(1, 3, 5), A.sin(x).reshape(x.shape[0], 5, 12).slice(
