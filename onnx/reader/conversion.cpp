@@ -226,6 +226,28 @@ Extents OnnxConversion::with_samples(Extents sizes) const {
   return sizes;
 }
 
+OnnxValue OnnxConversion::for_each_sample(size_t i) const {
+  const OnnxValue& value = (*this)[i];
+  const int64_t samples = recipe_.fixed_samples.value_or(1);
+  const bool has_rows = samples > 1 && value.is_constant() && value.constant->is_fixed() &&
+                        value.rank() > 0 && value.sizes.shape.front() == Extent(samples);
+  const auto is_of_samples = [&](const OnnxValue& other) {
+    return other.rank() == value.rank() && samples_dimension(other) == 0;
+  };
+  if (!has_rows || std::ranges::none_of(inputs_, is_of_samples)) return value;
+  const OnnxConstant& constant = *value.constant;
+  const std::vector<double>& numbers = constant.numbers();
+  const auto row = std::ptrdiff_t(numbers.size()) / samples;
+  for (std::ptrdiff_t k = row; k < std::ssize(numbers); ++k) {
+    const double first = numbers[size_t(k % row)], each = numbers[size_t(k)];
+    if (each != first && !(std::isnan(each) && std::isnan(first))) return value;
+  }
+  return onnx_value_of(
+      std::make_shared<const OnnxConstant>(constant.type(), constant.shape().with(0, 1),
+                                           std::vector(numbers.begin(), numbers.begin() + row)),
+      value.name);
+}
+
 std::optional<int> OnnxConversion::samples_dimension(const OnnxValue& value) {
   const Extents& sizes = value.sizes.shape;
   const auto found = std::ranges::find(sizes, true, &Extent::per_sample);

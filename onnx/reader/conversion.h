@@ -125,6 +125,9 @@ class OnnxConversion {
   int64_t size(size_t i, int dim) const;
   // Where the file says a number of samples, sizes that begin with it begin with N.
   Extents with_samples(Extents sizes) const;
+  // Input i. It is one row of a constant that has equal rows, one for each of the samples that the
+  // file says, if another input of this rank has the samples first.
+  OnnxValue for_each_sample(size_t i) const;
   // The dimension along which the samples lie; nothing if there is none.
   static std::optional<int> samples_dimension(const OnnxValue& value);
   // Throws Error if one of these dimensions has the samples in it: the result would depend on how a

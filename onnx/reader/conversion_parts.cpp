@@ -72,8 +72,9 @@ OnnxValue detail::p_root(OnnxConversion& c, const OnnxValue& sum, double p) {
 }
 
 OnnxValue detail::folded(OnnxConversion& c, const std::string& op) {
-  OnnxValue y = number_operand(c, c[0]);
-  for (size_t i = 1; i < c.inputs(); ++i) y = c.call(op, {y, number_operand(c, c[i])});
+  OnnxValue y = number_operand(c, c.for_each_sample(0));
+  for (size_t i = 1; i < c.inputs(); ++i)
+    y = c.call(op, {y, number_operand(c, c.for_each_sample(i))});
   return y;
 }
 

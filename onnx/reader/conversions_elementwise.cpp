@@ -90,7 +90,7 @@ std::optional<double> scalar(const OnnxConversion& c, size_t i) {
 }
 
 // Integers of data are indices, such as tokens; as numbers they may be 0 and 1, as in masks.
-OnnxValue operand(OnnxConversion& c, size_t i) { return number_operand(c, c[i]); }
+OnnxValue operand(OnnxConversion& c, size_t i) { return number_operand(c, c.for_each_sample(i)); }
 
 Values typed_as_first(OnnxConversion& c, const OnnxValue& y) { return {like_first(c, y)}; }
 
@@ -124,7 +124,7 @@ Values div_of(OnnxConversion& c) {
   if (const auto number = scalar(c, 1))
     return {c.call("div_scalar", {c[0]}, {{"divisor", *number}})};
   if (const auto number = scalar(c, 0)) return {c.call("rdiv", {c[1]}, {{"dividend", *number}})};
-  return {c.call("div", {c[0], c[1]})};
+  return {c.call("div", {c.for_each_sample(0), c.for_each_sample(1)})};
 }
 
 Values pow_of(OnnxConversion& c) {
@@ -222,14 +222,13 @@ Values is_inf_of(OnnxConversion& c) {
 }
 
 Values where_of(OnnxConversion& c) {
-  OnnxValue condition = c[0];
+  OnnxValue condition = c.for_each_sample(0);
   if (condition.is_constant()) condition = number_operand(c, condition);
   const bool are_whole =
       c[1].is_whole() && c[2].is_whole() && !(c[1].is_constant() && c[2].is_constant());
   c.check(!are_whole || c[1].type == OnnxType::boolean,
           "it chooses among integers of the data: expected floating numbers");
-  const OnnxValue y =
-      c.call("where", {condition, number_operand(c, c[1]), number_operand(c, c[2])});
+  const OnnxValue y = c.call("where", {condition, operand(c, 1), operand(c, 2)});
   return {OnnxConversion::typed(y, c[1].type)};
 }
 

@@ -132,17 +132,23 @@ Values transpose_of(OnnxConversion& c) {
 Values concat_of(OnnxConversion& c) {
   Values all;
   const bool is_whole = c[0].is_whole() && !c[0].is_constant();
-  for (size_t i = 0; i < c.inputs(); ++i) all.push_back(is_whole ? c[i] : number_operand(c, c[i]));
   // Before opset 4, 1 is the default.
   const int dim = c.dimension("axis", 1);
+  for (size_t i = 0; i < c.inputs(); ++i) {
+    const OnnxValue each = dim > 0 ? c.for_each_sample(i) : c[i];
+    all.push_back(is_whole ? each : number_operand(c, each));
+  }
   if (all.size() == 1) return {all[0]};
-  // A file of one sample holds what it joins to each sample, such as a class token, for that one.
+  // A file that says a number of samples may hold once what it joins to each, such as a class
+  // token.
   const bool has_samples = std::ranges::any_of(
       all, [](const OnnxValue& each) { return OnnxConversion::samples_dimension(each) == 0; });
-  for (OnnxValue& each : all) {
-    const Extents& shape = each.sizes.shape;
+  for (size_t i = 0; i < all.size(); ++i) {
+    OnnxValue& each = all[i];
+    const Extents& shape = c.sizes(i);
     const Extents by_sample = c.with_samples(shape);
-    if (dim > 0 && has_samples && shape != by_sample && shape.front() == Extent(1))
+    const bool is_one = each.rank() > 0 && each.sizes.shape.front() == Extent(1);
+    if (dim > 0 && has_samples && shape != by_sample && is_one)
       each = c.call("expand", {each}, {{"size", by_sample}});
     c.keep_apart(each, {dim});
   }

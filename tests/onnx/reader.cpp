@@ -178,6 +178,28 @@ TEST_CASE("constant shapes begin with N where a file says a number", "[onnx-read
   CHECK(loaded(Tensor::full({5, 2, 3}, 1, DType::f64, Device::cpu)) == std::vector<double>(5, 6));
 }
 
+// y = (concat(token, x) + places) w, where a file of 3 samples holds the token and the places
+// thrice.
+std::string token_file(const std::vector<float>& token) {
+  OnnxBytes file;
+  file.input("x", {3, 1, 2}).output("y", {3, 2, 2});
+  file.tensor<float>("token", {3, 1, 2}, token).tensor<float>("w", {2, 2}, {1, 0, 0, 1});
+  file.tensor<float>("places", {3, 2, 2}, {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4});
+  file.node("Concat", {"token", "x"}, {"c"}, {{"axis", int64_t{1}}});
+  file.node("Add", {"c", "places"}, {"s"}).node("MatMul", {"s", "w"}, {"y"});
+  return file.file();
+}
+
+TEST_CASE("constants that repeat for a file's samples hold for any number", "[onnx-reader]") {
+  const Reading reading;
+  const Loaded loaded(reading.network(token_file({5, 6, 5, 6, 5, 6})));
+  const Tensor x = Tensor::from<double>({10, 20, 30, 40, 50, 60, 70, 80}, {4, 1, 2});
+  const std::vector<double> y = loaded(x);
+  REQUIRE(y.size() == 16);
+  CHECK(std::vector(y.begin(), y.begin() + 8) == std::vector<double>{6, 8, 13, 24, 6, 8, 33, 44});
+  CHECK_THAT(reading.error(token_file({5, 6, 5, 6, 5, 7})), Contains("Concat 'Concat_c'"));
+}
+
 TEST_CASE("free sizes of a sample are given", "[onnx-reader]") {
   const Reading reading;
   const std::string bytes = reshaped_file({"N", "h", "w"});
