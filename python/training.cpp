@@ -8,6 +8,7 @@
 #include "apps/commands/export.h"
 #include "core/cuda.h"
 #include "core/host_blocks.h"
+#include "images/image_folder.h"
 #include "job/load_data.h"
 #include "job/load_network.h"
 #include "job/machine.h"
@@ -210,6 +211,13 @@ size_t release() {
   if (cuda::unavailable_reason().empty())
     bytes += cuda::blocks().release_cached() + cuda::blocks_on_host().release_cached();
   return bytes;
+}
+
+// The names of the classes that a folder of images shows, or none.
+std::vector<std::string> classes_of_folder(const std::string& path) {
+  const auto folder = find_images(path);
+  const bool has_classes = folder && folder->answer == ImageFolder::Answer::classes;
+  return has_classes ? folder->classes : std::vector<std::string>{};
 }
 
 nb::tuple read_weights(nb::handle path) {
@@ -622,6 +630,7 @@ True)"}});
       .returns = "How many bytes.",
       .examples = ">>> accrue.release() >= 0\nTrue"};
   m.def("release", &release, lasting(of_release.text()));
+  m.def("_classes_of_folder", &classes_of_folder, "path"_a);
   m.def("_read_weights", &read_weights, "path"_a);
   m.def("_write_weights", &write_weights, "path"_a, "arrays"_a, "metadata"_a);
 }

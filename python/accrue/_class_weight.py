@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numbers
+import os
 import typing
 
-from ._accrue import Error, Layer, input
+from ._accrue import Error, Layer, _classes_of_folder, input
 
 
 def taken(options: dict[str, typing.Any]) -> tuple[typing.Any, dict[str, typing.Any]]:
@@ -25,6 +26,8 @@ def as_class_weights(given: typing.Any, model: typing.Any, data: typing.Any, opt
             raise Error(f"class_weight is {given!r}: expected 'balanced', or a dictionary such as {{0: 1.0, 1: 2.5}}")
         return given
     names = names_of(options.get("classes"))
+    if not names and isinstance(given, typing.Mapping) and any(isinstance(key, str) for key in given):
+        names = _names_in(data)
     known = _count(model, data, len(names)) if isinstance(given, typing.Mapping) else None
     found = numbers_of(given, "class_weight", names, known)
     return found if known is not None or not isinstance(given, typing.Mapping) else [*found, "rest"]
@@ -60,12 +63,22 @@ def names_of(classes: typing.Any) -> list[str]:
     return [] if classes is None else [str(name) for name in classes]
 
 
+def _names_in(data: typing.Any) -> list[str]:
+    """The names of the classes that a folder of images or a data set has, or none."""
+    if isinstance(data, (str, os.PathLike)):
+        return _classes_of_folder(os.fspath(data)) if os.path.isdir(data) else []
+    parts = data.values() if isinstance(data, dict) else data if isinstance(data, (tuple, list)) else ()
+    found = [names for names in (getattr(part, "class_names", None) for part in parts) if names]
+    return list(found[0]) if len(found) == 1 and all(isinstance(name, str) for name in found[0]) else []
+
+
 def _class_of(key: typing.Any, what: str, names: list[str]) -> int:
     if isinstance(key, str) and key in names:
         return names.index(key)
     if not isinstance(key, numbers.Integral) or isinstance(key, bool) or key < 0:
-        raise Error(f"{what} has the key {key!r}: expected whole numbers from 0, the classes of y, or names that "
-                    "classes= has")
+        some = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        raise Error(f"{what} has the key {key!r}: expected whole numbers from 0, the classes of y, or " +
+                    (f"their names {some}" if names else "names that classes= has"))
     return int(key)
 
 

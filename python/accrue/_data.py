@@ -341,10 +341,10 @@ def _by_name(item: typing.Any, columns: dict, index: int) -> dict:
 def _parts(source: Source, asked: _Asked, data: typing.Any) -> typing.Any:
     parts = source.parts()
     if source.names is None:
-        classes = asked.classes
-        if classes is None and isinstance(getattr(data, "classes", None), (list, tuple)):
-            classes = len(data.classes)  # as torchvision's data sets have them
-        parts[1].known_classes = classes
+        own = getattr(data, "classes", None)  # as torchvision's data sets have them
+        own = own if isinstance(own, (list, tuple)) else None
+        parts[1].known_classes = len(own) if asked.classes is None and own is not None else asked.classes
+        parts[1].class_names = own
         return parts
     return dict(zip(source.names, parts))
 
@@ -445,6 +445,7 @@ def _columns_of_hub(data: typing.Any, asked: _Asked, what: str) -> typing.Any:
     names = wanted if not isinstance(found, dict) else [columns[n] if isinstance(columns, dict) else n for n in found]
     for name, part in zip(names, found.values() if isinstance(found, dict) else found):
         known = getattr(features[name], "num_classes", None)
+        part.class_names = getattr(features[name], "names", None)
         if known is not None and part.known_classes is None:
             part.known_classes = known
     return found

@@ -210,6 +210,7 @@ class Part:
         self.source, self.place = source, place
         self.length = source.length
         self.known_classes: int | None = None
+        self.class_names: typing.Sequence[str] | None = None
         self.counted: tuple[int, bool] | None = None
         self.first = _as_kind(source.first[place])[None]
 
@@ -298,6 +299,7 @@ class Rows:
         self.first = _as_kind(self._row(0))[None]
         self.shape = tuple(array.shape)
         self.known_classes: int | None = None
+        self.class_names: typing.Sequence[str] | None = None
         self.counted: tuple[int, bool] | None = None
         self.file = _file_of(array)
 

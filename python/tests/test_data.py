@@ -563,6 +563,40 @@ class Transforms(Case):
             self.same(found, expected)
 
 
+class NamesOfClasses(Case):
+    GIVEN = {"b": 2.0, "c": 0.5}
+
+    def weighed(self, data, **options):
+        expected = accrue.train(layers(), (X, Y), class_weights=[1, 2, 0.5], **FEW)
+        self.same(accrue.train(layers(), data, class_weight=self.GIVEN, **options, **FEW), expected)
+        self.refuses(lambda: accrue.train(layers(), data, class_weight={"d": 2.0}, **options, **FEW),
+                     "the key 'd'", "their names a, b, c")
+
+    def test_of_samples(self):
+        samples = Samples()
+        samples.classes = ["a", "b", "c"]
+        self.weighed(samples)
+        self.refuses(lambda: accrue.train(layers(), Samples(), class_weight=self.GIVEN, **FEW), "names that classes= has")
+
+    @unittest.skipUnless(datasets, "needs datasets")
+    def test_of_a_class_label(self):
+        features = datasets.Features({"x": datasets.Sequence(datasets.Value("float32")),
+                                      "y": datasets.ClassLabel(names=["a", "b", "c"])})
+        self.weighed(datasets.Dataset.from_dict({"x": X, "y": Y}, features=features), columns=("x", "y"))
+
+    @unittest.skipUnless(Image, "needs Pillow")
+    def test_of_a_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for i, pixels in enumerate(PIXELS):
+                place = pathlib.Path(folder) / ("train" if i < 40 else "test") / "abc"[i % 3]
+                place.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(pixels.transpose(1, 2, 0)).save(place / f"{i:02}.png")
+            expected = accrue.train(convolutions(), folder, class_weights=[1, 2, 0.5], **FEW)
+            self.same(accrue.train(convolutions(), folder, class_weight=self.GIVEN, **FEW), expected)
+            self.refuses(lambda: accrue.train(convolutions(), folder, class_weight={"d": 2.0}, **FEW),
+                         "the key 'd'", "their names a, b, c")
+
+
 @unittest.skipUnless(torch, "needs PyTorch")
 class OfTorch(Case):
     def test_train_with_the_bits_of_arrays(self):
