@@ -297,7 +297,7 @@ Field answered_by_name(const Array& array, const std::string& name) {
 }
 
 Dataset dataset_of(nb::handle x, nb::handle y, const Taken& taken) {
-  Dataset data{.name = "arrays", .source = "the caller"};
+  Dataset data{.name = name_of_given({x, y}), .source = "the caller"};
   data.fields.push_back(field_in(x, "x", [&](const Array& a) { return seen(a, taken); }));
   if (!y.is_none()) {
     const bool has_places = data.fields[0].values.shape().rank() > 2;

@@ -151,6 +151,14 @@ bool has_fetched(const Dataset& data) {
 
 bool is_fetched(nb::handle object) { return nb::hasattr(object, "_accrue_part"); }
 
+std::string name_of_given(std::initializer_list<nb::handle> parts) {
+  for (const nb::handle part : parts)
+    if (const nb::object name = nb::getattr(part, "given", nb::none());
+        is_fetched(part) && !name.is_none())
+      return nb::cast<std::string>(name);
+  return "arrays";
+}
+
 Field field_in(nb::handle given, const std::string& what,
                const std::function<Field(const Array&)>& make) {
   if (!is_fetched(given)) return make(as_array(given, what.c_str()));

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
+#include <string>
 
 #include "python/arrays.h"
 
@@ -11,6 +13,9 @@ namespace accrue::python {
 // only while the caller's code runs; rows of a file are read without it.
 
 bool is_fetched(nb::handle object);
+// The name that errors give to a data set of these parts: the type or function that one of them is
+// fetched from, or else "arrays".
+std::string name_of_given(std::initializer_list<nb::handle> parts);
 
 // The field that `make` makes of an array [N, ...]. If `given` is fetched, `make` sees an array of
 // its first sample, and the field's elements are read on demand. `what` names it in errors.

@@ -51,6 +51,7 @@ Dataset dataset_by_name(nb::handle given, const char* what,
                         const std::vector<Network::Input>& inputs, TakesTargets takes) {
   const auto arrays = nb::cast<nb::dict>(given);
   Dataset data{.name = "arrays", .source = "the caller"};
+  if (arrays.size() > 0) data.name = name_of_given({(*arrays.begin()).second});
   std::vector<std::string> names;
   for (const Network::Input& input : inputs) names.push_back(input.name);
   for (const Network::Input& input : inputs) {

@@ -180,7 +180,17 @@ def _is_indexable(data: typing.Any) -> bool:
 
 
 def _set(data: typing.Any, asked: _Asked, what: str) -> typing.Any:
-    """One data set: arrays, or parts of a source in place of arrays."""
+    """One data set: arrays, or parts of a source in place of arrays. Errors call it by its type or its function."""
+    found = _found(data, asked, what)
+    if found is not data and not isinstance(data, (tuple, dict)):
+        name = getattr(data, "__name__", None) or type(data).__name__
+        for part in found.values() if isinstance(found, dict) else found if isinstance(found, (tuple, list)) else ():
+            if hasattr(part, "_accrue_part"):
+                part.given = name
+    return found
+
+
+def _found(data: typing.Any, asked: _Asked, what: str) -> typing.Any:
     if _is_name(data):
         return data
     if _is_of(data, "datasets", "DatasetDict") or _is_of(data, "h5py", "Group"):

@@ -211,6 +211,7 @@ class Part:
         self.length = source.length
         self.known_classes: int | None = None
         self.class_names: typing.Sequence[str] | None = None
+        self.given: str | None = None  # what errors call the data
         self.counted: tuple[int, bool] | None = None
         self.first = _as_kind(source.first[place])[None]
 
@@ -300,6 +301,7 @@ class Rows:
         self.shape = tuple(array.shape)
         self.known_classes: int | None = None
         self.class_names: typing.Sequence[str] | None = None
+        self.given: str | None = None  # what errors call the data
         self.counted: tuple[int, bool] | None = None
         self.file = _file_of(array)
 

@@ -563,6 +563,17 @@ class Transforms(Case):
             self.same(found, expected)
 
 
+class NamesOfData(Case):
+    def test_are_those_of_what_was_given(self):
+        def samples():
+            yield from zip(X, Y)
+
+        for data, options, name in ((Samples(), {}, "Samples"), (samples, {"epoch_samples": 50}, "samples"),
+                                    (list(zip(X, Y)), {}, "list"), ((X, Y), {}, "arrays")):
+            self.refuses(lambda: accrue.train(layers(), data, loss="bce", **options, **FEW), f": {name} has classes")
+            self.refuses(lambda: accrue.train(layers(), data, augment="flip", **options, **FEW), f"data set '{name}'")
+
+
 class NamesOfClasses(Case):
     GIVEN = {"b": 2.0, "c": 0.5}
 
