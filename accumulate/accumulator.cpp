@@ -106,7 +106,8 @@ LossSeed Accumulator::seed(const WeightedLoss& weighted) const {
   const LossWeight weight = weighted.weight.of_loss();
   const auto of = double(divisor(weighted.expected_samples));
   if (!adds_loss_in_backward()) return loss_seed(state(), weight, of);
-  return loss_seed(state(), weight, of, weighted.loss.value.view(), weighted.is_first ? 0 : 1);
+  return loss_seed(state(), weight, of, weighted.loss.value.future_view(),
+                   weighted.is_first ? 0 : 1);
 }
 
 GradHook Accumulator::hook() {

@@ -50,8 +50,8 @@ class Accumulator {
   // take.
   virtual void begin(const WeightedLoss&) {}
   // The gradient that a micro-batch's backward starts from: loss_scale * weight / divisor(). If
-  // adds_loss_in_backward(), the kernel that starts backward also adds the loss and its weight to
-  // the window's sums, at no cost.
+  // adds_loss_in_backward(), the backward of the loss also adds the loss and its weight to the
+  // window's sums, at no cost.
   LossSeed seed(const WeightedLoss& weighted) const;
   // Calls take() for each parameter as soon as its gradient is complete, at the time that takes()
   // names. If takes() is empty, the hook is empty, too.

@@ -128,7 +128,7 @@ LossSeed detail::loss_seed(View state, const LossWeight& weight, double of, View
 }
 
 Tensor detail::seed_gradient(const Tensor& loss, const LossSeed& seed) {
-  const Device device = loss.device();
+  const Device device = loss.view().device;  // view() also computes a loss that waits
   if (seed.loss.data) launch<cpu::add_loss, cuda::add_loss>(device, seed);
   const MemoryScope scope("loss");
   Tensor dloss = Tensor::empty(loss.shape(), loss.dtype(), device);

@@ -1,5 +1,7 @@
 #include "core/memory.h"
 
+#include <utility>
+
 #include "core/cuda.h"
 #include "core/host_blocks.h"
 
@@ -46,10 +48,27 @@ void Storage::give_block() {
   data_ = nullptr;
 }
 
-void* Storage::data() {
+void* Storage::address() {
   if (on_host_) [[unlikely]]
     return_from_host();
   return data_;
+}
+
+void* Storage::data() {
+  void* const first = address();
+  if (later_) [[unlikely]]
+    compute_now();
+  return first;
+}
+
+void Storage::compute_now() {
+  std::unique_ptr<Compute> compute = std::exchange(later_, nullptr);
+  try {
+    (*compute)(data_);
+  } catch (...) {
+    later_ = std::move(compute);
+    throw;
+  }
 }
 
 void Storage::move_to_host() {

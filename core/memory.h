@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "core/ledger.h"
 
@@ -23,8 +25,17 @@ class Storage {
   Storage& operator=(const Storage&) = delete;
 
   // The address of the elements on the device. If they were moved to the host, this moves them
-  // back, in stream order, and may throw OutOfMemory.
+  // back, in stream order, and may throw OutOfMemory. If they wait for compute_later(), this
+  // computes them. Elements that wait belong to one thread at a time.
   void* data();
+  // The same, but leaves them to wait.
+  void* address();
+  // Leaves the elements to compute(address()), which data() calls once, unless stop_waiting() is
+  // called before. If compute() throws, the elements go on waiting.
+  using Compute = std::function<void(void* address)>;
+  void compute_later(Compute compute) { later_ = std::make_unique<Compute>(std::move(compute)); }
+  bool is_waiting() const { return later_ != nullptr; }
+  void stop_waiting() { later_.reset(); }
   Device device() const { return device_; }
   Category category() const { return info().category; }
   Label label() const { return info().label; }
@@ -48,6 +59,7 @@ class Storage {
   void take_block();
   void give_block();
   void return_from_host();
+  void compute_now();
   const AllocationInfo& info() const { return on_host_ ? on_host_->info : allocation_->info(); }
 
   const Device device_;
@@ -58,6 +70,7 @@ class Storage {
   std::shared_ptr<const void> owner_;  // of borrowed elements; else null
   std::unique_ptr<OnHost> on_host_;
   std::atomic<uint32_t> version_ = 0;
+  std::unique_ptr<Compute> later_;
 };
 
 }  // namespace accrue::detail

@@ -98,12 +98,30 @@ Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device
   return tensor;
 }
 
-View Tensor::view() const {
+Storage& Tensor::unchanged_storage() const {
   Storage& own = storage();
   if (saved_version_ && *saved_version_ != own.version()) [[unlikely]]
     fail_overwritten();
-  auto* data = static_cast<std::byte*>(own.data());
-  return {data ? data + offset_bytes_ : nullptr, shape_, dtype_, own.device()};
+  return own;
+}
+
+View Tensor::view_at(void* data) const {
+  auto* const first = static_cast<std::byte*>(data);
+  return {first ? first + offset_bytes_ : nullptr, shape_, dtype_, storage_->device()};
+}
+
+View Tensor::view() const { return view_at(unchanged_storage().data()); }
+
+View Tensor::future_view() const { return view_at(unchanged_storage().address()); }
+
+void Tensor::compute_later(std::function<void(const View& elements)> compute) const {
+  // The closure has no tensor of this storage, which would then keep itself.
+  storage().compute_later([compute = std::move(compute), offset = offset_bytes_,
+                           elements = view_at(nullptr)](void* data) {
+    View now = elements;
+    if (data) now.data = static_cast<std::byte*>(data) + offset;
+    compute(now);
+  });
 }
 
 void Tensor::fail_undefined() {
@@ -113,7 +131,8 @@ void Tensor::fail_undefined() {
 void Tensor::fail_overwritten() const {
   fail(
       "backward() needs {} as forward read it, but somebody has overwritten it since, by fill(), "
-      "copy_from() or an optimizer's step: call backward() before, or write to a copy",
+      "copy_from() or an optimizer's step: call backward() before, also read a loss that has no "
+      "backward before, or write to a copy",
       describe());
 }
 

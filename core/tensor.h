@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -58,7 +59,8 @@ class Tensor {
   // "f32 [2, 3]", or with the label of its memory: "'hidden.weight' f32 [2, 3]".
   std::string describe() const;
 
-  // Throws Error if this is a saved() tensor whose elements were overwritten since.
+  // Throws Error if this is a saved() tensor whose elements were overwritten since. Computes
+  // elements that wait (compute_later()).
   detail::View view() const;
   // The elements on the host. Throws Error unless the tensor is a T tensor on Device::cpu, and has
   // elements.
@@ -80,6 +82,18 @@ class Tensor {
   // A copy of the elements on `device`, with the same label unless a MemoryScope gives one. Copying
   // from cuda to cpu waits for the device. Throws Error as copy_from() does.
   Tensor to(Device device, Category category = Category::data) const;
+
+  // Leaves the elements to compute(elements), which runs when somebody first asks for them, through
+  // any tensor that shares the storage. So an op can return a loss before its backward has computed
+  // it: backward writes the elements of a tensor that is_waiting() at future_view(), and then calls
+  // stop_waiting(). If compute() throws, the elements go on waiting. Only one thread at a time may
+  // use a tensor that waits. compute() must still find its operands as they are now. If a CUDA
+  // graph is recorded in between (core/replay.h), the recording must contain the first reading.
+  void compute_later(std::function<void(const detail::View& elements)> compute) const;
+  bool is_waiting() const { return defined() && storage_->is_waiting(); }
+  void stop_waiting() const { storage().stop_waiting(); }
+  // view() without computing elements that wait: for kernels that write them, or that run later.
+  detail::View future_view() const;
 
   // Returns this tensor under another shape, with the same storage and gradient. Throws Error
   // unless the number of elements agrees.
@@ -108,6 +122,10 @@ class Tensor {
       fail_undefined();
     return *storage_;
   }
+  // storage(). Throws Error if this is a saved() tensor that was overwritten.
+  detail::Storage& unchanged_storage() const;
+  // The view of the elements in a storage that begins at `data`.
+  detail::View view_at(void* data) const;
   [[noreturn]] static void fail_undefined();
   [[noreturn]] void fail_overwritten() const;
   std::byte* host_data() const;

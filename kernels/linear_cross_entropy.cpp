@@ -1,238 +1,14 @@
 #include "kernels/linear_cross_entropy.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <limits>
+#include <memory>
+#include <utility>
 
-#include "kernels/detail/counted.h"
-#include "kernels/detail/cross_entropy_kernels.h"
+#include "core/profile.h"
 #include "kernels/detail/linear_cross_entropy_kernels.h"
-#include "kernels/detail/loss_seed.h"
 #include "kernels/detail/matmul.h"
-#include "kernels/detail/reduce.h"
-#include "kernels/detail/scale.h"
-#include "kernels/detail/vector_exp.h"
 
 namespace accrue {
-namespace cpu {
-namespace {
-
-// The rows that count, gathered into chunks. Throws Error for a label out of range.
-class CountedRows {
- public:
-  CountedRows(std::string_view op, const LinearCrossEntropy& in)
-      : in_(in), chunks_(find(op, in), in.logits.shape[0]) {}
-
-  const RowChunks& chunks() const { return chunks_; }
-  bool are_all() const { return chunks_.rows() == in_.rows(); }
-  // The row with this place among the rows that count.
-  int64_t operator[](int64_t place) const {
-    return are_all() ? place : in_.places.as<const int32_t>()[place];
-  }
-
-  // A chunk of x: a view if all rows count, else a copy.
-  View x_of(int64_t chunk) const {
-    const int64_t begin = chunks_.begin(chunk), size = chunks_.size(chunk), E = in_.E();
-    if (are_all()) return rows_of(in_.x, begin, size);
-    const View x{in_.gathered.data, {size, E}, in_.x.dtype, in_.x.device};
-    const auto bytes = static_cast<size_t>(E) * size_of(x.dtype);
-    parallel_each(size, E, [&](int64_t i) {
-      std::memcpy(rows_of(x, i, 1).data, rows_of(in_.x, (*this)[begin + i], 1).data, bytes);
-    });
-    return x;
-  }
-
- private:
-  static int64_t find(std::string_view op, const LinearCrossEntropy& in) {
-    const int32_t* label = in.labels.as<const int32_t>();
-    int64_t count = 0;
-    for (int64_t r = 0; r < in.rows(); ++r) {
-      if (!in.counts(label[r])) continue;
-      check(0 <= label[r] && label[r] < in.V(), "[{}] label {} of row {} is outside [0, {})", op,
-            label[r], r, in.V());
-      if (in.leaves_out) in.places.as<int32_t>()[count] = static_cast<int32_t>(r);
-      ++count;
-    }
-    return count;
-  }
-
-  const LinearCrossEntropy& in_;
-  RowChunks chunks_;
-};
-
-// Computes the logits of x [size, E], which are the counted rows from place `begin` on.
-void compute_logits(const LinearCrossEntropy& in, View x, const CountedRows& rows, int64_t begin) {
-  matmul({rows_of(in.logits, 0, x.shape[0]), 0}, x, in.w, Transpose::no, Transpose::yes,
-         in.workspace);
-  if (in.own == OwnLogit::counts) return;
-  dispatch_wide(in.logits.dtype, [&]<class W>() {
-    for (int64_t i = 0; i < x.shape[0]; ++i)
-      in.logits.as<W>()[i * in.V() + rows[begin + i]] = -std::numeric_limits<W>::infinity();
-  });
-}
-
-template <class W>
-RowSoftmax<W> softmax_of(const W* row, int64_t V, int32_t label) {
-  W maximum = row[0];
-#pragma omp simd reduction(max : maximum)
-  for (int64_t v = 0; v < V; ++v) maximum = row[v] > maximum ? row[v] : maximum;
-  const auto sum = [=](int64_t begin, int64_t end) {
-    return sum_of<W>(end - begin, [=](int64_t v) { return vector_exp(row[begin + v] - maximum); });
-  };
-  const W of_label = vector_exp(row[label] - maximum) - 1;
-  return {maximum, static_cast<W>(sum(0, label) + sum(label + 1, V) + double(of_label))};
-}
-
-// True if the label's logit is the largest, the first of equals.
-template <class W>
-bool is_right(const W* row, int32_t label, const RowSoftmax<W>& softmax) {
-  return row[label] == softmax.maximum && !std::isnan(softmax.rest) &&
-         std::find(row, row + label, softmax.maximum) == row + label;
-}
-
-// Computes the softmax and the loss of each row that counts. `right`, if given, becomes 1 or 0.
-// Calls with_logits(chunk) while the logits of the chunk are in the buffer.
-template <class WithLogits>
-void compute_losses(const CountedRows& rows, View losses, View right, const LinearCrossEntropy& in,
-                    WithLogits&& with_logits) {
-  const int64_t V = in.V();
-  const int32_t* labels = in.labels.as<const int32_t>();
-  for (int64_t chunk = 0; chunk < rows.chunks().count(); ++chunk) {
-    compute_logits(in, rows.x_of(chunk), rows, rows.chunks().begin(chunk));
-    dispatch_wide(in.logits.dtype, [&]<class W>() {
-      parallel_each(rows.chunks().size(chunk), V, [&](int64_t i) {
-        const int64_t r = rows[rows.chunks().begin(chunk) + i];
-        const W* row = in.logits.as<const W>() + i * V;
-        const RowSoftmax<W> softmax = softmax_of(row, V, labels[r]);
-        in.softmax.as<W>()[2 * r] = softmax.maximum;
-        in.softmax.as<W>()[2 * r + 1] = softmax.rest;
-        losses.as<double>()[r] = static_cast<double>(softmax.loss(row[labels[r]]));
-        if (right.data) right.as<int32_t>()[r] = is_right(row, labels[r], softmax);
-      });
-    });
-    with_logits(chunk);
-  }
-}
-
-// out = scale * (softmax(row) - onehot(label)); out may be the row. At the label no digits cancel,
-// because the sum of the other terms is computed separately.
-template <class T, class W>
-void gradient_of_row(T* out, const W* row, int64_t V, int32_t label, const RowSoftmax<W>& softmax,
-                     W scale) {
-  const W factor = scale / (1 + softmax.rest);
-  const W others = softmax.rest + (1 - vector_exp(row[label] - softmax.maximum));
-#pragma omp simd
-  for (int64_t v = 0; v < V; ++v) out[v] = T(factor * vector_exp(row[v] - softmax.maximum));
-  out[label] = T(-factor * others);
-}
-
-// Computes a chunk of dx in the scratch, then stores its rows at their places.
-template <class T, class W = Wide<T>>
-void scatter_dx(const GradTarget& dx, View d, const LinearCrossEntropy& in, const CountedRows& rows,
-                int64_t begin) {
-  const int64_t E = in.E(), size = d.shape[0];
-  matmul({rows_of(in.gathered, 0, size), 0}, d, in.w, Transpose::no, Transpose::no, in.workspace);
-  with_beta(dx.beta, [&](auto accumulate) {
-    parallel_each(size, E, [&](int64_t i) {
-      const W* from = in.gathered.as<const W>() + i * E;
-      T* to = dx.grad.as<T>() + rows[begin + i] * E;
-      for (int64_t e = 0; e < E; ++e) store(to[e], from[e], accumulate);
-    });
-  });
-}
-
-template <class T>
-void clear_left_out(const GradTarget& dx, const LinearCrossEntropy& in) {
-  const int32_t* label = in.labels.as<const int32_t>();
-  for (int64_t r = 0; r < in.rows(); ++r)
-    if (!in.counts(label[r])) std::fill_n(dx.grad.as<T>() + r * in.E(), in.E(), T(0));
-}
-
-// Adds a chunk to the gradients. The chunk's logits are in the buffer; their gradient goes to d
-// [rows of a chunk, V]. x, the chunk's rows, is needed only if dw is wanted.
-template <class T, class W = Wide<T>>
-void differentiate_chunk(const LinearCrossEntropyTargets& targets, W scale, View d,
-                         const LinearCrossEntropy& in, const CountedRows& rows, int64_t chunk,
-                         View x) {
-  const int64_t V = in.V(), begin = rows.chunks().begin(chunk), size = rows.chunks().size(chunk);
-  const View d_of_chunk = rows_of(d, 0, size);
-  parallel_each(size, V, [&](int64_t i) {
-    const int64_t r = rows[begin + i];
-    const W* softmax = in.softmax.as<const W>() + 2 * r;
-    gradient_of_row(d.as<T>() + i * V, in.logits.as<const W>() + i * V, V,
-                    in.labels.as<const int32_t>()[r], RowSoftmax<W>{softmax[0], softmax[1]}, scale);
-  });
-  const auto& [dw, dx] = targets;
-  if (dw) matmul(*dw, d_of_chunk, x, Transpose::yes, Transpose::no, {});
-  if (dx && rows.are_all())
-    matmul({rows_of(dx->grad, begin, size), dx->beta}, d_of_chunk, in.w, Transpose::no,
-           Transpose::no, in.workspace);
-  else if (dx) scatter_dx<T>(*dx, d_of_chunk, in, rows, begin);
-}
-
-}  // namespace
-
-void linear_cross_entropy(View loss, View losses, std::optional<GradTarget> unit_dx,
-                          const LinearCrossEntropy& in, const Counted& counted) {
-  const CountedRows rows("linear_cross_entropy", in);
-  dispatch_wide(loss.dtype, [&]<class W>() {
-    if (unit_dx) clear_left_out<W>(*unit_dx, in);
-    compute_losses(rows, losses, {}, in, [&](int64_t chunk) {
-      if (unit_dx)
-        differentiate_chunk<W>({{}, unit_dx}, counted.mean_of(W(1)), in.logits, in, rows, chunk,
-                               {});
-    });
-  });
-  double sum = 0;
-  for (int64_t r = 0; r < in.rows(); ++r)
-    if (in.counts(in.labels.as<const int32_t>()[r])) sum += losses.as<const double>()[r];
-  dispatch_wide(loss.dtype,
-                [&]<class W>() { *loss.as<W>() = static_cast<W>(counted.mean_of(sum)); });
-}
-
-// dx may be x: a chunk of dx is written after dw has read the same chunk of x. d may be the logits.
-void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, const LossSeed& from,
-                                   View d, const LinearCrossEntropy& in, const Counted& counted) {
-  const CountedRows rows("linear_cross_entropy", in);
-  LinearCrossEntropyTargets of_chunk = targets;
-  dispatch_floating(
-      in.x.dtype, [&]<class T, class W = Wide<T>>() {
-        const Seed<W> seed(from);
-        seed.add_loss();
-        if (targets.dx && targets.dx->beta == 0) clear_left_out<T>(*targets.dx, in);
-        for (int64_t turn = 0; turn < rows.chunks().count(); ++turn) {
-          const int64_t chunk = rows.chunks().in_backward(turn);
-          const View x = rows.x_of(chunk);
-          if (turn > 0) compute_logits(in, x, rows, rows.chunks().begin(chunk));
-          if (turn > 0 && of_chunk.dw) of_chunk.dw->beta = 1;
-          differentiate_chunk<T>(of_chunk, counted.mean_of(seed.dloss()), d, in, rows, chunk, x);
-        }
-      });
-}
-
-// dx may be unit_dx.
-void times_dloss(GradTarget dx, const LossSeed& from, View unit_dx) {
-  dispatch_wide(unit_dx.dtype, [&]<class W>() {
-    const Seed<W> seed(from);
-    seed.add_loss();
-    scale(dx, unit_dx, double(seed.dloss()));
-  });
-}
-
-void add_linear_score(View score, View losses, View right, const LinearCrossEntropy& in) {
-  compute_losses(CountedRows("add_linear_score", in), losses, right, in, [](int64_t) {});
-  double* sums = score.as<double>();
-  for (int64_t r = 0; r < in.rows(); ++r) {
-    if (!in.counts(in.labels.as<const int32_t>()[r])) continue;
-    sums[0] += losses.as<const double>()[r];
-    sums[1] += 1;
-    sums[2] += right.as<const int32_t>()[r];
-  }
-}
-
-}  // namespace cpu
-
 namespace {
 
 // The number of rows whose logits are computed. On the cpu these are the rows that count.
@@ -298,9 +74,31 @@ struct detail::WorkOf<cpu::linear_cross_entropy_backward> {
   }
 };
 
+// Computes the logits of every chunk, reads them, writes d over them, and computes the wanted
+// products.
+template <>
+struct detail::WorkOf<cpu::linear_cross_entropy_with_backward> {
+  Work operator()(const View&, const View&, const LinearCrossEntropyTargets& targets,
+                  const LossSeed&, const View& d, const LinearCrossEntropy& in,
+                  const Counted&) const {
+    const int64_t rows = computed_rows(in);
+    const auto chunks = double(RowChunks(rows, in.logits.shape[0]).count());
+    const auto& [dw, dx] = targets;
+    const double products = 1 + (dw ? 1 : 0) + (dx ? 1 : 0);
+    const double logits = double(rows) * double(in.V());
+    return {.flops = 2 * products * logits * double(in.E()),
+            .bytes = bytes_of(in.x) + bytes_of(in.labels) +
+                     2 * logits * double(size_of(in.logits.dtype)) +
+                     products * logits * double(size_of(d.dtype)) +
+                     (dx ? 2 : 1) * chunks * bytes_of(in.w) + bytes_of(dx) +
+                     (dw ? bytes_of(dw) + 2 * (chunks - 1) * bytes_of(dw->grad) : 0)};
+  }
+};
+
 namespace cuda {
 decltype(cpu::linear_cross_entropy) linear_cross_entropy;
 decltype(cpu::linear_cross_entropy_backward) linear_cross_entropy_backward;
+decltype(cpu::linear_cross_entropy_with_backward) linear_cross_entropy_with_backward;
 decltype(cpu::times_dloss) times_dloss;
 decltype(cpu::add_linear_score) add_linear_score;
 }  // namespace cuda
@@ -342,25 +140,27 @@ struct HeadScratch {
   }
 };
 
-LinearCrossEntropy head_arguments(const HeadOperands& of, const Tensor& logits,
-                                  const Tensor& softmax, bool leaves_out,
-                                  const HeadScratch& scratch, OwnLogit own = OwnLogit::counts) {
+LinearCrossEntropy head_arguments(const HeadOperands& of, const Tensor& logits, const View& softmax,
+                                  bool leaves_out, const HeadScratch& scratch,
+                                  OwnLogit own = OwnLogit::counts) {
   return {of.x.view(),
           of.w.view(),
           of.labels.view(),
           leaves_out,
           logits.view(),
-          softmax.view(),
+          softmax,
           scratch.places.view(),
           scratch.gathered.view(),
           scratch.workspace.view(),
           own};
 }
 
-Tensor empty_logits(std::string_view op, const HeadOperands& of, int64_t chunk_rows,
-                    HeadPass pass) {
+void check_chunk_rows(std::string_view op, int64_t chunk_rows) {
   check(chunk_rows >= 0, "[{}] {} rows in a chunk: expected 1 or more, or 0 for a default", op,
         chunk_rows);
+}
+
+Tensor empty_logits(const HeadOperands& of, int64_t chunk_rows, HeadPass pass) {
   const int64_t rows = of.x.size(0), V = of.w.size(0);
   const int64_t most = chunk_rows > 0 ? std::min(chunk_rows, rows)
                                       : chunk_rows_for(rows, V, of.x.dtype(), of.x.device(), pass);
@@ -405,65 +205,172 @@ int64_t detail::chunk_rows_for(int64_t rows, int64_t V, DType dtype, Device devi
   return std::min(rows, std::max(least, RowChunks(rows, most).size(0)));
 }
 
+namespace {
+
+int64_t labels_of_row(const Tensor& labels, int64_t row_labels) {
+  const int64_t own = labels.numel() / labels.size(0);
+  check(row_labels == 0 || row_labels >= own,
+        "[linear_cross_entropy] labels {} as pieces of rows of {} labels: expected no longer "
+        "pieces",
+        labels.shape(), row_labels);
+  return row_labels > 0 ? row_labels : own;
+}
+
+// In float16 a gradient without the loss scale would vanish.
+HeadPass pass_of(const Edge& dw_edge, DType dtype) {
+  if (dw_edge.wants_grad()) return HeadPass::adds_to_dw;
+  return is_16_bit_dtype(dtype) ? HeadPass::reads_w : HeadPass::reads_w_once;
+}
+
+// The state that the forward and the backward of a loss share. It has no edges, so that a loss that
+// waits keeps its operands, but not the graph that they come from.
+class HeadLoss {
+ public:
+  static constexpr std::string_view op = "linear_cross_entropy";
+
+  HeadLoss(const Tensor& x, const Tensor& w, const Tensor& labels, const Tensor& judged,
+           int64_t chunk_rows, int64_t row_labels, OwnLogit own);
+
+  Tensor empty_loss() const { return Tensor::empty({}, wide(of_.x.dtype()), device()); }
+  // True if forward computes dx for dloss = 1, which is all that backward then needs.
+  bool is_dx_alone() const { return is_dx_alone_; }
+  // The forward, which leaves the logits of the last chunk for backward, or unit_dx.
+  void compute(View loss);
+  Tensor take_unit_dx() { return std::exchange(unit_dx_, {}); }
+  // The backward. It also computes a loss `later` that waits until then.
+  void differentiate(const LossSeed& seed, const Edge& dx_edge, const Edge& dw_edge,
+                     const Tensor& later) const;
+
+ private:
+  Device device() const { return of_.x.device(); }
+  Counted counted() const { return counted_places(op, samples_, row_labels_, device(), judged_); }
+
+  HeadOperands of_;
+  const Tensor judged_;
+  const int64_t samples_, row_labels_, chunk_rows_;
+  const OwnLogit own_;
+  const HeadPass pass_;
+  const bool is_dx_alone_;
+  Tensor logits_, softmax_, unit_dx_;  // once they are computed
+};
+
+HeadLoss::HeadLoss(const Tensor& x, const Tensor& w, const Tensor& labels, const Tensor& judged,
+                   int64_t chunk_rows, int64_t row_labels, OwnLogit own)
+    : of_(op, x, w, labels),
+      judged_(judged),
+      samples_(labels.size(0)),
+      row_labels_(labels_of_row(labels, row_labels)),
+      chunk_rows_(chunk_rows),
+      own_(own),
+      pass_(pass_of(w, of_.x.dtype())),
+      is_dx_alone_(pass_ == HeadPass::reads_w_once && Edge(x).wants_grad()) {
+  check(!Edge(w).wants_grad() || !is_16_bit_dtype(w.dtype()),
+        "[{}] w {} {} that wants a gradient: expected a parameter in float32", op, name(w.dtype()),
+        w.shape());
+  check(own == OwnLogit::counts || of_.x.size(0) == of_.w.size(0),
+        "[{}] {} rows without their own logits and w {}: expected equal numbers of rows", op,
+        of_.x.size(0), w.shape());
+  check_chunk_rows(op, chunk_rows);
+  counted();  // checks `judged`
+}
+
+void HeadLoss::compute(View loss) {
+  Tensor logits = empty_logits(of_, chunk_rows_, pass_), softmax = empty_softmax(of_);
+  Tensor unit_dx = is_dx_alone_ ? Tensor::empty(of_.x.shape(), of_.x.dtype(), device()) : Tensor();
+  const HeadScratch scratch(of_, logits, judged_.defined());
+  launch<cpu::linear_cross_entropy, cuda::linear_cross_entropy>(
+      device(), loss, for_each_row_of(of_, DType::f64).view(),
+      is_dx_alone_ ? std::optional(GradTarget{unit_dx.view(), 0}) : std::nullopt,
+      head_arguments(of_, logits, softmax.view(), judged_.defined(), scratch, own_), counted());
+  unit_dx_ = std::move(unit_dx);
+  if (is_dx_alone_) return;
+  logits_ = std::move(logits);
+  softmax_ = std::move(softmax);
+}
+
+void HeadLoss::differentiate(const LossSeed& seed, const Edge& dx_edge, const Edge& dw_edge,
+                             const Tensor& later) const {
+  const auto [dw, dx] = claim_grads_over_values(dw_edge, {}, dx_edge, of_.x);
+  if (!dw && !dx) return;
+  LinearCrossEntropyTargets targets{dw, dx};
+  if (dx) targets.dx->grad.shape = of_.x.shape();
+  const bool computes_loss = later.is_waiting();
+  const Tensor logits = computes_loss ? empty_logits(of_, chunk_rows_, pass_) : logits_;
+  const HeadScratch scratch(of_, logits, judged_.defined());
+  const Tensor apart = d_apart_from(logits, of_);
+  const View d = apart.defined() ? apart.view() : d_over(logits, of_);
+  const LinearCrossEntropy in = head_arguments(
+      of_, logits, computes_loss ? View{} : softmax_.view(), judged_.defined(), scratch, own_);
+  if (!computes_loss) {
+    launch<cpu::linear_cross_entropy_backward, cuda::linear_cross_entropy_backward>(
+        device(), targets, seed, d, in, counted());
+    return;
+  }
+  const Tensor losses = for_each_row_of(of_, DType::f64);
+  // A backward that fails midway may have written over x.
+  later.compute_later([](const View&) {
+    fail("[{}] the loss is unknown, because its backward has failed: compute both again", op);
+  });
+  launch<cpu::linear_cross_entropy_with_backward, cuda::linear_cross_entropy_with_backward>(
+      device(), later.future_view(), losses.view(), targets, seed, d, in, counted());
+  later.stop_waiting();
+}
+
+// Keeps only unit_dx.
+void record_dx_alone(Tensor& loss, const Edge& dx_edge, Tensor unit_dx) {
+  record_loss(HeadLoss::op, loss, {dx_edge},
+              [dx_edge, unit_dx = std::move(unit_dx)](const LossSeed& seed) mutable {
+                auto dx = claim_grad_over_value(dx_edge, unit_dx);
+                if (!dx) return;
+                dx->grad.shape = unit_dx.shape();
+                launch<cpu::times_dloss, cuda::times_dloss>(unit_dx.device(), *dx, seed,
+                                                            unit_dx.view());
+              });
+}
+
+// Records the backward of a loss, which also computes the loss `later` if it waits until then.
+void record_head(const std::shared_ptr<HeadLoss>& head, Tensor& loss, const Edge& dx_edge,
+                 const Edge& dw_edge, const Tensor& later) {
+  if (head->is_dx_alone()) return record_dx_alone(loss, dx_edge, head->take_unit_dx());
+  record_loss(HeadLoss::op, loss, {dx_edge, dw_edge},
+              [=](const LossSeed& seed) { head->differentiate(seed, dx_edge, dw_edge, later); });
+}
+
+}  // namespace
+
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labels,
                             const Tensor& judged, int64_t chunk_rows, int64_t row_labels,
                             OwnLogit own) {
-  constexpr std::string_view op = "linear_cross_entropy";
-  HeadOperands of(op, x, w, labels);
-  const Edge dx_edge = x, dw_edge = w;
-  check(!dw_edge.wants_grad() || !is_16_bit_dtype(w.dtype()),
-        "[{}] w {} {} that wants a gradient: expected a parameter in float32", op, name(w.dtype()),
-        w.shape());
-  check(own == OwnLogit::counts || of.x.size(0) == of.w.size(0),
-        "[{}] {} rows without their own logits and w {}: expected equal numbers of rows", op,
-        of.x.size(0), w.shape());
-  const Device device = x.device();
-  const int64_t samples = labels.size(0), own_labels = labels.numel() / samples;
-  check(row_labels == 0 || row_labels >= own_labels,
-        "[{}] labels {} as pieces of rows of {} labels: expected no longer pieces", op,
-        labels.shape(), row_labels);
-  const Counted counted =
-      counted_places(op, samples, row_labels > 0 ? row_labels : own_labels, device, judged);
-  const bool leaves_out = judged.defined();
-  Tensor loss = Tensor::empty({}, wide(x.dtype()), device);
-  // In float16 a gradient without the loss scale would vanish.
-  const bool is_frozen = !dw_edge.wants_grad() && !is_16_bit_dtype(of.x.dtype());
-  const bool is_dx_alone = is_frozen && dx_edge.wants_grad();
-  const HeadPass pass = is_frozen              ? HeadPass::reads_w_once
-                        : dw_edge.wants_grad() ? HeadPass::adds_to_dw
-                                               : HeadPass::reads_w;
-  Tensor logits = empty_logits(op, of, chunk_rows, pass), softmax = empty_softmax(of);
-  Tensor unit_dx = is_dx_alone ? Tensor::empty(of.x.shape(), of.x.dtype(), device) : Tensor();
-  {
-    const HeadScratch scratch(of, logits, leaves_out);
-    launch<cpu::linear_cross_entropy, cuda::linear_cross_entropy>(
-        device, loss.view(), for_each_row_of(of, DType::f64).view(),
-        is_dx_alone ? std::optional(GradTarget{unit_dx.view(), 0}) : std::nullopt,
-        head_arguments(of, logits, softmax, leaves_out, scratch, own), counted);
-  }
-  if (is_dx_alone) {
-    record_loss(op, loss, {dx_edge},
-                [=, unit_dx = std::move(unit_dx)](const LossSeed& seed) mutable {
-                  auto dx = claim_grad_over_value(dx_edge, unit_dx);
-                  if (!dx) return;
-                  dx->grad.shape = unit_dx.shape();
-                  launch<cpu::times_dloss, cuda::times_dloss>(device, *dx, seed, unit_dx.view());
-                });
+  const auto head = std::make_shared<HeadLoss>(x, w, labels, judged, chunk_rows, row_labels, own);
+  Tensor loss = head->empty_loss();
+  head->compute(loss.view());
+  record_head(head, loss, x, w, {});
+  return loss;
+}
+
+Tensor detail::linear_cross_entropy_in_backward(const Tensor& x, const Tensor& w,
+                                                const Tensor& labels, const Tensor& judged,
+                                                int64_t chunk_rows, int64_t row_labels) {
+  const auto head =
+      std::make_shared<HeadLoss>(x, w, labels, judged, chunk_rows, row_labels, OwnLogit::counts);
+  Tensor loss = head->empty_loss();
+  if (head->is_dx_alone()) head->compute(loss.view());
+  record_head(head, loss, x, w, loss.saved());
+  if (head->is_dx_alone()) return loss;
+  const auto compute = [head, phase = MemoryScope::phase(),
+                        label = MemoryScope::label()](const View& elements) {
+    const MemoryScope scope(phase, label);
+    head->compute(elements);
+    Profile::end_forward(HeadLoss::op);
+  };
+  if (!takes_seed(loss)) {
+    compute(loss.view());
     return loss;
   }
-  record_loss(op, loss, {dx_edge, dw_edge},
-              [=, of = std::move(of), logits = std::move(logits), softmax = std::move(softmax),
-               kept = judged](const LossSeed& seed) mutable {
-                const auto [dw, dx] = claim_grads_over_values(dw_edge, {}, dx_edge, of.x);
-                if (!dw && !dx) return;
-                LinearCrossEntropyTargets targets{dw, dx};
-                if (dx) targets.dx->grad.shape = of.x.shape();
-                const HeadScratch scratch(of, logits, leaves_out);
-                const Tensor apart = d_apart_from(logits, of);
-                launch<cpu::linear_cross_entropy_backward, cuda::linear_cross_entropy_backward>(
-                    device, targets, seed, apart.defined() ? apart.view() : d_over(logits, of),
-                    head_arguments(of, logits, softmax, leaves_out, scratch, own), counted);
-              });
+  // Forward refuses a wrong label, as that of linear_cross_entropy() does.
+  if (labels.device() == Device::cpu)
+    cpu::check_labels(HeadLoss::op, labels.view(), judged.defined(), w.size(0));
+  loss.compute_later(compute);
   return loss;
 }
 
@@ -474,12 +381,14 @@ void detail::add_linear_score(const Tensor& score, const Tensor& x, const Tensor
   check(score.defined() && score.shape() == Shape{3} && score.dtype() == DType::f64 &&
             score.device() == x.device(),
         "[{}] expected score f64 [3] on {}, where x is", op, name(x.device()));
-  const Tensor logits = empty_logits(op, of, chunk_rows, HeadPass::reads_w),
+  check_chunk_rows(op, chunk_rows);
+  const Tensor logits = empty_logits(of, chunk_rows, HeadPass::reads_w),
                softmax = empty_softmax(of);
   const HeadScratch scratch(of, logits, true);
   launch<cpu::add_linear_score, cuda::add_linear_score>(
       x.device(), score.view(), for_each_row_of(of, DType::f64).view(),
-      for_each_row_of(of, DType::i32).view(), head_arguments(of, logits, softmax, true, scratch));
+      for_each_row_of(of, DType::i32).view(),
+      head_arguments(of, logits, softmax.view(), true, scratch));
 }
 
 }  // namespace accrue

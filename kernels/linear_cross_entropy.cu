@@ -39,7 +39,7 @@ int64_t multiplied_logits(const LinearCrossEntropy& in) {
 template <class T, class W = Wide<T>>
 struct LogitRows {
   const int32_t* labels;
-  W* softmax;  // [rows, 2]
+  W* softmax;  // [rows, 2]; null if it is not kept
   W* logits;
   int64_t V, stride;
   const T *x, *last_w;  // last_w: the rows of w from `multiplied` on
@@ -49,7 +49,7 @@ struct LogitRows {
 
   LogitRows(const LinearCrossEntropy& in, int64_t begin)
       : labels(in.labels.as<const int32_t>() + begin),
-        softmax(in.softmax.as<W>() + 2 * begin),
+        softmax(in.softmax.data ? in.softmax.as<W>() + 2 * begin : nullptr),
         logits(in.logits.as<W>()),
         V(in.V()),
         stride(in.row_stride()),
@@ -166,6 +166,26 @@ class ThreadSoftmax {
   W maximum_ = -infinity, sum_ = 0;
 };
 
+// The softmax of a row, in every thread of the block, and its loss, in thread 0: NaN for a label
+// out of range. The whole block must call it. No thread reads the row any more when one returns.
+template <class T, class W = Wide<T>>
+__device__ RowSoftmax<W> softmax_of_row(double& loss, const LogitRows<T>& rows, int64_t r) {
+  rows.complete(r);
+  const int32_t label = rows.labels[r];
+  const W* row = rows.row(r);
+  const bool in_range = rows.in_range(label);
+  ThreadSoftmax<W> own(in_range ? label : -1);
+  for_each_tile<logit_width<W>, logit_loads<W>>(
+      row, rows.V, [&](auto& tile, int64_t part) { own.add(tile, part); });
+  const W of_label = in_range ? row[label] : W(0);
+  const W maximum = block_max<logit_threads>(own.maximum());
+  RowSoftmax<W> softmax{maximum, block_sum<logit_threads>(own.sum(maximum))};
+  if (in_range) softmax.rest += RowSoftmax<W>::term(of_label, maximum, true);
+  if (threadIdx.x == 0)
+    loss = in_range ? double(softmax.loss(of_label)) : std::numeric_limits<double>::quiet_NaN();
+  return softmax;
+}
+
 // Computes the softmax and the loss of a row, 0 if the row is left out. `right`, if given, becomes
 // 1 or 0. Only whole blocks return early.
 template <class T, class W = Wide<T>>
@@ -176,23 +196,15 @@ __global__ void __launch_bounds__(logit_threads, logit_blocks<T>)
     if (threadIdx.x == 0) losses[r] = 0;
     return;
   }
-  rows.complete(r);
+  const RowSoftmax<W> softmax = softmax_of_row(losses[r], rows, r);
+  if (threadIdx.x == 0) {
+    rows.softmax[2 * r] = softmax.maximum;
+    rows.softmax[2 * r + 1] = softmax.rest;
+  }
+  if (!right) return;
   const int32_t label = rows.labels[r];
   const W* row = rows.row(r);
   const bool in_range = rows.in_range(label);
-  ThreadSoftmax<W> own(in_range ? label : -1);
-  for_each_tile<logit_width<W>, logit_loads<W>>(
-      row, V, [&](auto& tile, int64_t part) { own.add(tile, part); });
-  const W maximum = block_max<logit_threads>(own.maximum());
-  RowSoftmax<W> softmax{maximum, block_sum<logit_threads>(own.sum(maximum))};
-  if (threadIdx.x == 0) {
-    if (in_range) softmax.rest += RowSoftmax<W>::term(row[label], maximum, true);
-    rows.softmax[2 * r] = softmax.maximum;
-    rows.softmax[2 * r + 1] = softmax.rest;
-    losses[r] =
-        in_range ? double(softmax.loss(row[label])) : std::numeric_limits<double>::quiet_NaN();
-  }
-  if (!right) return;
   int outdone = !in_range;
   if (in_range)
     for_each_logit(row, V, [&, of_label = row[label]](int64_t v, W logit) {
@@ -222,19 +234,16 @@ __device__ void for_each_in_step(const W* row, int64_t V, const Use& use) {
   if (v < V) use(last, v);
 }
 
-// out[v] = f(row[v]) for a row, at_label(row[v]) at the label. out begins where the row does. If
-// its elements are narrower, a tile of them lies within the tiles of the row that the block has
-// loaded. The whole block must call it.
-template <class T, class W, class F, class AtLabel>
-__device__ void write_over_row(T* out, const W* row, int64_t V, int32_t label, const F& f,
-                               const AtLabel& at_label) {
+// out[v] = f(row[v], v is the label) for a row. out begins where the row does. If its elements are
+// narrower, a tile of them lies within the tiles of the row that the block has loaded. The whole
+// block must call it.
+template <class T, class W, class F>
+__device__ void write_over_row(T* out, const W* row, int64_t V, int32_t label, const F& f) {
   constexpr int full = logit_width<T>, loads = (logit_loads<T> + 1) / 2;
   const auto write = [&]<int width>(const Vector<W, width>& in, int64_t part) {
     Vector<T, width> values;
-    for (int k = 0; k < width; ++k) values.values[k] = f(in.values[k]);
-    if (part == label / width)
-      for (int k = 0; k < width; ++k)
-        if (k == label % width) values.values[k] = at_label(in.values[k]);
+    const int place = part == label / width ? label % width : -1;
+    for (int k = 0; k < width; ++k) values.values[k] = f(in.values[k], k == place);
     store_vector(out, part, values);
   };
   if constexpr (sizeof(T) < sizeof(W)) for_each_in_step<full, loads>(row, V, write);
@@ -252,30 +261,63 @@ struct UnitSeed {
   __device__ void add_loss() const {}
 };
 
-// d = scale * (softmax - onehot) for a row, over its logits. At the label no digits cancel, because
-// the sum of the other terms is computed separately.
+// d = 0 over the logits of a row that is left out.
+template <class T>
+__device__ void clear_row(const LogitRows<T>& rows, int64_t r) {
+  using W = Wide<T>;
+  write_over_row(reinterpret_cast<T*>(rows.row(r)), rows.row(r), rows.V, -1,
+                 [](W, bool) { return T(W(0)); });
+}
+
+// d = dloss/n * (softmax - onehot) for a row, over its logits. At the label no digits cancel,
+// because the sum of the other terms is computed separately.
+template <class T, class W = Wide<T>>
+__device__ void differentiate_row(const LogitRows<T>& rows, int64_t r, const RowSoftmax<W>& softmax,
+                                  W dloss, const Counted& counted) {
+  const int32_t label = rows.labels[r];
+  const W scale =
+      rows.in_range(label) ? W(counted.mean_of(dloss)) : std::numeric_limits<W>::quiet_NaN();
+  const W factor = scale / (1 + softmax.rest);
+  write_over_row(reinterpret_cast<T*>(rows.row(r)), rows.row(r), rows.V, label,
+                 [&](W logit, bool is_label) {
+                   const W term = std::exp(logit - softmax.maximum);
+                   return T(factor * (is_label ? -(softmax.rest + (1 - term)) : term));
+                 });
+}
+
 template <class T, class AnySeed, class W = Wide<T>>
 __global__ void __launch_bounds__(logit_threads, logit_blocks<T>)
     logit_gradient_kernel(AnySeed seed, bool adds_loss, LogitRows<T> rows, Counted counted) {
-  const int64_t r = blockIdx.x, V = rows.V;
+  const int64_t r = blockIdx.x;
   if (adds_loss && r == 0 && threadIdx.x == 0) seed.add_loss();
-  const W* row = rows.row(r);
-  T* out = reinterpret_cast<T*>(rows.row(r));
-  if (rows.leaves_out_row(r)) {
-    const auto zero = [](W) { return T(W(0)); };
-    write_over_row(out, row, V, -1, zero, zero);
-    return;
-  }
+  if (rows.leaves_out_row(r)) return clear_row(rows, r);
   rows.complete(r);
-  const int32_t label = rows.labels[r];
   const RowSoftmax<W> softmax{rows.softmax[2 * r], rows.softmax[2 * r + 1]};
-  const W scale =
-      rows.in_range(label) ? W(counted.mean_of(seed.dloss())) : std::numeric_limits<W>::quiet_NaN();
-  const W factor = scale / (1 + softmax.rest);
-  const auto term = [&](W logit) { return std::exp(logit - softmax.maximum); };
-  write_over_row(
-      out, row, V, label, [&](W logit) { return T(factor * term(logit)); },
-      [&](W logit) { return T(-factor * (softmax.rest + (1 - term(logit)))); });
+  differentiate_row(rows, r, softmax, seed.dloss(), counted);
+}
+
+// The same, but finds the softmax and the loss of the row from the same logits.
+template <class T, class W = Wide<T>>
+__global__ void __launch_bounds__(logit_threads, logit_blocks<T>)
+    logit_loss_and_gradient_kernel(double* losses, Seed<W> seed, LogitRows<T> rows,
+                                   Counted counted) {
+  const int64_t r = blockIdx.x;
+  if (rows.leaves_out_row(r)) {
+    if (threadIdx.x == 0) losses[r] = 0;
+    return clear_row(rows, r);
+  }
+  const RowSoftmax<W> softmax = softmax_of_row(losses[r], rows, r);
+  differentiate_row(rows, r, softmax, seed.dloss(), counted);
+}
+
+// The loss, from the losses of the rows in one block, which then adds it as the seed says.
+template <class W>
+__global__ void __launch_bounds__(block_threads)
+    take_loss_kernel(W* loss, const double* losses, int64_t rows, Counted counted, Seed<W> seed) {
+  const double sum = sum_in_block(losses, rows);
+  if (threadIdx.x != 0) return;
+  *loss = static_cast<W>(counted.mean_of(sum));
+  seed.add_loss();
 }
 
 // One block does this, so that the order of the sums is fixed.
@@ -409,6 +451,22 @@ void compute_losses(View losses, View right, const LinearCrossEntropy& in,
   }
 }
 
+// Calls find_d(turn, begin, size) for each chunk, the last one first, and adds the chunk to the
+// gradients.
+template <class FindD>
+void for_each_in_backward(const LinearCrossEntropyTargets& targets, View d,
+                          const LinearCrossEntropy& in, FindD&& find_d) {
+  const RowChunks chunks(in.rows(), in.logits.shape[0]);
+  const auto& [dw, dx] = targets;
+  for (int64_t turn = 0; turn < chunks.count(); ++turn) {
+    const int64_t chunk = chunks.in_backward(turn);
+    const int64_t begin = chunks.begin(chunk), size = chunks.size(chunk);
+    find_d(turn, begin, size);
+    if (dw) add_dw({dw->grad, turn == 0 ? dw->beta : 1}, d, rows_of(in.x, begin, size), in);
+    if (dx) compute_dx({rows_of(dx->grad, begin, size), dx->beta}, d, in);
+  }
+}
+
 template <class W>
 struct TimesDloss {
   Seed<W> seed;
@@ -435,20 +493,32 @@ void linear_cross_entropy(View loss, View losses, std::optional<GradTarget> unit
 // x.
 void linear_cross_entropy_backward(const LinearCrossEntropyTargets& targets, const LossSeed& seed,
                                    View d, const LinearCrossEntropy& in, const Counted& counted) {
-  const RowChunks chunks(in.rows(), in.logits.shape[0]);
-  const auto& [dw, dx] = targets;
-  for (int64_t turn = 0; turn < chunks.count(); ++turn) {
-    const int64_t chunk = chunks.in_backward(turn);
-    const int64_t begin = chunks.begin(chunk), size = chunks.size(chunk);
+  for_each_in_backward(targets, d, in, [&](int64_t turn, int64_t begin, int64_t size) {
     if (turn > 0) compute_logits(in, begin, size);
     dispatch_floating(
         d.dtype, [&]<class T, class W = Wide<T>>() {
           enqueue(a_block_for_each(size), logit_gradient_kernel<T, Seed<W>>, Seed<W>(seed),
                   turn == 0, LogitRows<T>(in, begin), counted);
         });
-    if (dw) add_dw({dw->grad, turn == 0 ? dw->beta : 1}, d, rows_of(in.x, begin, size), in);
-    if (dx) compute_dx({rows_of(dx->grad, begin, size), dx->beta}, d, in);
-  }
+  });
+}
+
+void linear_cross_entropy_with_backward(View loss, View losses,
+                                        const LinearCrossEntropyTargets& targets,
+                                        const LossSeed& seed, View d, const LinearCrossEntropy& in,
+                                        const Counted& counted) {
+  for_each_in_backward(targets, d, in, [&](int64_t, int64_t begin, int64_t size) {
+    compute_logits(in, begin, size);
+    dispatch_floating(
+        d.dtype, [&]<class T, class W = Wide<T>>() {
+          enqueue(a_block_for_each(size), logit_loss_and_gradient_kernel<T>,
+                  losses.as<double>() + begin, Seed<W>(seed), LogitRows<T>(in, begin), counted);
+        });
+  });
+  dispatch_wide(loss.dtype, [&]<class W>() {
+    enqueue({1}, take_loss_kernel<W>, loss.as<W>(), losses.as<const double>(), in.rows(), counted,
+            Seed<W>(seed));
+  });
 }
 
 // dx may be unit_dx.

@@ -51,6 +51,19 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& labe
 
 namespace detail {
 
+// linear_cross_entropy() with a loss that waits (Tensor::compute_later()) for its backward, which
+// computes it from the same logits as the gradients: the logits are computed once. If somebody
+// reads the loss before, it is computed then, and backward does what that of linear_cross_entropy()
+// does. The loss does not wait where backward is not recorded, nor where forward would compute dx.
+// Loss and gradients have the same bits either way. x, w and labels must not be overwritten before
+// backward or that reading.
+// Scratch in backward: 8 bytes for each row, and as above.
+// Throws Error as linear_cross_entropy() does. If backward throws after it has begun to write, a
+// reading of the loss throws Error, too.
+Tensor linear_cross_entropy_in_backward(const Tensor& x, const Tensor& w, const Tensor& labels,
+                                        const Tensor& judged = {}, int64_t chunk_rows = 0,
+                                        int64_t row_labels = 0);
+
 // Adds this micro-batch's part of an evaluation to score, f64 [3] on x's device, chunk by chunk.
 //   score[0] += -sum_r log softmax(l_r)[label[r]]
 //   score[1] += the number of rows

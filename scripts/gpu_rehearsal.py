@@ -23,7 +23,7 @@ TESTS = {"ops": 265, "checkpoint": 24, "zi2zi": 14, "plan": 24, "window": 70, "e
          "graph": 17, "oom": 8, "faults": 3, "device-ranks": 2, "offload": 3}
 PROFILE = """"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
 "0","void gemm_of_logits<int(8)>(Params)","gpu__time_duration.sum","us","900"
-"1","void accrue::cuda::logit_softmax_kernel<float>(float)","gpu__time_duration.sum","us","100"
+"1","void accrue::cuda::logit_loss_and_gradient_kernel<float>(float)","gpu__time_duration.sum","us","100"
 "2","void gemm_of_dx<int(8)>(Params)","gpu__time_duration.sum","us","950"
 "2","void gemm_of_dx<int(8)>(Params)","dram__bytes.sum","Mbyte","70"
 """

@@ -10,6 +10,16 @@
 namespace accrue {
 namespace {
 
+// The loss of these rows' states. In training it is computed with its gradients, unless somebody
+// reads it before.
+Tensor loss_of_states(const LanguageModel& network, const Tensor& states, const Tensor& labels,
+                      const Tensor& judged, const Pass& pass, int64_t row_labels = 0) {
+  return pass.training()
+             ? linear_cross_entropy_in_backward(states, network.head(), labels, judged, 0,
+                                                row_labels)
+             : linear_cross_entropy(states, network.head(), labels, judged, 0, row_labels);
+}
+
 // Columns [begin, end) of row n of x, i32 [N, T], as [1, end - begin].
 Tensor part_of_row(const Tensor& x, int64_t n, int64_t begin, int64_t end) {
   const int64_t row = n * x.size(1);
@@ -31,12 +41,12 @@ Tensor loss_in_pieces(const LanguageModel& network, const TokenRows& rows, const
     for (own.begin = 0; own.begin < T; own.begin += pass.piece) {
       const int64_t end = std::min(own.begin + pass.piece, T);
       const auto part = [&](const Tensor& of) { return part_of_row(of, n, own.begin, end); };
-      const Segment loss_of_piece =
-          [&network, piece = TokenRows{part(rows.tokens), part(rows.positions)},
-           answers = part(labels), judged, own, cache, T](const std::vector<Tensor>&) {
-            return linear_cross_entropy(network.states(piece, own, cache), network.head(), answers,
-                                        judged, 0, T);
-          };
+      const Segment loss_of_piece = [&network,
+                                     piece = TokenRows{part(rows.tokens), part(rows.positions)},
+                                     answers = part(labels), judged, own, cache,
+                                     T](const std::vector<Tensor>&) {
+        return loss_of_states(network, network.states(piece, own, cache), answers, judged, own, T);
+      };
       const Tensor more = end < T ? recompute(loss_of_piece, {}) : loss_of_piece({});
       loss = loss.defined() ? add(std::move(loss), more) : more;
     }
@@ -91,7 +101,7 @@ Tensor detail::loss_of_tokens(const LanguageModel& network, const TokenRows& row
                               const Tensor& labels, const Tensor& judged, const Pass& pass) {
   if (pass.piece > 0 && pass.piece < rows.tokens.size(1))
     return loss_in_pieces(network, rows, labels, judged, pass);
-  return linear_cross_entropy(network.states(rows, pass), network.head(), labels, judged);
+  return loss_of_states(network, network.states(rows, pass), labels, judged, pass);
 }
 
 ObjectivePtr language_modeling() { return std::make_shared<LanguageModeling>(); }

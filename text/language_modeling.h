@@ -9,7 +9,8 @@ namespace accrue {
 // `labels` are i32 [N, T]; the model is a LanguageModel. The loss is the mean cross-entropy over
 // the labels that are not not_judged (kernels/judged.h), and so is the score; perplexity is
 // exp(loss). Micro-batches are weighted by their number of such labels. The logits never exist as a
-// whole (kernels/linear_cross_entropy.h).
+// whole (kernels/linear_cross_entropy.h). In training the loss is computed in its backward, or when
+// somebody reads it before.
 ObjectivePtr language_modeling();
 
 namespace detail {

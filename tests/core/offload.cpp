@@ -2,6 +2,7 @@
 
 #include "core/offload.h"
 
+#include "core/cuda.h"
 #include "core/limit_scope.h"
 #include "core/tensor.h"
 #include "kernels/pointwise.h"
@@ -51,6 +52,23 @@ TEST_CASE("tensors that are moved to the host come back when somebody asks for t
   }
   x.copy_from(Tensor::full({3, 2}, 9, DType::f32, device));
   REQUIRE(to_doubles(row) == std::vector<double>{9, 9});
+}
+
+TEST_CASE("elements that wait are computed where they have come back to", "[offload]") {
+  const Device device = test_device();
+  if (device != Device::cuda) SKIP_LOUDLY("nothing is offloaded without --device cuda");
+  Offload offload;
+  Tensor x;
+  {
+    const Offload::Scope scope(offload);
+    x = Tensor::full({2}, 1, DType::f32, device);
+  }
+  x.compute_later([](const View& elements) { cuda::fill(elements, 5); });
+  offload.move_to_host();
+  REQUIRE(x.is_waiting());
+  const Tensor other = Tensor::full({2}, 3, DType::f32, device);  // where x was
+  REQUIRE(to_doubles(x) == std::vector<double>{5, 5});
+  REQUIRE(to_doubles(other) == std::vector<double>{3, 3});
 }
 
 TEST_CASE("tensors moved to the host are charged alike without a device", "[core][plan]") {

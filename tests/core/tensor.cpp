@@ -36,6 +36,49 @@ TEST_CASE("what fill() refuses on a device it refuses on its meta", "[engine]") 
     REQUIRE_ERROR(Tensor::full({2}, 1, DType::i32, device), "expected a floating dtype, got i32");
 }
 
+TEST_CASE("elements that wait are computed when somebody first asks for them", "[engine]") {
+  int computed = 0;
+  const auto make = [&] {
+    const Tensor x = Tensor::empty({2}, DType::f32, test_device());
+    x.compute_later([&computed](const View& elements) {
+      if (++computed == 1) fail("not yet");
+      REQUIRE(elements.shape == Shape{2});
+      REQUIRE(elements.data != nullptr);
+    });
+    return x;
+  };
+  // Nobody asks for elements by a look at their shape or at their future.
+  const Tensor x = make(), part = x.slice(1, 2);
+  REQUIRE(x.future_view().data == x.reshape({2, 1}).future_view().data);
+  REQUIRE(x.device() == test_device());
+  REQUIRE(part.is_waiting());
+  REQUIRE(computed == 0);
+  REQUIRE_ERROR(part.view(), "not yet");
+  REQUIRE(x.is_waiting());
+  part.view();
+  REQUIRE(computed == 2);
+  REQUIRE_FALSE(x.is_waiting());
+  x.view();
+  REQUIRE(computed == 2);
+  // Somebody else may write them.
+  const Tensor y = make(), z = make();
+  y.stop_waiting();
+  y.fill(5);
+  REQUIRE(to_doubles(y) == std::vector<double>{5, 5});
+  REQUIRE(computed == 2);
+  z.fill(6);  // computes them before it overwrites them
+  REQUIRE(computed == 3);
+  REQUIRE(to_doubles(z) == std::vector<double>{6, 6});
+  REQUIRE_FALSE(Tensor().is_waiting());
+  // A part makes its whole storage wait.
+  const Tensor whole = Tensor::empty({2}, DType::f32, test_device()), last = whole.slice(1, 2);
+  const void* written = nullptr;
+  last.compute_later([&written](const View& elements) { written = elements.data; });
+  REQUIRE(whole.is_waiting());
+  whole.view();
+  REQUIRE(written == last.view().data);
+}
+
 // Predictions run on meta devices. There, an unnoticed read would go through a null pointer, or
 // return the content of an uninitialized block.
 TEST_CASE("elements that are nowhere cannot be read", "[engine]") {

@@ -99,6 +99,7 @@ struct TextLearner {
   ObjectivePtr objective = language_modeling();
   Pass pass;
   Mistake mistake;
+  bool reads_losses = false;  // before their backward
 
   TextLearner(const std::string& name, WindowOptions options, Mistake mistake = Mistake::none)
       : model(learning_model(name, mistake)),
@@ -130,6 +131,7 @@ struct TextLearner {
       for (auto& field : part.fields)
         if (field.name == "positions") field.values = positions_of(part["tokens"]);
     const Tensor loss = objective->loss(objective->answer(*model, part, pass), part);
+    if (reads_losses) loss.item();
     Tensor weight = objective->weight(part);
     if (mistake == Mistake::token_counted_twice && window.micro_batches() == 0)
       weight = Tensor::full({1}, to_doubles(weight)[0] + 1.0 / double(part["labels"].size(1)),
@@ -413,6 +415,71 @@ TEST_CASE("rows without anything to learn are skipped and leave no trace", "[gol
   REQUIRE(report.skipped);
   REQUIRE(report.no_weight);
   REQUIRE(to_doubles(learner.parameters.values()) == before);
+  REQUIRE(difference(learner, "gpt2", {3, 3, 2}) <= text_tolerance);
+}
+
+TEST_CASE("in training the loss is computed in its backward, or when somebody reads it before",
+          "[golden]") {
+  TextLearner learner("gpt2", {});
+  const Samples samples = text_samples();
+  const auto waits = [&](const Pass& pass) {
+    return learner.objective->answer(*learner.model, samples, pass).is_waiting();
+  };
+  REQUIRE(waits({}));
+  REQUIRE_FALSE(waits(Pass::eval()));
+  REQUIRE_FALSE(waits({.piece = 5}));  // a sum over pieces
+  struct Case {
+    RowSplit split;
+    int64_t piece = 0;
+    WindowOptions window = {};
+  };
+  std::vector<Case> cases{
+      {{4, 4}, 0, {.strategy = Strategy::separate, .on_overflow = OnOverflow::drop_micro_batch}},
+      {{8}, 0, {.strategy = Strategy::step_in_backward}}};
+  if (!reduced()) cases.push_back({{3, 3, 2}}), cases.push_back({{3, 3, 2}, 5});
+  for (const Case& c : cases) {
+    const auto learn = [&](bool reads_losses) {
+      TextLearner one("gpt2", c.window);
+      one.pass.piece = c.piece;
+      one.reads_losses = reads_losses;
+      const StepReport report = one.step(samples, c.split);
+      REQUIRE_FALSE(report.skipped);
+      Values all = to_doubles(one.parameters.values());
+      all.push_back(report.loss);
+      return all;
+    };
+    REQUIRE(learn(false) == learn(true));
+  }
+}
+
+// On cuda the second window records its micro-step, and the others replay it. The host then calls
+// nothing that could compute a loss.
+TEST_CASE("a replayed micro-step of text has the bits of one that runs", "[golden]") {
+  const Samples samples = text_samples();
+  const auto learn = [&](Graphs graphs) {
+    TextLearner one("gpt2", {.graphs = graphs});
+    Values all;
+    for (int window = 0; window < 4; ++window) {
+      one.window.micro_step(samples.size(), 0, [&] { one.backward(samples); });
+      all.push_back(one.window.step().loss);
+    }
+    for (const double value : to_doubles(one.parameters.values())) all.push_back(value);
+    return all;
+  };
+  const Values recorded = learn(Graphs::on);
+  REQUIRE(recorded == learn(Graphs::off));
+  REQUIRE(recorded[3] < recorded[2]);
+}
+
+TEST_CASE("a window of text whose loss is not finite is skipped", "[golden]") {
+  TextLearner learner("gpt2", {});
+  const Tensor& bias = learner.parameters.entries().back().tensor;
+  const Values before = to_doubles(bias);
+  bias.fill(NAN);
+  const StepReport report = learner.step(text_samples(), {3, 3, 2});
+  REQUIRE(report.skipped);
+  REQUIRE_FALSE(std::isfinite(report.loss));
+  bias.copy_from(Tensor::from(before, bias.shape(), test_device()));
   REQUIRE(difference(learner, "gpt2", {3, 3, 2}) <= text_tolerance);
 }
 
