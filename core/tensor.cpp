@@ -131,8 +131,8 @@ void Tensor::fail_undefined() {
 void Tensor::fail_overwritten() const {
   fail(
       "backward() needs {} as forward read it, but somebody has overwritten it since, by fill(), "
-      "copy_from() or an optimizer's step: call backward() before, also read a loss that has no "
-      "backward before, or write to a copy",
+      "copy_from(), an optimizer's step or the next micro-batch: call backward() before, also read "
+      "a loss that has no backward before, or write to a copy",
       describe());
 }
 

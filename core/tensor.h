@@ -104,8 +104,8 @@ class Tensor {
   // Returns a tensor that shares the storage but takes no part in differentiation.
   Tensor detach() const;
   // detach() for a backward that will need the present elements: view() throws Error if fill(),
-  // copy_from() or a step of their window has overwritten them since. Writes through a view or a
-  // span are not detected; ops write so only where no one else can need the elements.
+  // copy_from(), a step of their window or their loader has overwritten them since. Writes through
+  // a view or a span are not detected; ops write so only where no one else can need the elements.
   Tensor saved() const;
   // True if no other tensor shares the storage. Only then may an op that received this tensor by
   // rvalue write its result over it.

@@ -71,6 +71,8 @@ void DeviceFeed::start_epoch(int64_t n, uint64_t seed, int64_t epoch, int64_t be
 
 void DeviceFeed::put(MicroBatch& out, int64_t begin, int64_t end) {
   const int64_t n = end - begin;
+  mark_overwritten(slot_);
+  indices_.mark_overwritten();
   static_cast<Samples&>(out) = slot_.slice(0, n);
   out.indices = indices_.slice(0, n);
   if (is_meta(device_)) return;

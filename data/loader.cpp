@@ -166,6 +166,7 @@ const MicroBatch* Loader::next() {
   if (feed_) {
     feed_->put(current_, range.begin, range.end);
   } else {
+    mark_overwritten(slot_);
     prepare(range);
     static_cast<Samples&>(current_) = slot_.slice(0, range.end - range.begin);
     current_.indices = order_.slice(range.begin, range.end);

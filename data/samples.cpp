@@ -69,6 +69,10 @@ Samples detail::empty_samples(const Dataset& dataset, int64_t n, DType dtype, De
   return samples;
 }
 
+void detail::mark_overwritten(const Samples& samples) {
+  for (const auto& field : samples.fields) field.values.mark_overwritten();
+}
+
 Dataset detail::empty_rows(const Dataset& dataset, int64_t n, Device device) {
   Dataset rows{dataset.name, dataset.source, dataset.fields};
   for (Field& field : rows.fields) {

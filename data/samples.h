@@ -48,6 +48,8 @@ namespace detail {
 
 // Uninitialized tensors for n samples of the data set (Category::data).
 Samples empty_samples(const Dataset& dataset, int64_t n, DType dtype, Device device);
+// Tensor::mark_overwritten() for all fields.
+void mark_overwritten(const Samples& samples);
 
 // The data set's fields for n samples, in its stored types and uninitialized (Category::data).
 Dataset empty_rows(const Dataset& dataset, int64_t n, Device device);

@@ -215,6 +215,22 @@ TEST_CASE("the loader goes to any window, and starts again at any time", "[data]
   REQUIRE_ERROR(idle.next(), "before start_epoch");
 }
 
+TEST_CASE("a backward that needs a micro-batch after the next one has come is refused",
+          "[data][engine]") {
+  const Device device = test_device();
+  Dataset data = counting(8);
+  for (const bool lies_there : {false, true}) {
+    if (lies_there)
+      for (Field& field : data.fields) field.values = field.values.to(device);
+    Loader loader(data, {.effective_batch_size = 4, .micro_batch_size = 2, .device = device});
+    loader.start_epoch(0);
+    const Tensor labels = (*loader.next())["labels"].saved();
+    labels.view();
+    loader.next();
+    REQUIRE_ERROR(labels.view(), "somebody has overwritten it");
+  }
+}
+
 TEST_CASE("bad loader options are refused", "[data]") {
   const Dataset data = counting(100);
   const auto load = [&](int64_t E, int64_t m) {
