@@ -130,11 +130,13 @@ size_t forward_scratch_bytes(const CausalSizes& s, DType dtype, Device device) {
       });
 }
 
-size_t backward_scratch_bytes(const CausalSizes& s, DType dtype, Device device) {
+size_t backward_scratch_bytes(const CausalSizes& s, const CausalTargets& targets, DType dtype,
+                              Device device) {
   return dispatch_floating(
       dtype, [&]<class T, class W = Wide<T>>() {
-        return plans_for_cuda(device) ? static_cast<size_t>(s.N * s.H * s.Tq) * sizeof(W)
-                                      : cpu::BackwardTiling<T>(s).bytes();
+        if (!plans_for_cuda(device)) return cpu::BackwardTiling<T>(s).bytes();
+        const int64_t of_parts = targets.dk || targets.dv ? HeadParts(s, dtype).floats() : 0;
+        return static_cast<size_t>(s.output_products() + of_parts) * sizeof(W);
       });
 }
 
@@ -166,7 +168,8 @@ void differentiate(const CausalTargets& targets, const Tensor& dy, const Attende
   const Device device = dy.device();
   launch<CpuKernel, CudaKernel>(
       device, targets, dy.view(), out.y.view(), out.L.view(), in,
-      workspace(backward_scratch_bytes(CausalSizes(in), dy.dtype(), device), device).view());
+      workspace(backward_scratch_bytes(CausalSizes(in), targets, dy.dtype(), device), device)
+          .view());
 }
 
 // Records the op of three tensors, which inputs(q, k, v) describes to the kernels.

@@ -194,8 +194,8 @@ void attend_in_tiles(View y, View L, const CausalInputs& in) {
       });
 }
 
-// A separate kernel for dq computes the tiles again, so that no sum runs over several blocks. Where
-// the targets are one buffer, dq is stored before dk is added, and dk before dv.
+// A separate kernel for dq computes the tiles again, so that no sum of dq runs over several blocks.
+// Where the targets are one buffer, dq is stored before dk is added, and dk before dv.
 void differentiate_in_tiles(const CausalTargets& targets, View dy, View y, View L,
                             const CausalInputs& in, View scratch) {
   dispatch_floating(

@@ -38,8 +38,9 @@ struct AttentionHeads {
 // All others keep their bits, so no document changes another.
 // Scratch on the cpu is in the type of the sums. Each of up to 16 threads has a block of at most 96
 // queries and 96 keys, and in backward also dk and dv of a group. Where there are few groups, each
-// of up to 22 parts of the work has such dk and dv instead. On cuda the scratch is t [N, H, Tq], in
-// backward only.
+// of up to 22 parts of the work has such dk and dv instead. On cuda there is scratch in backward
+// only: t [N, H, Tq], and in 16 bits, where dk and dv would have few blocks, the sums of parts of a
+// group's heads (detail/causal_attention_kernels.h, HeadParts), at most 21 MiB.
 // q, k and v may be one tensor. Throws Error unless the shapes and dtypes agree and every position
 // is in [0, p]. On CUDA, where a kernel cannot throw, a query with a wrong position gives NaN. In
 // 16 bits CUDA rounds a and ds, because it multiplies them on tensor cores. It rounds ds to half

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string_view>
 
+#include "core/ceil_div.h"
 #include "core/inside.h"
 #include "kernels/attention.h"
 #include "kernels/backend.h"
@@ -96,10 +98,42 @@ struct CausalSizes {
     const double keys = is_causal ? double(T - Tq) + double(Tq + 1) / 2 : double(T);
     return double(N) * double(H) * double(Tq) * keys;
   }
+  // The elements of t [N, H, Tq] in cuda's scratch, rounded up so that vectors may follow.
+  int64_t output_products() const { return round_up<int64_t>(N * H * Tq, 4); }
   // The number of elements of q, k and v.
   double elements() const { return double(N) * double(D * (Tq * H + T * G) + E * T * G); }
   // The factor of the scores.
   double scale() const { return factor; }
+};
+
+// True if the shapes suit tensor cores on cuda: heads of 16-bit elements with up to 128 channels, a
+// multiple of 8.
+inline bool suits_tensor_cores(const CausalSizes& s, DType dtype) {
+  return is_16_bit_dtype(dtype) && s.D == s.E && s.D <= 128 && s.D % 8 == 0;
+}
+
+// The parts into which the query heads of a group are cut for dk and dv on tensor cores, where one
+// block for every 64 keys of a group would leave multiprocessors without a block. Each part has a
+// block of its own for such keys, and the last of these blocks adds the parts' sums in order.
+// Shapes alone decide the number of parts, so every device gives the same bits.
+struct HeadParts {
+  static constexpr int64_t key_rows = 64;
+  // The sums of a block: dk and dv of up to 64 channels, or one of them of up to 128.
+  static constexpr int64_t block_sums = key_rows * 128;
+
+  int64_t blocks;  // of one part
+  int64_t count = 1;
+
+  HeadParts(const CausalSizes& s, DType dtype) : blocks(s.N * s.G * ceil_div(s.T, key_rows)) {
+    // An H200 has 132 multiprocessors, which hold two such blocks each. With twice as many blocks
+    // it matters less that blocks of first keys take longest.
+    constexpr int64_t multiprocessors = 132, enough = 512;
+    if (blocks < multiprocessors && suits_tensor_cores(s, dtype))
+      count = std::min(s.heads_of_group(), ceil_div(enough, blocks));
+  }
+
+  // The floats of the parts' sums: none if there is only one part.
+  int64_t floats() const { return count > 1 ? blocks * count * block_sums : 0; }
 };
 
 // Throws Error unless there are some heads, as many in every group.

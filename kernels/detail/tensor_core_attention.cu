@@ -193,25 +193,55 @@ struct ColumnQuery {
   int first_key, end;  // the keys that it sees
 };
 
-// dk and dv, or one of them. Rows are keys, and columns are the queries of all heads of the group,
-// head by head. A thread stores dk before dv.
+// Adds up the sums that the blocks of some keys have of their parts of the heads. Each block stores
+// its own, and the last one adds all of them in the order of parts, so the bits do not depend on
+// which block is last. Returns false in the others. A thread has the same elements in every part.
+template <class... Sums>
+__device__ bool add_parts(float* scratch, Sums&... sums) {
+  const auto for_each = [&](unsigned part, const auto& use) {
+    const int64_t block = int64_t{part} * gridDim.x + blockIdx.x;
+    auto* vectors =
+        reinterpret_cast<float4*>(scratch + block * HeadParts::block_sums) + threadIdx.x;
+    const auto of_sums = [&]<size_t size>(float(&of)[size][4]) {
+      for (size_t k = 0; k < size; ++k) use(of[k], vectors[k * fragment_threads]);
+      vectors += size * fragment_threads;
+    };
+    (of_sums(sums), ...);
+  };
+  for_each(blockIdx.y, [](const float(&of)[4], float4& to) { to = {of[0], of[1], of[2], of[3]}; });
+  if (!is_last_block(blockIdx.x, gridDim.y)) return false;
+  for (unsigned part = 0; part < gridDim.y; ++part)
+    for_each(part, [&](float(&of)[4], const float4& from) {
+      const float4 loaded = __ldcg(&from);
+      const float values[]{loaded.x, loaded.y, loaded.z, loaded.w};
+      for (int e = 0; e < 4; ++e) of[e] = part == 0 ? values[e] : of[e] + values[e];
+    });
+  return true;
+}
+
+// dk and dv, or one of them. Rows are keys, and columns are the queries of the heads of a group,
+// head by head: of block y's part of them. A thread stores dk before dv.
 template <class T, int columns, int channels, bool wants_dk, bool wants_dv>
 __global__ void __launch_bounds__(fragment_threads, 2)
-    key_gradients_fragments_kernel(Target<T> dk, Target<T> dv, OutputGradient<T> out,
-                                   Operands<T> in, CausalSizes s, float scale) {
+    key_gradients_fragments_kernel(Target<T> dk, Target<T> dv, float* scratch,
+                                   OutputGradient<T> out, Operands<T> in, CausalSizes s,
+                                   float scale) {
   static_assert(columns == warp_threads, "a lane looks at the query of a column");
   __shared__ ColumnTile<T, columns, channels> queries[2], dys[2];
   __shared__ ColumnQuery of_columns[2][columns];
   const Place place(s.T, s.G, fragment_rows);
+  // Most queries see the first keys, so their blocks come first.
   const int n = static_cast<int>(place.n), g = static_cast<int>(place.h),
-            row = static_cast<int>(place.row);
+            row = static_cast<int>((s.T - 1) / fragment_rows * fragment_rows - place.row);
   const int warp_row = row + first_row_of_warp(), D = static_cast<int>(s.D),
             Tq = static_cast<int>(s.Tq);
   const WarpRows<T, channels> keys(HeadRows<T>(in.k, n, row, g), D),
       values(HeadRows<T>(in.v, n, row, g), D);
   const float to_log2 = scale * log2_of_e;
   const T* const mask = in.mask_from(n, row, s);
-  const int heads = static_cast<int>(s.heads_of_group()), last_head = (g + 1) * heads;
+  const int heads = static_cast<int>(s.heads_of_group()), part = static_cast<int>(blockIdx.y),
+            parts = static_cast<int>(gridDim.y), first_head = g * heads + heads * part / parts,
+            last_head = g * heads + heads * (part + 1) / parts;
   // The first query that sees the first key.
   const int first = s.is_causal && row > s.T - s.Tq ? row - static_cast<int>(s.T - s.Tq) : 0;
   // Leaves out tiles in which no query sees a key of the block.
@@ -248,7 +278,7 @@ __global__ void __launch_bounds__(fragment_threads, 2)
     for (int d = 0; d < channels; d += 8)
       for (int e = 0; e < 4; ++e) dk_sums[d / 8][e] = dv_sums[d / 8][e] = 0;
     WeightScales<T> scales;  // of dk
-    QueryTile tile = next_of({last_head - heads, first - columns, 0, 0, false});
+    QueryTile tile = next_of({first_head, first - columns, 0, 0, false});
     copy(tile, 0);
     for (int buffer = 0; tile.h < last_head; buffer ^= 1) {
       const QueryTile next = next_of(tile);
@@ -288,6 +318,13 @@ __global__ void __launch_bounds__(fragment_threads, 2)
     if constexpr (wants_dk) scales.multiply(dk_sums);
   };
   sum_isolated(pass, [&] { return has_nan(dk_sums, dv_sums); });
+  if (parts > 1) {
+    bool is_last;
+    if constexpr (wants_dk && wants_dv) is_last = add_parts(scratch, dk_sums, dv_sums);
+    else if constexpr (wants_dk) is_last = add_parts(scratch, dk_sums);
+    else is_last = add_parts(scratch, dv_sums);
+    if (!is_last) return;
+  }
   if constexpr (wants_dk) store_rows<T, channels>(dk, dk_sums, n, row, g, D);
   if constexpr (wants_dv) store_rows<T, channels>(dv, dv_sums, n, row, g, D);
 }
@@ -321,8 +358,7 @@ bool is_aligned(const HeadColumns& x) {
 
 bool is_for_tensor_cores(const CausalInputs& in, std::initializer_list<HeadColumns> others) {
   const CausalSizes s(in);
-  return is_16_bit_dtype(in.q.rows.dtype) && s.D == s.E && in.heads.size <= 128 &&
-         in.heads.size % vector_elements == 0 && is_aligned(in.q) && is_aligned(in.k) &&
+  return suits_tensor_cores(s, in.q.rows.dtype) && is_aligned(in.q) && is_aligned(in.k) &&
          is_aligned(in.v) && std::all_of(others.begin(), others.end(), is_aligned) &&
          context().properties().major >= 8;
 }
@@ -341,17 +377,20 @@ void attend_on_tensor_cores(View y, View L, const CausalInputs& in) {
 
 // The registers of a lane hold 64 channels of both dk and dv, or 128 of one.
 template <class T>
-void differentiate_on_tensor_cores(const CausalTargets& targets, View dy, View L, const float* t,
+void differentiate_on_tensor_cores(const CausalTargets& targets, View dy, View L, float* scratch,
                                    const CausalInputs& in) {
+  static_assert(HeadParts::key_rows == fragment_rows);
   const CausalSizes s(in);
   const Operands<T> operands(in);
-  const OutputGradient<T> out{HeadColumns{dy}.of<const T>(s.D), L.as<const float>(), t};
+  const OutputGradient<T> out{HeadColumns{dy}.of<const T>(s.D), L.as<const float>(), scratch};
   const float scale = static_cast<float>(s.scale());
   const Target<T> dq(targets.dq, s.D), dk(targets.dk, s.D), dv(targets.dv, s.D);
   with_channels(s.D, [&]<int channels>() {
     constexpr int columns = 32;
     const auto of_keys = [&](auto kernel) {
-      enqueue(grid_of(s.N * s.G, s.T), kernel, dk, dv, out, operands, s, scale);
+      Grid grid = grid_of(s.N * s.G, s.T);
+      grid.blocks.y = static_cast<unsigned>(HeadParts(s, dtype_of<T>()).count);
+      enqueue(grid, kernel, dk, dv, scratch + s.output_products(), out, operands, s, scale);
     };
     if (targets.dq)
       with_mask(in, [&]<bool is_masked>() {
@@ -370,9 +409,9 @@ void differentiate_on_tensor_cores(const CausalTargets& targets, View dy, View L
 
 template void attend_on_tensor_cores<Half>(View, View, const CausalInputs&);
 template void attend_on_tensor_cores<BFloat16>(View, View, const CausalInputs&);
-template void differentiate_on_tensor_cores<Half>(const CausalTargets&, View, View, const float*,
+template void differentiate_on_tensor_cores<Half>(const CausalTargets&, View, View, float*,
                                                   const CausalInputs&);
-template void differentiate_on_tensor_cores<BFloat16>(const CausalTargets&, View, View,
-                                                      const float*, const CausalInputs&);
+template void differentiate_on_tensor_cores<BFloat16>(const CausalTargets&, View, View, float*,
+                                                      const CausalInputs&);
 
 }  // namespace accrue::cuda

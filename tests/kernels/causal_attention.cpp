@@ -515,7 +515,9 @@ TEST_CASE("causal_attention of 16 bits at the edges of tiles is the plain formul
   set_thread_order(0);
 }
 
-TEST_CASE("causal_attention of groups of 8 heads is the plain formula in any order of threads",
+// On cuda the heads of a group are cut into parts (detail/causal_attention_kernels.h, HeadParts): 8
+// or 4 of one head each, or 7 heads into 5.
+TEST_CASE("causal_attention of groups of heads is the plain formula in any order of threads",
           "[ops]") {
   for (const int order : {1, 2, 3}) {
     set_thread_order(order);
@@ -523,6 +525,8 @@ TEST_CASE("causal_attention of groups of 8 heads is the plain formula in any ord
                   DType::bf16, order == 2);
     check_16_bits({.N = 2, .H = 8, .G = 1, .D = 72, .Tq = 1, .T = 63}, DType::f16, order == 1);
   }
+  check_16_bits({.N = 2, .H = 8, .G = 2, .D = 40, .Tq = 66, .T = 70}, DType::f16, true);
+  check_16_bits({.N = 52, .H = 14, .G = 2, .D = 8, .Tq = 2, .T = 3}, DType::bf16, false);
   set_thread_order(0);
 }
 
