@@ -26,7 +26,8 @@ bool same(const Place& a, const Place& b) {
 }
 
 // The block that runs now. Its threads run one after another on one fiber, as ordinary function
-// calls; only when a thread has to wait does the next one get a fiber of its own.
+// calls; only when a thread has to wait does the next one get a fiber of its own. A thread that
+// waits switches to the next fiber itself: by way of run() each wait would be two switches.
 class Block {
  public:
   void start_grid(const Launch& launch, Random& random);
@@ -46,6 +47,7 @@ class Block {
   void start_block(uint3 index);
   bool failed() const { return bool(exception_); }
   bool may_start() const { return !failed() && ready_.empty() && started_ < threads_.size(); }
+  Fiber* next_fiber();
   Fiber& idle_fiber();
   void run_thread(Thread& thread, Fiber& fiber);
   void wait(Thread& self);
@@ -125,10 +127,8 @@ void Block::start_block(uint3 index) {
 void Block::run(uint3 index) {
   start_block(index);
   while (exited_ < threads_.size() && !failed()) {
-    if (!ready_.empty()) {
-      Thread& thread = threads_[ready_.back()];
-      ready_.pop_back();
-      thread.fiber->resume();
+    if (Fiber* const next = next_fiber()) {
+      next->resume();
     } else if (started_ < threads_.size()) {
       idle_fiber().resume();
     } else {
@@ -140,6 +140,18 @@ void Block::run(uint3 index) {
     abandon_all();
     std::rethrow_exception(std::exchange(exception_, nullptr));
   }
+}
+
+// The fiber whose turn it is: of a released thread, or an idle one that starts the next thread.
+// nullptr if there is none, or if the block has failed: then run() makes one, or ends the block.
+Fiber* Block::next_fiber() {
+  if (failed()) return nullptr;
+  if (!ready_.empty()) {
+    Thread& thread = threads_[ready_.back()];
+    ready_.pop_back();
+    return thread.fiber;
+  }
+  return started_ < threads_.size() && !idle_.empty() ? &idle_fiber() : nullptr;
 }
 
 Fiber& Block::idle_fiber() {
@@ -157,8 +169,9 @@ void Block::run_threads(Fiber& fiber) {
   while (true) {
     while (block.may_start())
       block.run_thread(block.threads_[block.order_[block.started_++]], fiber);
+    Fiber* const next = block.next_fiber();
     block.idle_.push_back(&fiber);
-    fiber.pause();
+    fiber.switch_to(next);
   }
 }
 
@@ -209,7 +222,7 @@ void Block::refuse(const std::string& what) const {
 }
 
 void Block::wait(Thread& self) {
-  self.fiber->pause();
+  self.fiber->switch_to(next_fiber());
   current_ = &self;
   threadIdx = self.index;
   self.state = Thread::State::runs;

@@ -25,6 +25,31 @@ char* map_stack() {
   return static_cast<char*>(memory) + guard;
 }
 
+// The host's thread while a fiber runs. There is one, because work runs on one thread at a time.
+struct Caller {
+  boost::context::detail::fcontext_t context = nullptr;
+  const void* stack = nullptr;
+  size_t stack_bytes = 0;
+};
+Caller caller;
+
+// A switch hands this over: where to keep the context of the side that it leaves, and the fiber
+// that begins or goes on.
+struct Switch {
+  boost::context::detail::fcontext_t* left;
+  Fiber* fiber;
+};
+
+// Keeps the context of the side that was left, and the bounds of its stack if it is the caller's.
+void arrive(boost::context::detail::transfer_t from, void* fake_stack) {
+  const Switch& by = *static_cast<const Switch*>(from.data);
+  *by.left = from.fctx;
+  if (!locals_on_heap()) return;
+  const bool of_caller = by.left == &caller.context;
+  finish_switch(fake_stack, of_caller ? &caller.stack : nullptr,
+                of_caller ? &caller.stack_bytes : nullptr);
+}
+
 }  // namespace
 
 // The colour moves the top of the stack: hundreds of stacks that all begin at the same offset of a
@@ -36,18 +61,19 @@ Fiber::Fiber(void (*body)(Fiber&), size_t colour) : body_(body), stack_(map_stac
 
 void Fiber::resume() {
   void* fake_stack = nullptr;
-  const bool told = locals_on_heap();
-  if (told) start_switch(&fake_stack, stack_, stack_bytes);
-  context_ = boost::context::detail::jump_fcontext(context_, this).fctx;
-  if (told) finish_switch(fake_stack, nullptr, nullptr);
+  if (locals_on_heap()) start_switch(&fake_stack, stack_, stack_bytes);
+  Switch by{&caller.context, this};
+  arrive(boost::context::detail::jump_fcontext(context_, &by), fake_stack);
 }
 
-void Fiber::pause() {
+void Fiber::switch_to(Fiber* next) {
   void* fake_stack = nullptr;
-  const bool told = locals_on_heap();
-  if (told) start_switch(&fake_stack, caller_stack_, caller_stack_bytes_);
-  caller_ = boost::context::detail::jump_fcontext(caller_, nullptr).fctx;
-  if (told) finish_switch(fake_stack, &caller_stack_, &caller_stack_bytes_);
+  if (locals_on_heap())
+    start_switch(&fake_stack, next ? next->stack_ : caller.stack,
+                 next ? stack_bytes : caller.stack_bytes);
+  Switch by{&context_, next};
+  arrive(boost::context::detail::jump_fcontext(next ? next->context_ : caller.context, &by),
+         fake_stack);
 }
 
 void Fiber::before_throwing() {
@@ -68,9 +94,8 @@ void Fiber::after_catching() {
 }
 
 void Fiber::enter(boost::context::detail::transfer_t from) {
-  Fiber& self = *static_cast<Fiber*>(from.data);
-  self.caller_ = from.fctx;
-  if (locals_on_heap()) finish_switch(nullptr, &self.caller_stack_, &self.caller_stack_bytes_);
+  Fiber& self = *static_cast<Switch*>(from.data)->fiber;
+  arrive(from, nullptr);
   self.body_(self);
 }
 

@@ -5,8 +5,8 @@
 namespace simt {
 
 // Memory in which a library's algorithm may work. Only the library may rely on its content: the
-// bytes that the algorithm asked for are filled with garbage before and after it runs, which
-// reveals an overlap with other memory.
+// bytes that the algorithm asked for are filled with garbage at both ends before and after it runs,
+// which reveals an overlap with other memory.
 struct Workspace {
   void* data;
   size_t bytes;
