@@ -27,7 +27,7 @@ def as_class_weights(given: typing.Any, model: typing.Any, data: typing.Any, opt
         return given
     names = names_of(options.get("classes"))
     if not names and isinstance(given, typing.Mapping) and any(isinstance(key, str) for key in given):
-        names = _names_in(data)
+        names = names_in(data)
     known = _count(model, data, len(names)) if isinstance(given, typing.Mapping) else None
     found = numbers_of(given, "class_weight", names, known)
     return found if known is not None or not isinstance(given, typing.Mapping) else [*found, "rest"]
@@ -63,11 +63,11 @@ def names_of(classes: typing.Any) -> list[str]:
     return [] if classes is None else [str(name) for name in classes]
 
 
-def _names_in(data: typing.Any) -> list[str]:
-    """The names of the classes that a folder of images or a data set has, or none."""
+def names_in(data: typing.Any) -> list[str]:
+    """The names of the classes that a folder of images, a data set, or its labels have, or none."""
     if isinstance(data, (str, os.PathLike)):
         return _classes_of_folder(os.fspath(data)) if os.path.isdir(data) else []
-    parts = data.values() if isinstance(data, dict) else data if isinstance(data, (tuple, list)) else ()
+    parts = data.values() if isinstance(data, dict) else data if isinstance(data, (tuple, list)) else (data,)
     found = [names for names in (getattr(part, "class_names", None) for part in parts) if names]
     return list(found[0]) if len(found) == 1 and all(isinstance(name, str) for name in found[0]) else []
 

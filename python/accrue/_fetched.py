@@ -13,7 +13,7 @@ from ._accrue import Error
 Sample = typing.Tuple[numpy.ndarray, ...]
 
 
-def _array(value: typing.Any, what: str) -> numpy.ndarray:
+def _array(value: typing.Any, what: str, hint: str = "") -> numpy.ndarray:
     """A part of a sample as an array in C order. An image of Pillow has its channels first."""
     if hasattr(value, "getbands") and hasattr(value, "convert"):
         pixels = numpy.asarray(value.convert("RGB") if value.mode in ("P", "CMYK", "YCbCr") else value)
@@ -24,7 +24,7 @@ def _array(value: typing.Any, what: str) -> numpy.ndarray:
             value = value.float()
     array = numpy.asarray(value)
     if array.dtype.kind not in "fiub":
-        raise Error(f"{what} is {type(value).__name__} {str(value)[:60]!r}: expected numbers, arrays or images")
+        raise Error(f"{what} is {type(value).__name__} {str(value)[:60]!r}: expected numbers, arrays or images{hint}")
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     return numpy.ascontiguousarray(array).reshape(array.shape)
 
@@ -106,7 +106,8 @@ class Source:
             lacking = [name for name in self.names if name not in item]
             if lacking:
                 raise Error(f"{where} has no '{lacking[0]}': expected {', '.join(self.names)}, as sample 0 has")
-            return tuple(_array(item[name], f"{name} of {where}") for name in self.names)
+            hint = "; columns= names the parts of samples that are read"
+            return tuple(_array(item[name], f"{name} of {where}", hint) for name in self.names)
         if not isinstance(item, (tuple, list)) or len(item) != 2:
             parts = f"{len(item)} parts" if isinstance(item, (tuple, list)) else type(item).__name__
             raise Error(f"{where} is {parts}: expected (x, y), or a dictionary by names")

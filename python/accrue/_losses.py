@@ -118,7 +118,8 @@ def _class_weights(value: typing.Any, output: str, target: str, data: typing.Map
     from . import _class_weight
     what = f"class_weights of '{output}'"
     if not isinstance(value, str):
-        return _class_weight.numbers_of(value, what, [], classes or None)
+        names = _class_weight.names_in(data.get(target))
+        return _class_weight.numbers_of(value, what, names, classes or None)
     if value != "balanced":
         _fail(f"{what} is {value!r}: expected numbers, a dictionary of them, or 'balanced'")
     if not may_count:

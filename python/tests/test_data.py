@@ -768,6 +768,12 @@ class OfTheHub(Case):
         self.same(accrue.train(layers(), data, columns=("x", "y"), **FEW), accrue.train(layers(), (X, Y), **FEW))
         self.refuses(lambda: accrue.train(layers(), data, columns=("x", "w"), **FEW), "no column 'w'", "x, y, z")
         self.same(accrue.train("mlp-small", data, columns=("x", "y"), **FEW), accrue.train("mlp-small", (X, Y), **FEW))
+        x = accrue.input(16)
+        network = accrue.Network({"x": x}, {"y": accrue.Linear(16, 3)(x, name="head")})
+        self.refuses(lambda: accrue.train(network, data, **FEW), "z of sample 0", "columns= names the parts")
+        named, listed = (accrue.train(network, data, columns={"x": "x", "y": "y"}, loss={"y": loss}, **FEW) for loss in (
+            accrue.loss("cross_entropy", class_weight={"b": 2.0}), accrue.loss("cross_entropy", class_weights=[1, 2, 1])))
+        self.same(named, listed)
 
 
 class Texts(Case):
