@@ -89,7 +89,7 @@ CASES = {
     "conv2d in groups": lambda x: A.conv2d(x, weight(6, 1, 3, 3), weight(6), 1, 2, 2, 3),
     "conv_transpose2d": lambda x: A.conv_transpose2d(x, weight(3, 2, 3, 3), None, 2, 1, 1),
     "embedding": lambda x: A.embedding(A.argmax(x, 3), weight(5, 4)),
-    "max_pool2d": lambda x: A.max_pool2d(x, 3, 2, 1, True),
+    "max_pool2d": lambda x: A.max_pool2d(x, 3, 2, 1, ceil_mode=True),
     "pixel_shuffle": lambda x: A.pixel_shuffle(x.permute(0, 2, 1, 3), 2),
     "crop": lambda x: A.crop(x, 1, 2, 2, 3),
     "detach": lambda x: (A.exp(x) * A.detach(A.sin(x)) + A.detach(x)).reshape(-1, 60),
