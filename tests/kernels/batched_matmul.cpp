@@ -10,21 +10,17 @@
 namespace accrue::test {
 namespace {
 
-// One place of a product's operands: by their own sizes, from the last dimension on.
-struct FactorShape {
-  Shape shape;
-
-  size_t at(const std::vector<int64_t>& batch, int64_t row, int64_t column) const {
-    std::vector<int64_t> place = batch;
-    place.insert(place.end(), {row, column});
-    size_t i = 0;
-    for (int d = 0; d < shape.rank(); ++d) {
-      const int64_t p = place[place.size() - size_t(shape.rank()) + size_t(d)];
-      i = i * size_t(shape[d]) + size_t(shape[d] == 1 ? 0 : p);
-    }
-    return i;
+// Where an operand's matrix of this batch begins, for batches of the result's dimensions. Shapes
+// are aligned at the last dimension, and a dimension of 1 serves all places.
+size_t begin_of_matrix(const Shape& shape, const std::vector<int64_t>& batch) {
+  const int dimensions = shape.rank() - 2;
+  int64_t i = 0;
+  for (int d = 0; d < dimensions; ++d) {
+    const int64_t p = batch[batch.size() - size_t(dimensions) + size_t(d)];
+    i = i * shape[d] + (shape[d] == 1 ? 0 : p);
   }
-};
+  return size_t(i * shape[-2] * shape[-1]);
+}
 
 struct ProductRow {
   Shape a, b, c;  // as NumPy has them
@@ -34,7 +30,6 @@ struct ProductRow {
 // Plain loops over shapes with two dimensions or more.
 Values product_of(const ProductRow& row, const Values& a, const Values& b) {
   const bool a_turned = row.a_op == Transpose::yes, b_turned = row.b_op == Transpose::yes;
-  const FactorShape first{row.a}, second{row.b};
   const int64_t M = row.c[-2], N = row.c[-1], K = row.a[a_turned ? -2 : -1];
   const int batch_rank = row.c.rank() - 2;
   Values c;
@@ -45,12 +40,13 @@ Values product_of(const ProductRow& row, const Values& a, const Values& b) {
       batch[size_t(d)] = rest % row.c[d];
       rest /= row.c[d];
     }
+    const double* const first = &a[begin_of_matrix(row.a, batch)];
+    const double* const second = &b[begin_of_matrix(row.b, batch)];
     for (int64_t m = 0; m < M; ++m)
       for (int64_t j = 0; j < N; ++j) {
         double sum = 0;
         for (int64_t k = 0; k < K; ++k)
-          sum += a[a_turned ? first.at(batch, k, m) : first.at(batch, m, k)] *
-                 b[b_turned ? second.at(batch, j, k) : second.at(batch, k, j)];
+          sum += first[a_turned ? k * M + m : m * K + k] * second[b_turned ? j * K + k : k * N + j];
         c.push_back(sum);
       }
   }
