@@ -234,6 +234,8 @@ TEST_CASE("a product by several slabs is rounded once, and overwrites its target
             expected.dx[size_t(n * in + i)] += dy[size_t(n * out + o)] * weight(o, i);
           }
       for (const bool adds : {false, true}) {
+        // Each dtype writes the results of one orientation and adds the results of the other.
+        if (reduced() && adds == ((op == Transpose::yes) == is_16_bit_dtype(dtype))) continue;
         INFO(name(dtype) << (adds ? ", added" : ", written")
                          << (op == Transpose::yes ? ", T" : ""));
         for (const Transpose either : {Transpose::yes, Transpose::no}) {

@@ -37,10 +37,11 @@ struct WindowOutcome {
   void add_step(Window& window);
   void set_weights(const Parameters& parameters);
 };
-// The largest difference in losses and final weights, and in the norms and gradients that `found`
-// has.
+// The largest difference in losses, in the final weights that `expected` has, and in the norms and
+// gradients that `found` has.
 double difference(const WindowOutcome& found, const WindowOutcome& expected);
-// The outcome of the case "all" in golden_tensors().
-WindowOutcome by_pytorch(const std::map<std::string, Tensor>& stored);
+// The outcome of the case "all" in golden_tensors() after that many steps. Final weights are stored
+// for golden_steps alone; the losses of fewer steps show the weights of all but the last.
+WindowOutcome by_pytorch(const std::map<std::string, Tensor>& stored, int steps = golden_steps);
 
 }  // namespace accrue::test

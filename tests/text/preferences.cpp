@@ -210,12 +210,16 @@ TEST_CASE("a window of preferences is the mean over its pairs, for every split",
   for (const bool is_gpt2 : {true, false}) {
     const WindowOutcome whole = step_of(is_gpt2, {pairs});
     const auto is_same = [&](const WindowOutcome& one) { return difference(one, whole) < 1e-13; };
+    // Where tests are reduced(), each split and each piece is taken by one of the networks.
     for (const MicroBatchSizes& split :
          {MicroBatchSizes{3, 3}, MicroBatchSizes{1, 3, 2}, MicroBatchSizes(pairs, 1)})
-      REQUIRE(is_same(step_of(is_gpt2, split)));
-    REQUIRE(is_same(step_of(is_gpt2, {4, 2}, {.recompute = Recompute::all})));
+      if (!reduced() || is_gpt2 == (split.size() == 3)) REQUIRE(is_same(step_of(is_gpt2, split)));
+    if (!reduced() || is_gpt2)
+      REQUIRE(is_same(step_of(is_gpt2, {4, 2}, {.recompute = Recompute::all})));
     for (const int64_t piece : {1, 2, 3, 6})
-      REQUIRE(is_same(step_of(is_gpt2, {4, 2}, {.piece = piece})));
+      if (!reduced() || is_gpt2 == (piece == 2 || piece == 3))
+        REQUIRE(is_same(step_of(is_gpt2, {4, 2}, {.piece = piece})));
+    if (reduced() && is_gpt2) continue;
     std::vector<WindowOutcome> found(2);
     run_ranks(2, [&](Ranks& ranks) {
       found[size_t(ranks.rank())] = step_of(is_gpt2, {3, 2, 1}, {}, {}, &ranks);

@@ -150,12 +150,18 @@ TEST_CASE("pairs of texts are transformers' over the whole window, for every spl
 
 TEST_CASE("pairs of texts are compared over all ranks", "[ranks][golden]") {
   for (const std::string name : {"gpt2", "llama"}) {
+    const bool is_first = name == "gpt2";
     for (const int count : {2, 3})
-      for (const MicroBatchSizes& split : golden_splits)
+      for (size_t i = 0; i < golden_splits.size(); ++i) {
+        const MicroBatchSizes& split = golden_splits[i];
+        // Takes each number of ranks and each split with one of the networks.
+        if (reduced() && is_first != ((i + size_t(count)) % 2 == 0)) continue;
         for (const WindowOutcome& one : run_by_ranks(count, name, split)) {
           INFO(name << ": " << count << " ranks, " << split.size() << " micro-batches");
           REQUIRE(difference(one, name) <= 1e-12);
         }
+      }
+    if (reduced() && is_first) continue;
     for (const WindowOutcome& one :
          run_by_ranks(2, name, {5, 4, 3}, Strategy::fused, 0, LossWay::each_rank))
       REQUIRE(difference(one, name) > 1e-4);

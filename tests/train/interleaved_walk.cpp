@@ -380,7 +380,9 @@ TEST_CASE("the peak of joined BatchNorms is predicted to the byte", "[plan][memo
     }
 }
 
-TEST_CASE("a plan says how many walks it would take, and what is possible with walks", "[plan]") {
+// It plans for the cpu, so the release build's run is enough.
+TEST_CASE("a plan says how many walks it would take, and what is possible with walks",
+          "[plan][full]") {
   const Dataset data = some_digits();
   const Datasets planned = plan_data({data, data}, Device::cpu);
   const auto plan = [&](ModelKind model) {
