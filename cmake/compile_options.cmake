@@ -39,7 +39,7 @@ add_library(accrue_sanitizers INTERFACE)
 if(ACCRUE_SANITIZE)
   set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
       -Wno-maybe-uninitialized -Wno-stringop-overflow -UNDEBUG -D_GLIBCXX_ASSERTIONS
-      -g1 $<IF:$<BOOL:$<TARGET_PROPERTY:ACCRUE_COMPILED_SOONER>>,-O0,-O1>)
+      -g1 $<IF:$<BOOL:$<TARGET_PROPERTY:ACCRUE_COMPILED_SOONER>>,-O0,-Og>)
   # GCC 12 moves 64 bytes as if they were aligned to 64, but in a frame of AddressSanitizer's
   # detect_stack_use_after_return they are not.
   if(ACCRUE_NATIVE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
