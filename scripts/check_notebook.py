@@ -27,10 +27,13 @@ def code_hash(notebook):
 
 
 def words(output):
-    """An output's text without its numbers, and the kinds of data that it has."""
+    """An output's text without its numbers, and the kinds of data that it has. Tables are sorted by
+    numbers, which the processor decides, so lines may come in any order."""
     data = output.get("data", {"text/plain": output.get("text", "")})
     text = re.sub(r"[\d.]+", "0", data.get("text/plain", ""))
-    return sorted(data), "" if "image/png" in data else " ".join(text.split())
+    if "image/png" in data:
+        text = ""
+    return sorted(data), sorted(" ".join(line.split()) for line in text.splitlines())
 
 
 def shrink(output):
