@@ -122,8 +122,7 @@ class Answering {
     const Request& o = request_;
     if (const auto& given = call_.given().network; given && has_named_answers(x, *given)) {
       Dataset data = question_by_name(x, given->inputs);
-      check_inputs(data, o.inputs_of_weights, o.weights, o);
-      warn_of_assumed_pixels(data, o, warnings_alone());
+      compare_with_training(data);
       const LoadedNetwork& network = loaded(o.sample);
       return answers_by_name(std::move(data), o.domains.pixels(), *network.model, o.micro_batch,
                              network.parameters.compute_dtype(), device_);
@@ -137,8 +136,7 @@ class Answering {
     Dataset data = question_of(x, call_.taken(), o.sample.classes_seen());
     for (const char* name : {"mean", "std"})
       if (o.given.contains(name)) data.check_pixels(fmt::format("--{}", name));
-    check_inputs(data, o.inputs_of_weights, o.weights, o);
-    warn_of_assumed_pixels(data, o, warnings_alone());
+    compare_with_training(data);
     see_as_trained(data, o);
     const LoadedNetwork& network = loaded(o.sample_in(data));
     return answers_to(std::move(data), o.domains.pixels(), *network.model, o.micro_batch,
@@ -146,6 +144,12 @@ class Answering {
   }
 
  private:
+  // Throws Error if the network has learned from other kinds of numbers, and warns if nothing says
+  // how its pixels were normalized.
+  void compare_with_training(const Dataset& data) const {
+    check_inputs(data, request_.inputs_of_weights, request_.weights, request_);
+    warn_of_assumed_pixels(data, request_, warnings_alone());
+  }
   const LoadedNetwork& loaded(const SampleSpec& sample) {
     if (!network_) network_.emplace(load_network(request_, sample, device_));
     return *network_;
