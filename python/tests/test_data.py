@@ -50,6 +50,14 @@ def convolutions():
                               accrue.Flatten(), accrue.Linear(4, 3)])
 
 
+def write_images(folder):
+    """PIXELS by their part, for training or to test, and their class a, b or c."""
+    for i, pixels in enumerate(PIXELS):
+        place = pathlib.Path(folder) / ("train" if i < 40 else "test") / "abc"[i % 3]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.transpose(1, 2, 0)).save(place / f"{i:02}.png")
+
+
 class Samples:
     """Samples by their index. Sample 37 gives `bad`, or raises it."""
 
@@ -552,10 +560,7 @@ class Transforms(Case):
     @unittest.skipUnless(Image, "needs Pillow")
     def test_take_the_images_of_a_folder(self):
         with tempfile.TemporaryDirectory() as folder:
-            for i, pixels in enumerate(PIXELS):
-                place = pathlib.Path(folder) / ("train" if i < 40 else "test") / "abc"[i % 3]
-                place.mkdir(parents=True, exist_ok=True)
-                Image.fromarray(pixels.transpose(1, 2, 0)).save(place / f"{i:02}.png")
+            write_images(folder)
             order = sorted(range(40), key=lambda i: i % 3), sorted(range(40, 50), key=lambda i: i % 3)
             parts = [((255 - PIXELS[part]).astype(np.uint8), Y[part]) for part in order]
             expected = accrue.train(convolutions(), parts[0], test=parts[1], classes="a,b,c", **FEW)
@@ -598,10 +603,7 @@ class NamesOfClasses(Case):
     @unittest.skipUnless(Image, "needs Pillow")
     def test_of_a_folder(self):
         with tempfile.TemporaryDirectory() as folder:
-            for i, pixels in enumerate(PIXELS):
-                place = pathlib.Path(folder) / ("train" if i < 40 else "test") / "abc"[i % 3]
-                place.mkdir(parents=True, exist_ok=True)
-                Image.fromarray(pixels.transpose(1, 2, 0)).save(place / f"{i:02}.png")
+            write_images(folder)
             expected = accrue.train(convolutions(), folder, class_weights=[1, 2, 0.5], **FEW)
             self.same(accrue.train(convolutions(), folder, class_weight=self.GIVEN, **FEW), expected)
             self.refuses(lambda: accrue.train(convolutions(), folder, class_weight={"d": 2.0}, **FEW),
