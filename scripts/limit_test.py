@@ -1,7 +1,9 @@
 """Tests of limit.py and steps.sh: a step that hangs is shown and ended, and the next step runs."""
 
 import pathlib
+import re
 import shlex
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -15,8 +17,11 @@ HANGS = """trap 'echo "FAILED in: a window ends"; exit 134' ABRT; sleep 1001 & w
 
 
 def run(command):
+    # The limit is longer than gdb may take for each process. A job of a shell without job control
+    # ignores interrupts, and so would what it starts.
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=120, check=False)
+                          timeout=300, check=False,
+                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
 
 def limited(seconds, *command):
@@ -89,6 +94,57 @@ class Steps(unittest.TestCase):
         self.assertEqual(1, done.returncode, done.stdout)
         self.assertIn("failed: two\n1 passed, 1 failed, 1 skipped", done.stdout)
         self.assertNotIn("limit.py", done.stdout)
+
+
+class Lanes(unittest.TestCase):
+    def test_a_lane_runs_beside_the_script_and_is_shown_and_counted_when_joined(self):
+        done = steps("""
+            meet() { touch "$scratch/$1"; until [[ -e $scratch/$2 ]]; do sleep 0.05; done; echo "$1 met $2"; }
+            spin() { python3 -c 'while __import__("time").process_time() < 2: pass'; }
+            its_steps() { step third meet lane script; step fourth false; skip "a fifth: it's 'quoted'"; spin; }
+            beside lane its_steps
+            step first meet script lane
+            outlive() { until [[ -s $scratch/lane.counts ]]; do sleep 0.05; done; sleep 0.5; }
+            step second outlive
+            join lane
+            finish""")
+        self.assertEqual(1, done.returncode, done.stdout)
+        self.assertEqual(["first", "second", "third", "fourth", "FAILED: fourth", "SKIPPED: a fifth: it's 'quoted'",
+                          "summary"], re.findall("^=== (.*)", done.stdout, re.MULTILINE))
+        self.assertRegex(done.stdout, "(?s)=== first\nscript met lane\n.*=== third\nlane met script\n")
+        self.assertRegex(done.stdout, " [0-9]+ s     [01] s of CPU  second\n")  # the lane's 2 s are not its own
+        self.assertRegex(done.stdout, "skipped: a fifth: it's 'quoted'\nfailed: fourth\n"
+                         "3 passed, 1 failed, 1 skipped \\([0-9]+ s, [2-9] s of CPU\\)\n")
+
+    def test_a_step_that_hangs_ends_no_lane(self):
+        done = steps("""
+            beside lane step patient sleep 4
+            limit=0.5 step hangs sleep 1005
+            finish""")
+        self.assertIn("failed: hangs (not done after 0.5 s)\n1 passed, 1 failed, 0 skipped", done.stdout)
+
+    def test_a_lane_that_ends_early_fails(self):
+        done = steps("its_steps() { step one true; exit; }; beside lane its_steps; finish")
+        self.assertEqual(1, done.returncode, done.stdout)
+        self.assertRegex(done.stdout, "(?s)=== one\n.*failed: lane: ended before its last step\n0 passed, 1 failed")
+
+    def test_a_script_that_is_ended_ends_its_lanes_and_shows_what_they_said(self):
+        done = steps("""
+            trap stop_lanes EXIT
+            trap 'exit 9' TERM
+            beside lane step long bash -c 'echo begun; sleep 1006'
+            until grep -q begun "$scratch/lane.log"; do sleep 0.05; done
+            kill $$
+            step never true""")
+        self.assertEqual(9, done.returncode, done.stdout)
+        self.assertRegex(done.stdout, "^\n=== lane: stopped\n\n=== long\nbegun\n")
+        self.assertEqual([], still_running("sleep 1006"))
+
+    def test_programs_in_a_lane_hear_an_interrupt(self):
+        done = steps("""
+            beside lane step heard python3 -c 'import signal; signal.raise_signal(signal.SIGINT)'
+            finish""")
+        self.assertIn("KeyboardInterrupt", done.stdout)
 
 
 if __name__ == "__main__":

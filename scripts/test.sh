@@ -44,7 +44,7 @@ done
 
 scratch=$(mktemp -d)
 readonly scratch
-trap 'rm -rf "$scratch"' EXIT
+trap 'stop_lanes; rm -rf "$scratch"' EXIT
 
 # Times two small fixed tasks, which tell a slow machine from slow checks.
 machine_rate() {
@@ -80,7 +80,7 @@ check_format() { tracked_sources | xargs -0 "$1" --dry-run -Werror; }
 # build FOLDER PRESET OPTIONS...: compiles several sources together where names allow it, to save
 # time.
 build() {
-  configure "$@" && cmake --build "$1" --parallel "$(nproc)"
+  configure "$@" && cmake --build "$1" --parallel "$processors"
 }
 configure() {
   local launchers
@@ -97,18 +97,19 @@ build_for_nvcc() {
   configure "$@" && mapfile -t objects < <(ninja -C "$1" -t targets all |
     grep --only-matching --extended-regexp \
       '^.*([.]cu|accrue_core[.]dir/(cuda|graph_queue)[.]cpp|/nccl[.]cpp)[.]o\b') &&
-    cmake --build "$1" --parallel "$(nproc)" --target "${objects[@]}"
+    cmake --build "$1" --parallel "$processors" --target "${objects[@]}"
 }
 
 # Builds the tests of threads, with only the libraries that they need.
 build_thread_tests() {
-  configure build/tsan tsan && cmake --build --preset tsan --parallel "$(nproc)"
+  configure build/tsan tsan && cmake --build --preset tsan --parallel "$processors"
 }
 
 # The number of tests with this attribute of the JUnit $report: tests, failures, disabled, skipped.
 count_of() { sed -n "s/^.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$report" | head -n 1; }
 
-side_by_side=(--parallel "$(nproc)")
+processors=$(nproc)
+python=${ACCRUE_TEST_PYTHON:-python3}  # the judges'
 left_out='thorough|full'
 # Limits in seconds: several times what tests and builds take on two slow cores, and well below CI's
 # 90 minutes.
@@ -121,13 +122,12 @@ export PYTHONFAULTHANDLER=1
 # limits the time of each; ctest's own limit is for a test whose children keep it from ending.
 run_tests() {
   local name="tests ($1)" folder=$2 report=$root/$2/junit.xml status=0
-  local tests failures_here skipped_here start cpu_before
+  local tests failures_here skipped_here start=$SECONDS cpu
   heading "$name"
-  started
   rm -f "$report"
-  ctest --test-dir "$folder" --no-tests=error --output-on-failure --timeout $((test_limit + 300)) \
-    --output-junit "$report" "${@:3}" </dev/null || status=1
-  took "$name"
+  timed ctest --test-dir "$folder" --parallel "$processors" --no-tests=error --output-on-failure \
+    --timeout $((test_limit + 300)) --output-junit "$report" "${@:3}" </dev/null || status=1
+  took "$name" $((SECONDS - start))
   if [[ ! -s $report ]]; then
     failed=$((failed + 1)) failures+=("$name: ctest wrote no report")
     return
@@ -171,109 +171,139 @@ run_demo() (
     eval "$(tail -n 1 demo.log)" >/dev/null  # runs the last command that the demo prints
 )
 
+check_sources() {
+  local formatter
+  if formatter=$(clang_format); then
+    step format check_format "$formatter"
+  else
+    skip "format: no clang-format $format_version, which defines it"
+  fi
+  step "include directions" python3 scripts/check_includes.py
+  step "names and comments" python3 scripts/check_words.py
+  step "names that accrue.h shows" python3 scripts/count_names.py --check
+  step "the page of these names" python3 scripts/list_face.py --check
+  step "the page of ops" python3 scripts/list_ops.py --check
+  # Takes about a minute of a processor.
+  step "sources by themselves" scripts/check_syntax.py --limit 20 \
+    "-DACCRUE_WERROR=$(warnings_are_errors)"
+  step "tests of the scripts" python3 -m unittest discover -s scripts -p '*_test.py'
+}
+
+check_cuda() {
+  # Without a GPU no test can run, so one architecture is enough to see that nvcc compiles the
+  # sources. The speed of the host's part does not matter.
+  local folder=build/cuda-kernels architecture=90-real build_cuda=build_for_nvcc
+  local cuda_flags=(-DCMAKE_CUDA_FLAGS_RELEASE="-O1 -DNDEBUG")
+  if have_gpu; then
+    folder=build/cuda-native architecture=native build_cuda=build cuda_flags=()
+  elif $thorough; then
+    folder=build/cuda-program build_cuda=build
+  fi
+  if ! $cuda; then
+    skip "build (cuda): left out by --no-cuda"
+  elif ! have_nvcc; then
+    skip "build (cuda): no nvcc here, so nothing has been compiled for a GPU"
+  elif limit=$build_limit step "build (cuda)" "$build_cuda" "$folder" cuda \
+    "-DCMAKE_CUDA_ARCHITECTURES=$architecture" "${cuda_flags[@]}"; then
+    step "cuda: launches fit, no spills, 16-byte loads" \
+      python3 scripts/ptxas_report.py --build "$folder"
+    if [[ $build_cuda == build ]]; then
+      step "cuda: the program trains, on the cpu if there is no GPU" "$folder/apps/accrue" train --steps 2
+    fi
+    if have_gpu; then
+      run_tests cuda "$folder" --label-exclude "$left_out" --tests-regex '-cuda$'
+      step "cuda: the tests on a GPU ran" device_tests_ran "$folder"
+    else
+      skip "tests (cuda): no GPU here"
+    fi
+  else
+    skip "tests (cuda): no build"
+  fi
+}
+
+# Shares no objects with the builds release and simt.
+check_other_builds() {
+  local processors=$few_processors seconds=3
+  ! $thorough || seconds=60
+  check_cuda
+  limit=$((900 + 40 * seconds)) step_if_available "fuzz: $seconds s a parser" scripts/fuzz.sh --seconds "$seconds"
+  if step "build (tsan)" build_thread_tests; then
+    step "threads: loops, reading ahead and signals" \
+      build/tsan/tests/accrue_thread_tests "[threads],[interrupt],[data]"
+  fi
+  if $thorough; then
+    limit=7200 step_if_available "a bare Debian 13" scripts/check_debian.sh
+  else
+    skip "a bare Debian 13: left out without --thorough"
+  fi
+}
+
+check_judges() {
+  local module
+  if ! $thorough; then
+    skip "checks for a release: left out without --thorough"
+  elif "$python" -c 'import torch, safetensors, pytest' 2>/dev/null; then
+    for module in torchvision transformers peft gguf tokenizers sentencepiece onnx onnxruntime fontTools \
+      tensorboard; do
+      "$python" -c "import $module" 2>/dev/null || skip "judge $module: no such module for $python"
+    done
+    [[ -x $(PATH=${ACCRUE_TEST_LLAMA_CPP:-$PATH} type -P llama-completion) ]] ||
+      skip "judge llama.cpp: no llama-completion; set ACCRUE_TEST_LLAMA_CPP"
+    limit=5400 step "judges: PyTorch and others beside Python's module" judge
+  else
+    skip "judges: no Python modules torch, safetensors and pytest for $python; set ACCRUE_TEST_PYTHON"
+  fi
+}
+
+# Begins when the release build is there, and has been tested: the demo builds in its folder.
+check_release() {
+  local processors=$few_processors
+  local -x CMAKE_BUILD_PARALLEL_LEVEL=$processors  # pip's
+  check_judges
+  if $built; then
+    step_if_available "report in a browser" scripts/check_report.py \
+      --program build/release/apps/accrue
+    step "documents" scripts/check_docs.py build/release/apps/accrue
+    step "installed: examples, pkg-config, packages" scripts/check_install.sh build/release
+    [[ ! -d $scratch/judged ]] || step "judge: PyTorch beside five networks in C++" judge_networks
+    limit=$build_limit step_if_available "Python's wheel in a bare environment" scripts/check_wheel.sh
+    step_if_available "ranks of MPICH" scripts/check_mpich.sh build/release
+    if command -v doxygen >/dev/null; then
+      step "C++ documentation" cmake --build build/release --target docs
+    else
+      skip "C++ documentation: no doxygen"
+    fi
+  fi
+  if $demo; then step demo run_demo; else skip "demo: left out by --no-demo"; fi
+}
+
 if $setup; then step setup ./scripts/setup.sh --tests || finish; fi
 step "this machine" machine_rate
-if formatter=$(clang_format); then
-  step format check_format "$formatter"
-else
-  skip "format: no clang-format $format_version, which defines it"
-fi
-step "include directions" python3 scripts/check_includes.py
-step "names and comments" python3 scripts/check_words.py
-step "names that accrue.h shows" python3 scripts/count_names.py --check
-step "the page of these names" python3 scripts/list_face.py --check
-step "the page of ops" python3 scripts/list_ops.py --check
-# Takes about a minute of a processor.
-step "sources by themselves" scripts/check_syntax.py --limit 20 \
-  "-DACCRUE_WERROR=$(warnings_are_errors)"
-step "tests of the scripts" python3 -m unittest discover -s scripts -p '*_test.py'
-python=${ACCRUE_TEST_PYTHON:-python3}
-if ! $thorough; then
-  skip "checks for a release: left out without --thorough"
-elif "$python" -c 'import torch, safetensors, pytest' 2>/dev/null; then
-  for module in torchvision transformers peft gguf tokenizers sentencepiece onnx onnxruntime fontTools \
-    tensorboard; do
-    "$python" -c "import $module" 2>/dev/null || skip "judge $module: no such module for $python"
-  done
-  [[ -x $(PATH=${ACCRUE_TEST_LLAMA_CPP:-$PATH} type -P llama-completion) ]] ||
-    skip "judge llama.cpp: no llama-completion; set ACCRUE_TEST_LLAMA_CPP"
-  limit=3600 step "judges: PyTorch and others beside Python's module" judge
-else
-  skip "judges: no Python modules torch, safetensors and pytest for $python; set ACCRUE_TEST_PYTHON"
-fi
+# A step often leaves a processor idle, so half as many processes work beside the long steps.
+few_processors=$(((processors + 1) / 2))
+beside "other builds" check_other_builds
+check_sources
+built=false
 if limit=$build_limit step "build (release)" build build/release release; then
-  run_tests release build/release --label-exclude "$left_out" "${side_by_side[@]}"
-  step_if_available "report in a browser" scripts/check_report.py \
-    --program build/release/apps/accrue
-  step "documents" scripts/check_docs.py build/release/apps/accrue
-  step "installed: examples, pkg-config, packages" scripts/check_install.sh build/release
-  [[ ! -d $scratch/judged ]] || step "judge: PyTorch beside five networks in C++" judge_networks
-  step_if_available "Python's wheel in a bare environment" scripts/check_wheel.sh
-  step_if_available "ranks of MPICH" scripts/check_mpich.sh build/release
-  if command -v doxygen >/dev/null; then
-    step "C++ documentation" cmake --build build/release --target docs
-  else
-    skip "C++ documentation: no doxygen"
-  fi
+  built=true
+  run_tests release build/release --label-exclude "$left_out"
 else
   skip "tests (release): no build"
 fi
-
-# Without a GPU no test can run, so one architecture is enough to see that nvcc compiles the
-# sources. The speed of the host's part does not matter.
-folder=build/cuda-kernels architecture=90-real build_cuda=build_for_nvcc
-cuda_flags=(-DCMAKE_CUDA_FLAGS_RELEASE="-O1 -DNDEBUG")
-if have_gpu; then
-  folder=build/cuda-native architecture=native build_cuda=build cuda_flags=()
-elif $thorough; then
-  folder=build/cuda-program build_cuda=build
-fi
-if ! $cuda; then
-  skip "build (cuda): left out by --no-cuda"
-elif ! have_nvcc; then
-  skip "build (cuda): no nvcc here, so nothing has been compiled for a GPU"
-elif limit=$build_limit step "build (cuda)" "$build_cuda" "$folder" cuda \
-  "-DCMAKE_CUDA_ARCHITECTURES=$architecture" "${cuda_flags[@]}"; then
-  step "cuda: launches fit, no spills, 16-byte loads" \
-    python3 scripts/ptxas_report.py --build "$folder"
-  if [[ $build_cuda == build ]]; then
-    step "cuda: the program trains, on the cpu if there is no GPU" "$folder/apps/accrue" train --steps 2
-  fi
-  if have_gpu; then
-    run_tests cuda "$folder" --label-exclude "$left_out" --tests-regex '-cuda$'
-    step "cuda: the tests on a GPU ran" device_tests_ran "$folder"
-  else
-    skip "tests (cuda): no GPU here"
-  fi
-else
-  skip "tests (cuda): no build"
-fi
-
-seconds=2
-! $thorough || seconds=60
-limit=$((900 + 20 * seconds)) step_if_available "fuzz: $seconds s a parser" scripts/fuzz.sh --seconds "$seconds"
-if step "build (tsan)" build_thread_tests; then
-  step "threads: loops, reading ahead and signals" \
-    build/tsan/tests/accrue_thread_tests "[threads],[interrupt],[data]"
-fi
-
-if $thorough; then
-  limit=7200 step_if_available "a bare Debian 13" scripts/check_debian.sh
-else
-  skip "a bare Debian 13: left out without --thorough"
-fi
-if $demo; then step demo run_demo; else skip "demo: left out by --no-demo"; fi
+join "other builds"
+beside "release" check_release
 
 if ! $simt; then
   skip "tests (simt): left out by --no-simt"
 elif limit=$build_limit step "build (simt)" build build/simt simt "-DACCRUE_SANITIZE_ALL=$thorough"; then
   export UBSAN_OPTIONS=print_stacktrace=1
   export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
-  run_tests simt build/simt --label-exclude "$left_out" "${side_by_side[@]}"
+  run_tests simt build/simt --label-exclude "$left_out"
   step "simt: the CUDA tests ran" device_tests_ran build/simt
 else
   skip "tests (simt): no build"
 fi
+join "release"
 
 # Runs all combinations, which the release build has tried on the cpu.
 if ! $simt; then
@@ -282,7 +312,7 @@ elif ! $thorough; then
   skip "tests (simt-release): left out without --thorough"
 elif limit=$build_limit step "build (simt-release)" build build/simt-release simt-release \
   -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG"; then
-  run_tests simt-release build/simt-release --label-regex full --tests-regex cuda "${side_by_side[@]}"
+  run_tests simt-release build/simt-release --label-regex full --tests-regex cuda
   step "simt-release: the CUDA tests ran" device_tests_ran build/simt-release
 else
   skip "tests (simt-release): no build"
