@@ -312,22 +312,61 @@ void find_rest(const OnnxConversion& c, const OnnxValue& x, Extents& shape) {
           to_string(OpValue(shape)));
 }
 
+// How the elements of a value with samples lie: all turns of the samples, one after the other, and
+// what a sample has in each turn.
+struct Turns {
+  int64_t count, inside;
+
+  explicit Turns(const OnnxValue& x) {
+    const Extents& sizes = x.sizes.shape;
+    const auto samples = size_t(*OnnxConversion::samples_dimension(x));
+    count = product(sizes, 0, samples) * x.outer;
+    inside = product(sizes, samples, sizes.size()) / x.outer;
+  }
+};
+
+// A shape as the file says it, for its number of samples, with N in one of the sizes for which the
+// samples of x stay apart. It is the first size if that is the number itself. Else it is the rest
+// (-1) if a sample's elements lie together in it, else a size that is the number, else one before
+// the last. The shape stays as it is if no size will do.
+Extents shape_with_samples(const OnnxValue& x, int64_t samples, const Extents& said) {
+  const Turns turns(x);
+  Extents shape = said;
+  const auto rest = std::ranges::find(shape, Extent(-1));
+  if (rest != shape.end()) {
+    *rest = Extent(1);
+    const int64_t others = std::max<int64_t>(product(shape, 0, shape.size()), 1);
+    *rest = Extent(turns.count * turns.inside * samples / others);
+  }
+  if (product(shape, 0, shape.size()) != turns.count * turns.inside * samples) return said;
+  std::optional<std::pair<int, size_t>> best;  // what it is, and where
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const int64_t first = product(shape, 0, i), last = product(shape, i + 1, shape.size());
+    if (first == 0 || last == 0 || turns.count % first != 0 || turns.inside % last != 0) continue;
+    const bool is_rest = shape.begin() + std::ptrdiff_t(i) == rest && turns.count == first,
+               is_number = shape[i] == Extent(samples), is_last = i + 1 == shape.size();
+    const int what = is_number && i == 0 ? 0 : is_rest ? 1 : is_number ? 2 : is_last ? 4 : 3;
+    // Among sizes that are multiples, the last one has the fewest turns within it.
+    if (!best || what < best->first || (what == 3 && what == best->first)) best = {what, i};
+  }
+  if (best) shape[best->second] = Extent::of_samples(shape[best->second].number / samples);
+  return best ? shape : said;
+}
+
 }  // namespace
 
 OnnxValue OnnxConversion::reshape(const OnnxValue& x, Extents shape) {
   const auto before = samples_dimension(x);
-  if (before && std::ranges::find(shape, true, &Extent::per_sample) == shape.end())
-    shape = with_samples(std::move(shape));
+  if (before && recipe_.fixed_samples &&
+      std::ranges::find(shape, true, &Extent::per_sample) == shape.end())
+    shape = shape_with_samples(x, *recipe_.fixed_samples, shape);
   find_rest(*this, x, shape);
   if (x.sizes.shape == shape) return x;
   OnnxValue y = call("reshape", {x}, {{"shape", shape}});
   y.type = x.type;
   if (!before) return y;
-  const auto place = size_t(*samples_dimension(y)), was = size_t(*before);
-  const Extents& sizes = x.sizes.shape;
-  // All turns of the samples, one after the other, and what lies within each turn.
-  const int64_t turns = product(sizes, 0, was) * x.outer;
-  const int64_t inside = product(sizes, was, sizes.size()) / x.outer;
+  const auto place = size_t(*samples_dimension(y));
+  const auto [turns, inside] = Turns(x);
   const int64_t first = product(shape, 0, place), last = product(shape, place + 1, shape.size());
   if (first == 0 || last == 0) return y;  // without elements
   check(turns % first == 0 && inside % last == 0,

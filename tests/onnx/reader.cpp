@@ -178,6 +178,29 @@ TEST_CASE("constant shapes begin with N where a file says a number", "[onnx-read
   CHECK(loaded(Tensor::full({5, 2, 3}, 1, DType::f64, Device::cpu)) == std::vector<double>(5, 6));
 }
 
+// PyTorch's nn.MultiheadAttention: heads lie beside the samples, behind the places.
+TEST_CASE("samples stay apart in shapes in which a file says a multiple of its number",
+          "[onnx-reader]") {
+  const Reading reading;
+  for (const int64_t samples : {1, 3})
+    for (const bool has_rest : {false, true}) {
+      OnnxBytes file;
+      file.input("x", {samples, 5, 6}).output("y", {samples, 5, 6});
+      file.tensor<int64_t>("heads", {3}, {5, has_rest ? -1 : samples * 2, 3});
+      file.tensor<int64_t>("rows", {2}, {5 * samples, 6});
+      file.tensor<int64_t>("places", {3}, {has_rest ? -1 : 5, samples, 6});
+      const std::vector<std::pair<std::string, OnnxBytes::Attribute>> turned{
+          {"perm", std::vector<int64_t>{1, 0, 2}}};
+      file.node("Transpose", {"x"}, {"a"}, turned).node("Reshape", {"a", "heads"}, {"b"});
+      file.node("Transpose", {"b"}, {"c"}, turned).node("Transpose", {"c"}, {"d"}, turned);
+      file.node("Reshape", {"d", "rows"}, {"e"}).node("Reshape", {"e", "places"}, {"f"});
+      file.node("Transpose", {"f"}, {"y"}, turned);
+      const Loaded loaded(reading.network(file.file()));
+      const Tensor x = numbers({4, 5, 6}, 1);
+      CHECK(std::ranges::equal(loaded(x), x.span<double>()));
+    }
+}
+
 // y = (concat(token, x) + places) w, where a file of 3 samples holds the token and the places
 // thrice.
 std::string token_file(const std::vector<float>& token) {
