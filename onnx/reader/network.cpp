@@ -38,6 +38,7 @@ struct OnnxNetwork::Content {
   void add_outputs(OnnxWalk& walk);
   void find_weights(const std::vector<OnnxNode>& nodes, const std::set<std::string>& trained);
   void add_notes(const std::vector<OnnxNode>& nodes);
+  std::string outputs_without(const OnnxNode& node, const std::vector<OnnxNode>& nodes) const;
 };
 
 namespace {
@@ -122,6 +123,21 @@ void OnnxNetwork::Content::find_inputs(const std::set<std::string>& needed) {
   }
   check(!inputs.empty(), "[onnx] the outputs of {} depend on no input: expected one",
         file->path.string());
+}
+
+// Advice for a file whose node cannot be read, if some outputs do not need the node, such as the
+// probabilities beside the label of a classifier.
+std::string OnnxNetwork::Content::outputs_without(const OnnxNode& node,
+                                                  const std::vector<OnnxNode>& nodes) const {
+  std::vector<std::string> others;
+  for (const std::string& output : outputs) {
+    const std::vector<OnnxNode> of_output = nodes_needed(nodes, {output});
+    if (std::ranges::find(of_output, node.outputs, &OnnxNode::outputs) == of_output.end())
+      others.push_back(output);
+  }
+  if (others.empty()) return {};
+  return fmt::format("; {} can be had without this node: choose the outputs by name",
+                     listed(others));
 }
 
 // The number of samples that the file says, if it says one.
@@ -249,7 +265,15 @@ OnnxNetwork::Content::Content(std::shared_ptr<const OnnxFile> given, OnnxReading
   recipe = std::make_unique<OnnxRecipe>(file->opset, fixed_samples());
   OnnxWalk walk(*file, trained, *recipe);
   add_inputs(walk);
-  for (const OnnxNode& node : nodes) walk.run(node, needed);
+  for (const OnnxNode& node : nodes) {
+    try {
+      walk.run(node, needed);
+    } catch (const OutOfMemory&) {
+      throw;
+    } catch (const Error& error) {
+      fail("{}{}", error.what(), outputs_without(node, nodes));
+    }
+  }
   add_outputs(walk);
   recipe->prune();
   for (const std::string& name : recipe->truths())

@@ -329,6 +329,17 @@ TEST_CASE("what is no network is refused by its node", "[onnx-reader]") {
   refused(file_with("Softmax", {"h"}, {{"axis", std::string("last")}}), "another kind");
 }
 
+TEST_CASE("outputs that do not need a refused node are named", "[onnx-reader]") {
+  const Reading reading;
+  OnnxBytes file;
+  file.input("x", {"N", 2}).output("label", {"N", 2}).output("y", {"N", 1});
+  file.tensor<float>("w", {2, 1}, {1, 2});
+  file.node("MatMul", {"x", "w"}, {"y"}).node("NoSuchOp", {"x"}, {"label"});
+  CHECK_THAT(reading.error(file.file()),
+             Contains("NoSuchOp 'NoSuchOp_label'") && Contains("; y can be had without this node"));
+  CHECK(reading.network(file.file(), {.outputs = {"y"}}).calls() == 1);
+}
+
 TEST_CASE("broken files say what was expected", "[onnx-reader]") {
   const Reading reading;
   const std::string good = reshaped_file({"N", 2, 3});
