@@ -38,6 +38,7 @@ struct OnnxNetwork::Content {
   void add_outputs(OnnxWalk& walk);
   void find_weights(const std::vector<OnnxNode>& nodes, const std::set<std::string>& trained);
   void add_notes(const std::vector<OnnxNode>& nodes);
+  std::string of_samples(const OnnxNode& node) const;
   std::string outputs_without(const OnnxNode& node, const std::vector<OnnxNode>& nodes) const;
 };
 
@@ -123,6 +124,14 @@ void OnnxNetwork::Content::find_inputs(const std::set<std::string>& needed) {
   }
   check(!inputs.empty(), "[onnx] the outputs of {} depend on no input: expected one",
         file->path.string());
+}
+
+// Advice for a file that says a number of samples, for which nodes may have been calculated.
+std::string OnnxNetwork::Content::of_samples(const OnnxNode& node) const {
+  if (!recipe->fixed_samples || !onnx_converters().contains(node.full_op())) return {};
+  return fmt::format(
+      "; the file is for {}: if the node depends on that, export it with a dynamic batch",
+      counted(*recipe->fixed_samples, "sample"));
 }
 
 // Advice for a file whose node cannot be read, if some outputs do not need the node, such as the
@@ -271,7 +280,7 @@ OnnxNetwork::Content::Content(std::shared_ptr<const OnnxFile> given, OnnxReading
     } catch (const OutOfMemory&) {
       throw;
     } catch (const Error& error) {
-      fail("{}{}", error.what(), outputs_without(node, nodes));
+      fail("{}{}{}", error.what(), outputs_without(node, nodes), of_samples(node));
     }
   }
   add_outputs(walk);

@@ -70,7 +70,8 @@ def test_steps(name, exporter, tmp_path):
     try:
         exported(module, name, x, path, exporter)
     except Exception as error:  # of the exporter
-        if exporter in ("torchscript", *FIXED):  # which write all of them
+        needs_samples = FIXED.get(exporter) == 1 and "more than 1 value per channel" in str(error)
+        if exporter != "dynamo" and not needs_samples:  # torchscript writes all of them
             raise
         module.load_state_dict(state)
         pytest.skip(f"torch.onnx.export: {' '.join(str(error).split())[:120]}")
@@ -78,6 +79,10 @@ def test_steps(name, exporter, tmp_path):
     if holds_inference(path):  # whose gradients differ from PyTorch's in training
         assert exporter == "dynamo"  # torchscript writes batch norms in training mode
         pytest.skip("holds the inference graph")
+    if name == "bert" and exporter in FIXED:  # whose masks and types of tokens are calculated for this number
+        with pytest.raises(accrue.Error, match="export it with a dynamic batch"):
+            accrue.from_onnx(path)
+        pytest.skip("refused: made for a number of samples")
     net = accrue.from_onnx(path)
     # Parameters that no weight slot holds, such as a class token.
     parameters = {n for n, _ in module.named_parameters(remove_duplicate=False)}
