@@ -44,6 +44,29 @@ void linear_forward(View y, View x, View w, View b, Activation activation, Trans
   });
 }
 
+void add(View y, View a, View b);
+
+// y = a + x op(w) + b; y may be a, and b may be empty. Apart from a, y has the bits of a sum of the
+// two, because adding each product to a large a would round it more often.
+void add_linear_forward(View y, View a, View x, View w, View b, Transpose w_op, View workspace) {
+  if (y.data != a.data) {
+    linear_forward(y, x, w, b, Activation::none, w_op, workspace);
+    return add(y, y, a);
+  }
+  if (is_stored_otherwise(w.shape, w.dtype, x.dtype))
+    return quantized_matmul({y, 1}, x, w, w_op, b, Activation::none, workspace);
+  dispatch_floating(x.dtype, [&]<class T>() {
+    gemm(y.as<T>(), x.as<const T>(), w.as<const T>(),
+         Gemm<T>{.M = x.shape[0],
+                 .N = y.shape[1],
+                 .K = x.shape[1],
+                 .a_op = Transpose::no,
+                 .b_op = w_op,
+                 .beta = 1,
+                 .bias = b.data ? b.as<const T>() : nullptr});
+  });
+}
+
 // db[o] = sum_n dz[n, o] + beta * db[o], in the order of n.
 void bias_backward(GradTarget db, View dz) {
   dispatch_floating(
@@ -88,6 +111,14 @@ struct detail::WorkOf<cpu::linear_forward> {
 };
 
 template <>
+struct detail::WorkOf<cpu::add_linear_forward> {
+  Work operator()(const View& y, const View& a, const View& x, const View& w, const View& b,
+                  const auto&...) const {
+    return work_of(2 * double(x.shape[0]) * double(w.numel()), y, a, x, w, b);
+  }
+};
+
+template <>
 struct detail::WorkOf<cpu::linear_backward> {
   Work operator()(const std::optional<GradTarget>& dw, const std::optional<GradTarget>& db,
                   const View& dy, const View& y, Activation, const View& x, const auto&...) const {
@@ -100,6 +131,7 @@ struct detail::WorkOf<cpu::linear_backward> {
 
 namespace cuda {
 decltype(cpu::linear_forward) linear_forward;
+decltype(cpu::add_linear_forward) add_linear_forward;
 decltype(cpu::linear_backward) linear_backward;
 }  // namespace cuda
 
@@ -134,75 +166,99 @@ void detail::multiply(GradTarget c, View a, View b, Transpose a_op, Transpose b_
       matmul_workspace(c.grad.shape[0], c.grad.shape[1], K, device).view());
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation,
-              Transpose w_op) {
-  const Tensor w = operand(weight, x.dtype()), b = operand(bias, x.dtype());
-  check_weight("linear", x, w, weight);
-  check_same("linear", {&x, b.defined() ? &b : &x});
+namespace {
+
+// Throws Error unless x and w have two dimensions and agree, and b fits them. Returns O.
+int64_t outputs_of(std::string_view op, const Tensor& x, const Tensor& w, const Tensor& weight,
+                   const Tensor& b, Transpose w_op) {
+  check_weight(op, x, w, weight);
+  check_same(op, {&x, b.defined() ? &b : &x});
   const int inputs = w_op == Transpose::yes ? 1 : 0;
   const Shape of_w = matrix_shape(w.shape());
   check(x.shape().rank() == 2 && of_w.rank() == 2 && x.size(1) == of_w[inputs],
-        "[linear] x {} and w {}: expected x [N, I] and w {}", x.shape(), w.shape(),
+        "[{}] x {} and w {}: expected x [N, I] and w {}", op, x.shape(), w.shape(),
         w_op == Transpose::yes ? "[O, I]" : "[I, O]");
-  const int64_t I = of_w[inputs], O = of_w[1 - inputs];
-  check(!b.defined() || b.shape() == Shape{O}, "[linear] b {} with w {}: expected b [{}]",
+  const int64_t O = of_w[1 - inputs];
+  check(!b.defined() || b.shape() == Shape{O}, "[{}] b {} with w {}: expected b [{}]", op,
         b.shape(), w.shape(), O);
+  return O;
+}
+
+// The operands and targets of the gradients of linear().
+struct LinearGradients {
+  Edge dx_edge, dw_edge, db_edge;
+  Tensor x, w;
+  Transpose w_op;
+
+  LinearGradients(const Tensor& x, const Tensor& w, const Tensor& weight, const Tensor& bias,
+                  Transpose w_op)
+      : dx_edge(x), db_edge(bias), w(w), w_op(w_op) {
+    if (Edge(weight).wants_grad()) dw_edge = weight;
+    this->x = dw_edge.wants_grad() ? x.saved()
+                                   : Tensor::without_elements(x.shape(), x.dtype(), x.device());
+  }
+
+  // Writes dw and db, and then dx, which may take the place of x. dy becomes dz if there is a y.
+  void write(const Tensor& dy, Tensor y, Activation activation) {
+    const Device device = dy.device();
+    const int64_t N = dy.size(0), O = dy.size(1), I = x.size(1);
+    {
+      const auto [dw, db] = claim_grads(dw_edge, db_edge);
+      launch<cpu::linear_backward, cuda::linear_backward>(
+          device, dw, db, dy.view(), y.defined() ? y.view() : View{}, activation, x.view(), w_op,
+          matmul_workspace(N, O, I, device).view());
+    }
+    x.reset();
+    y.reset();
+    if (auto dx = claim_grad(dx_edge))
+      launch<cpu::matmul, cuda::matmul>(device, *dx, dy.view(), w.view(), Transpose::no,
+                                        w_op == Transpose::yes ? Transpose::no : Transpose::yes,
+                                        matmul_workspace(N, I, O, device, w, dy.dtype()).view());
+  }
+};
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation,
+              Transpose w_op) {
+  const Tensor w = operand(weight, x.dtype()), b = operand(bias, x.dtype());
+  const int64_t O = outputs_of("linear", x, w, weight, b, w_op);
   const bool is_kept = activation != Activation::none, is_computed = is_kept || !result_is_unread();
   Tensor y = is_kept ? Tensor::empty({x.size(0), O}, x.dtype(), x.device())
                      : empty_result({x.size(0), O}, x.dtype(), x.device());
   if (is_computed)
     launch<cpu::linear_forward, cuda::linear_forward>(
         y.device(), y.view(), x.view(), w.view(), b.defined() ? b.view() : View{}, activation, w_op,
-        matmul_workspace(x.size(0), O, I, y.device(), w, x.dtype()).view());
-
-  const Edge dx_edge = x, db_edge = bias;
-  const Edge dw_edge = Edge(weight).wants_grad() ? Edge(weight) : Edge();
-  record("linear", y, {dx_edge, weight, db_edge},
-         [=,
-          x = dw_edge.wants_grad() ? x.saved()
-                                   : Tensor::without_elements(x.shape(), x.dtype(), x.device()),
+        matmul_workspace(x.size(0), O, x.size(1), y.device(), w, x.dtype()).view());
+  record("linear", y, {x, weight, bias},
+         [activation, gradients = LinearGradients(x, w, weight, bias, w_op),
           y = is_kept ? y.saved() : Tensor()](Tensor& dy) mutable {
-           const Device device = dy.device();
-           {
-             const auto [dw, db] = claim_grads(dw_edge, db_edge);
-             launch<cpu::linear_backward, cuda::linear_backward>(
-                 device, dw, db, dy.view(), y.defined() ? y.view() : View{}, activation, x.view(),
-                 w_op, matmul_workspace(x.size(0), O, I, device).view());
-           }
-           x.reset();
-           y.reset();
-           if (auto dx = claim_grad(dx_edge))
-             launch<cpu::matmul, cuda::matmul>(
-                 device, *dx, dy.view(), w.view(), Transpose::no,
-                 w_op == Transpose::yes ? Transpose::no : Transpose::yes,
-                 matmul_workspace(dy.size(0), I, O, device, w, dy.dtype()).view());
+           gradients.write(dy, std::move(y), activation);
          });
   return y;
 }
 
-Tensor detail::add_linear(Tensor a, const Tensor& x, const Tensor& weight) {
-  const Tensor w = operand(weight, x.dtype());
-  check_same("add_linear", {&a, &x, &w});
-  check(a.shape().rank() == 2 && x.shape().rank() == 2 && w.shape().rank() == 2 &&
-            x.size(0) == a.size(0) && w.shape() == Shape{a.size(1), x.size(1)},
-        "[add_linear] a {}, x {} and w {}: expected a [N, O], x [N, I] and w [O, I]", a.shape(),
-        x.shape(), w.shape());
-  const Edge da_edge = a, dx_edge = x, dw_edge = weight;
-  const bool over_a = a.sole_owner(), is_computed = !result_is_unread();
+Tensor detail::add_linear(Tensor a, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                          Transpose w_op) {
+  const Tensor w = operand(weight, x.dtype()), b = operand(bias, x.dtype());
+  check_same("add_linear", {&a, &x});
+  const int64_t O = outputs_of("add_linear", x, w, weight, b, w_op);
+  check(a.shape() == Shape{x.size(0), O}, "[add_linear] a {}, x {} and w {}: expected a [{}, {}]",
+        a.shape(), x.shape(), w.shape(), x.size(0), O);
+  const Edge da_edge = a;
+  const bool over_a = a.sole_owner();
   Tensor y = over_a ? a.detach() : empty_result(a.shape(), a.dtype(), a.device());
-  if (!over_a && is_computed)
-    launch<cpu::scale, cuda::scale>(y.device(), GradTarget{y.view(), 0}, a.view(), 1.0);
+  if (!result_is_unread())
+    launch<cpu::add_linear_forward, cuda::add_linear_forward>(
+        y.device(), y.view(), a.view(), x.view(), w.view(), b.defined() ? b.view() : View{}, w_op,
+        matmul_workspace(x.size(0), O, x.size(1), y.device(), w, x.dtype()).view());
   a.reset();
-  if (is_computed) multiply({y.view(), 1}, x.view(), w.view(), Transpose::no, Transpose::yes);
-  record("add_linear", y, {da_edge, dx_edge, dw_edge}, [=, x = x.saved()](Tensor& dy) mutable {
-    if (auto dw = claim_grad(dw_edge))
-      multiply(*dw, dy.view(), x.view(), Transpose::yes, Transpose::no);
-    x.reset();
-    if (auto dx = claim_grad(dx_edge))
-      multiply(*dx, dy.view(), w.view(), Transpose::no, Transpose::no);
-    if (auto da = claim_grad_over(da_edge, dy))
-      launch<cpu::scale, cuda::scale>(dy.device(), *da, dy.view(), 1.0);
-  });
+  record("add_linear", y, {da_edge, x, weight, bias},
+         [da_edge, gradients = LinearGradients(x, w, weight, bias, w_op)](Tensor& dy) mutable {
+           gradients.write(dy, Tensor(), Activation::none);
+           if (auto da = claim_grad_over(da_edge, dy))
+             launch<cpu::scale, cuda::scale>(dy.device(), *da, dy.view(), 1.0);
+         });
   return y;
 }
 

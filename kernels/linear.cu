@@ -9,6 +9,7 @@
 #include "kernels/detail/channel_sums.h"
 #include "kernels/detail/descriptor.h"
 #include "kernels/detail/matmul.h"
+#include "kernels/detail/scale.h"
 #include "kernels/detail/small_linear.cuh"
 #include "kernels/detail/transpose.h"
 #include "kernels/quantized_matmul.h"
@@ -150,12 +151,15 @@ Prepared prepare(const MatmulKey& product, View c, View a, View b, const void* b
   return prepared;
 }
 
-// c += product [M, N], where the rows of c are c_stride elements apart.
+// c = a + product [M, N] + bias, where the rows of c and a are `stride` elements apart. c may be a.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    add_product_kernel(T* c, int64_t c_stride, const float* product, int64_t N, int64_t size) {
-  for (int64_t i = first_item(); i < size; i += item_stride())
-    accrue::store(c[i / N * c_stride + i % N], product[i], std::true_type{});
+    add_product_kernel(T* c, const T* a, int64_t stride, const float* product, const T* bias,
+                       int64_t N, int64_t size) {
+  for (int64_t i = first_item(); i < size; i += item_stride()) {
+    const int64_t n = i % N, at = i / N * stride + n;
+    c[at] = T(widen(a[at]) + (bias ? product[i] + widen(bias[n]) : product[i]));
+  }
 }
 
 // Up to this size, a float32 product is added to a 16-bit c by our own kernel. cuBLASLt 13.0 on an
@@ -163,25 +167,33 @@ __global__ void __launch_bounds__(block_threads)
 // the sum twice. For a larger c, the float32 product would take too long.
 constexpr int64_t most_added_bytes = 1 << 20;
 
-// c = op(a) op(b) + beta * c, plus the bias in each row if there is one. Returns false if cuBLASLt
-// cannot compute it. A prepared product is kept as long as the process runs, because the heuristics
-// cost more than a small product. It is never destroyed, for the same reason as Context.
+// Terms of a product beside its sums: a bias in each row, and, in place of c, a matrix that lies as
+// c does.
+struct Addends {
+  const void *bias = nullptr, *in_place_of_c = nullptr;
+};
+
+// c = op(a) op(b) + beta * c, and what it adds. Returns false if cuBLASLt cannot compute it. A
+// prepared product is kept as long as the process runs, because the heuristics cost more than a
+// small product. It is never destroyed, for the same reason as Context.
 bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace,
-                const void* bias = nullptr, Strides strides = {}, ProductBatch batch = {}) {
+                const Addends& adds = {}, Strides strides = {}, ProductBatch batch = {}) {
   static auto& all = *new std::map<MatmulKey, Prepared>;
   const int64_t K = a_op == Transpose::yes ? a.shape[0] : a.shape[1];
   if (c.grad.numel() == 0 || K == 0) return false;
   const int64_t elements = batch.count * c.grad.numel();
   const int64_t product_bytes = round_up<int64_t>(elements * int64_t(sizeof(float)), 256);
+  const void* const before = adds.in_place_of_c ? adds.in_place_of_c : c.grad.data;
   if (c.beta != 0 && is_16_bit_dtype(c.grad.dtype) && product_bytes <= most_added_bytes) {
     const View sum{workspace.data, c.grad.shape, DType::f32, workspace.device};
     if (!try_matmul({sum, 0}, a, b, a_op, b_op, workspace.part(product_bytes, workspace.numel()),
-                    bias, {.a = strides.a}, {batch.count, c.grad.numel(), batch.a, batch.b}))
+                    {}, {.a = strides.a}, {batch.count, c.grad.numel(), batch.a, batch.b}))
       return false;
     dispatch_floating(c.grad.dtype, [&]<class T>() {
       if constexpr (sizeof(T) == 2)
         enqueue(grid_over(elements), add_product_kernel<T>, c.grad.as<T>(),
-                stride_of(c.grad, strides.c), sum.as<const float>(), sum.shape[1], elements);
+                static_cast<const T*>(before), stride_of(c.grad, strides.c), sum.as<const float>(),
+                static_cast<const T*>(adds.bias), sum.shape[1], elements);
     });
     return true;
   }
@@ -197,22 +209,22 @@ bool try_matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, Vi
       a_op,
       b_op,
       compute_type(a.dtype),
-      bias != nullptr,
-      alignment_of({c.grad.data, a.data, b.data, bias, bytes_apart(c.grad, batch.c),
+      adds.bias != nullptr,
+      alignment_of({c.grad.data, before, a.data, b.data, adds.bias, bytes_apart(c.grad, batch.c),
                     bytes_apart(a, batch.a), bytes_apart(b, batch.b)}),
       workspace.numel()};
   auto at = all.find(product);
-  if (at == all.end()) at = all.emplace(product, prepare(product, c.grad, a, b, bias)).first;
+  if (at == all.end()) at = all.emplace(product, prepare(product, c.grad, a, b, adds.bias)).first;
   const Prepared& prepared = at->second;
   if (!prepared.algorithm) return false;
-  if (bias) set(prepared.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (adds.bias) set(prepared.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, adds.bias);
   dispatch_wide(wide(product.dtype), [&]<class T>() {
     const T alpha = 1, beta = c.beta;
     check_call(
         cublasLtMatmul(context().cublas_lt(), prepared.product.get(), &alpha, b.data,
-                       prepared.b.get(), a.data, prepared.a.get(), &beta, c.grad.data,
-                       prepared.c.get(), c.grad.data, prepared.c.get(), &*prepared.algorithm,
-                       workspace.data, static_cast<size_t>(workspace.numel()), context().stream()),
+                       prepared.b.get(), a.data, prepared.a.get(), &beta, before, prepared.c.get(),
+                       c.grad.data, prepared.c.get(), &*prepared.algorithm, workspace.data,
+                       static_cast<size_t>(workspace.numel()), context().stream()),
         "multiply matrices");
   });
   return true;
@@ -242,10 +254,10 @@ View columns_of(View x, int64_t first, int64_t count) {
   return {at, {x.shape[0], count}, x.dtype, x.device};
 }
 
-// c = a op(w) + beta * c for a weight of another stored type. Its widened slabs lie at the
-// beginning of the workspace.
-void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View workspace,
-                      Strides strides) {
+// c = a op(w) + beta * c for a weight of another stored type, or + beta times a matrix in place of
+// c. The weight's widened slabs lie at the beginning of the workspace.
+void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View workspace, Strides strides,
+                      View in_place_of_c = {}) {
   if (c.grad.numel() == 0) return;
   const int64_t scratch = widened_bytes(w, a.dtype);
   const View of_product = workspace.part(scratch, workspace.numel());
@@ -256,8 +268,12 @@ void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View workspa
     const bool is_transposed = w_op == Transpose::yes;
     const View columns = columns_of(c.grad, part.c_column, widened.shape[is_transposed ? 0 : 1]);
     const View terms = columns_of(a, part.a_column, widened.shape[is_transposed ? 1 : 0]);
+    // Later slabs of the same columns add to c.
+    const bool adds_matrix = in_place_of_c.data && part.a_column == 0;
+    const View before = adds_matrix ? columns_of(in_place_of_c, part.c_column, 1) : View{};
     check_found(try_matmul({columns, part.beta}, terms, widened, Transpose::no, w_op, of_product,
-                           nullptr, {stride_of(c.grad, strides.c), stride_of(a, strides.a)}),
+                           {.in_place_of_c = before.data},
+                           {stride_of(c.grad, strides.c), stride_of(a, strides.a)}),
                 terms, widened, of_product);
   });
 }
@@ -272,7 +288,7 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View w
             Strides strides) {
   if (is_stored_otherwise(b.shape, b.dtype, a.dtype))
     return quantized_matmul(c, a, b, b_op, workspace, strides);
-  if (try_matmul(c, a, b, a_op, b_op, workspace, nullptr, strides)) return;
+  if (try_matmul(c, a, b, a_op, b_op, workspace, {}, strides)) return;
   const bool no_terms = a.numel() == 0;
   check_found(c.grad.numel() == 0 || no_terms, a, b, workspace);
   if (c.beta == 0) fill(c.grad, 0);
@@ -280,7 +296,7 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View w
 
 void matmul_batch(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View workspace,
                   const ProductBatch& batch) {
-  check_found(try_matmul(c, a, b, a_op, b_op, workspace, nullptr, {}, batch), a, b, workspace);
+  check_found(try_matmul(c, a, b, a_op, b_op, workspace, {}, {}, batch), a, b, workspace);
 }
 
 void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op,
@@ -294,11 +310,25 @@ void linear_forward(View y, View x, View w, View b, Activation activation, Trans
   const GradTarget target{y, 0};
   // cuBLASLt does not list float64 for its epilogues, and may reject it.
   const bool has_epilogue = is_stored_so && x.dtype != DType::f64;
-  if (b.data && has_epilogue && try_matmul(target, x, w, Transpose::no, w_op, workspace, b.data))
+  if (b.data && has_epilogue && try_matmul(target, x, w, Transpose::no, w_op, workspace, {b.data}))
     b = {};
   else matmul(target, x, w, Transpose::no, w_op, workspace);
   if (b.data) add_channel_bias(y, b, activation);
   else if (activation != Activation::none) apply(activation, y);
+}
+
+void add_linear_forward(View y, View a, View x, View w, View b, Transpose w_op, View workspace) {
+  const GradTarget target{y, 1};
+  if (is_stored_otherwise(w.shape, w.dtype, x.dtype) && x.numel() > 0) {
+    quantized_matmul(target, x, w, w_op, workspace, {}, a);
+  } else if (x.dtype != DType::f64 &&
+             try_matmul(target, x, w, Transpose::no, w_op, workspace, {b.data, a.data})) {
+    return;
+  } else {
+    if (y.data != a.data) scale({y, 0}, a, 1);
+    matmul(target, x, w, Transpose::no, w_op, workspace);
+  }
+  if (b.data) add_channel_bias(y, b, Activation::none);
 }
 
 void linear_backward(std::optional<GradTarget> dw, std::optional<GradTarget> db, View dy, View y,

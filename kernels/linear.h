@@ -21,11 +21,14 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b,
 
 namespace detail {
 
-// y[n, o] = a[n, o] + sum_i x[n, i] * w[o, i], a [N, O], x [N, I], w [O, I].
-// Backward: dx[n, i] = sum_o dy[n, o] * w[o, i], dw[o, i] = sum_n dy[n, o] * x[n, i], and da = dy,
-// over dy where it can. Keeps x. Writes y over a if it gets the last reference to a.
+// y[n, o] = a[n, o] + sum_i x[n, i] * w[o, i] + b[o], a [N, O]: what linear() gives for x, w, b and
+// w_op, added to a. On cuda the product adds it, and rounds once.
+// Backward: dw, db and dx as in linear() without an activation, and da = dy, over dy where it can.
+// So a residual connection costs neither an addition nor a copy of its gradient. Keeps x as
+// linear() does. Writes y over a if it gets the last reference to a.
 // Throws Error unless the shapes agree.
-Tensor add_linear(Tensor a, const Tensor& x, const Tensor& w);
+Tensor add_linear(Tensor a, const Tensor& x, const Tensor& w, const Tensor& b = {},
+                  Transpose w_op = Transpose::yes);
 
 }  // namespace detail
 

@@ -45,15 +45,22 @@ class Gpt2::Block : public Module {
                      ? causal_attention(qkv, heads_, positions, {cache->layer(number), pass.begin})
                      : causal_attention(qkv, heads_, positions);
       qkv.reset();
-      x = add(std::move(x), attn_drop_(attn_c_proj_(std::move(y), pass), pass));
+      x = add_term(std::move(x), attn_c_proj_, std::move(y), attn_drop_, pass);
       Tensor h = gelu_(c_fc_(ln_2_(x, pass), pass), pass);
       const SegmentEnd end(ends_segment);
-      return add(std::move(x), mlp_drop_(mlp_c_proj_(std::move(h), pass), pass));
+      return add_term(std::move(x), mlp_c_proj_, std::move(h), mlp_drop_, pass);
     });
   }
   std::string describe() const override { return fmt::format("block of {} heads", heads_.queries); }
 
  private:
+  // x + drop(projection(y)).
+  static Tensor add_term(Tensor x, const Projection& projection, Tensor y, const Dropout& drop,
+                         const Pass& pass) {
+    if (!drop.is_random() || !pass.drops_out())
+      return projection.add_to(std::move(x), std::move(y), pass);
+    return add(std::move(x), drop(projection(std::move(y), pass), pass));
+  }
   // Smaller with more layers, because the outputs of all layers are added up.
   static double deviation_of_last(const Gpt2Options& o) {
     return gpt2_deviation / std::sqrt(2 * double(o.layers));

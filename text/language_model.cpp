@@ -89,6 +89,14 @@ void Projection::merge_adapter() {
 }
 
 Tensor Projection::forward(Tensor x, const Pass& pass) const {
+  return compute({}, std::move(x), pass);
+}
+
+Tensor Projection::add_to(Tensor a, Tensor x, const Pass& pass) const {
+  return compute(std::move(a), std::move(x), pass);
+}
+
+Tensor Projection::compute(Tensor a, Tensor x, const Pass& pass) const {
   const Shape shape = x.shape().with(x.shape().rank() - 1, out_);
   const int64_t rows = x.numel() / in_;
   const bool adds = adapter_ && pass.adapters == Adapters::count;
@@ -97,8 +105,10 @@ Tensor Projection::forward(Tensor x, const Pass& pass) const {
     const SegmentEnd not_yet(false);
     reduced = adapter_->reduced(x, pass);
   }
-  Tensor y = linear(std::move(x).reshape({rows, in_}), weight_.tensor, bias_.tensor,
-                    Activation::none, layout_);
+  x = x.reshape({rows, in_});
+  if (a.defined()) a = a.reshape({rows, out_});
+  Tensor y = a.defined() ? add_linear(std::move(a), x, weight_.tensor, bias_.tensor, layout_)
+                         : linear(x, weight_.tensor, bias_.tensor, Activation::none, layout_);
   if (adds) y = add_linear(std::move(y), reduced, adapter_->b.tensor);
   return y.reshape(shape);
 }

@@ -77,6 +77,8 @@ class Projection : public Layer {
   ~Projection() override;
   // x [N, ..., in], y [N, ..., out].
   Tensor forward(Tensor x, const Pass& pass) const override;
+  // a + y, a [N, ..., out], which the product adds (add_linear()).
+  Tensor add_to(Tensor a, Tensor x, const Pass& pass) const;
   std::string describe() const override;
   bool is_random() const override;
 
@@ -89,6 +91,9 @@ class Projection : public Layer {
 
  private:
   struct Adapter;
+  // y, added to a if it is defined.
+  Tensor compute(Tensor a, Tensor x, const Pass& pass) const;
+
   const int64_t in_, out_;
   const Transpose layout_;
   Parameter weight_, bias_;

@@ -1,7 +1,6 @@
 #include "text/llama.h"
 
 #include "core/inside.h"
-#include "kernels/arithmetic.h"
 #include "kernels/causal_attention.h"
 #include "kernels/embedding.h"
 #include "kernels/swiglu.h"
@@ -65,11 +64,11 @@ class Llama::Block : public Module {
     const Shape shape = x.shape();
     return run(shape, pass, [&] {
       Tensor y = attend(input_layernorm_(x, pass), positions, pass, cache, number);
-      x = add(std::move(x), o_proj_(std::move(y), pass));
+      x = o_proj_.add_to(std::move(x), std::move(y), pass);
       const Tensor h = post_attention_layernorm_(x, pass);
       Tensor g = swiglu(gate_proj_(h, pass), up_proj_(h, pass));
       const SegmentEnd end(ends_segment);
-      return add(std::move(x), down_proj_(std::move(g), pass));
+      return down_proj_.add_to(std::move(x), std::move(g), pass);
     });
   }
   std::string describe() const override {

@@ -29,6 +29,7 @@ void copy_columns(GradTarget to, Columns to_columns, View from, Columns from_col
                   int64_t width);
 void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op,
                     View workspace);
+void add_linear_forward(View y, View a, View x, View w, View b, Transpose w_op, View workspace);
 void spectral_normalize(View y, View sigma, View partials, View w, View u, View v);
 void group_moments(View mean, View spread, Spread kind, View x, Grouping at, double eps,
                    Running running, View scratch);
@@ -100,12 +101,10 @@ void product(OnnxTrace& to, const GradTarget& c, const View& a, const View& b, T
                             {{"transA", is_transposed(a_op)}, {"transB", is_transposed(b_op)}}));
 }
 
-void linear(OnnxTrace& to, const View& y, const View& x, const View& w, const View& b,
-            Activation activation, Transpose w_op) {
+Name linear(OnnxTrace& to, const View& x, const View& w, const View& b, Transpose w_op) {
   std::vector<Name> inputs{to.in(x), to.in(w)};
   if (b.data) inputs.push_back(to.in(b));
-  const Name z = to.graph.add("Gemm", inputs, {{"transB", int64_t(w_op == Transpose::yes)}});
-  to.define(y, to.activated(z, activation));
+  return to.graph.add("Gemm", inputs, {{"transB", int64_t(w_op == Transpose::yes)}});
 }
 
 // The weights. If w is a part of each filter's channels, a constant with that part.
@@ -396,9 +395,15 @@ bool add_arithmetic(OnnxTrace& to, const KernelCall& call) {
 }
 
 bool add_product(OnnxTrace& to, const KernelCall& call) {
-  return call.is<cpu::linear_forward>(
-             [&](const View& y, const View& x, const View& w, const View& b, Activation activation,
-                 Transpose w_op, const View&) { linear(to, y, x, w, b, activation, w_op); }) ||
+  return call.is<cpu::linear_forward>([&](const View& y, const View& x, const View& w,
+                                          const View& b, Activation activation, Transpose w_op,
+                                          const View&) {
+    to.define(y, to.activated(linear(to, x, w, b, w_op), activation));
+  }) ||
+         call.is<cpu::add_linear_forward>(
+             [&](const View& y, const View& a, const View& x, const View& w, const View& b,
+                 Transpose w_op,
+                 const View&) { to.define(y, to.sum(to.in(a), linear(to, x, w, b, w_op))); }) ||
          call.is<cpu::matmul>([&](const GradTarget& c, const View& a, const View& b, Transpose a_op,
                                   Transpose b_op,
                                   const View&) { product(to, c, a, b, a_op, b_op); }) ||

@@ -112,9 +112,16 @@ TEST_CASE("what is added to a 16-bit matrix is rounded with it", "[ops]") {
       const auto full = [&, dtype = dtype](double value, const Shape& shape) {
         return Tensor::full(shape, value, dtype, test_device());
       };
-      const Tensor y = add_linear(full(0.5, {M, N}), full(1, {M, K}), make(w, {N, K}, dtype));
-      const bool is_rounded_once = to_doubles(y) == Values(size_t(M * N), is_half ? 2050 : 258);
+      const Tensor x = full(1, {M, K}), weight = make(w, {N, K}, dtype), a = full(0.5, {M, N});
+      const Values once(size_t(M * N), is_half ? 2050 : 258);
+      const bool is_rounded_once = to_doubles(add_linear(full(0.5, {M, N}), x, weight)) == once;
       CHECK(is_rounded_once);
+      if (test_device() == Device::cpu) continue;
+      const Tensor half = full(0.25, {M, N}), bias = full(0.25, {N});
+      const bool is_so_apart = to_doubles(add_linear(a, x, weight)) == once,
+                 is_so_with_bias = to_doubles(add_linear(half, x, weight, bias)) == once;
+      CHECK(is_so_apart);
+      CHECK(is_so_with_bias);
     }
 }
 
@@ -168,28 +175,36 @@ TEST_CASE("a product by a weight that wants no gradient does not keep x", "[ops]
   REQUIRE_FALSE(keeps_x(true));
 }
 
-TEST_CASE("add_linear", "[ops]") {
-  const auto check_sizes = [](size_t N, size_t I, size_t O) {
-    const auto shape = [](size_t rows, size_t columns) {
-      return Shape{static_cast<int64_t>(rows), static_cast<int64_t>(columns)};
-    };
-    check_op({.name = "add_linear",
-              .inputs = {shape(N, O), shape(N, I), shape(O, I)},
-              .run = [](const auto& in) { return add_linear(in[0], in[1], in[2]); },
-              .reference =
-                  [=](const auto& in) {
-                    Values y = in[0];
-                    for (size_t n = 0; n < N; ++n)
-                      for (size_t o = 0; o < O; ++o)
-                        for (size_t i = 0; i < I; ++i)
-                          y[n * O + o] += in[1][n * I + i] * in[2][o * I + i];
-                    return y;
-                  },
-              .depth = static_cast<double>(I + 2),
-              .parameters = {2}});
+namespace {
+
+// add_linear() is linear() and an addition: a stands before its inputs.
+Op add_linear_op(bool bias, LinearSizes sizes, Transpose w_op = Transpose::yes) {
+  const Op product = linear_op("", Activation::none, bias, sizes, w_op);
+  Op op = product;
+  op.name = fmt::format("add_linear{}", bias ? " with a bias" : "");
+  op.inputs.insert(op.inputs.begin(), Shape{int64_t(sizes.N), int64_t(sizes.O)});
+  op.run = [=](const auto& in) {
+    return add_linear(in[0], in[1], in[2], bias ? in[3] : Tensor(), w_op);
   };
-  check_sizes(5, 4, 7);
-  check_sizes(67, 8, 33);
+  op.reference = [product](const auto& in) {
+    Values y = product.reference(std::vector(in.begin() + 1, in.end()));
+    for (size_t i = 0; i < y.size(); ++i) y[i] += in[0][i];
+    return y;
+  };
+  op.depth = product.depth + 1;
+  op.roundings = 2;  // apart from a, on the cpu
+  op.parameters = {2, 3};
+  if (!bias) op.parameters = {2};
+  return op;
+}
+
+}  // namespace
+
+TEST_CASE("add_linear", "[ops]") {
+  for (const bool bias : {false, true}) {
+    check_op(add_linear_op(bias, {.N = 5, .I = 4, .O = 7}));
+    check_op(add_linear_op(bias, {.N = 67, .I = 8, .O = 33}, Transpose::no));
+  }
   // The result is written over a, which nothing else uses.
   Tensor a = make({1, 2}, {1, 2}, DType::f32);
   const void* const place = a.view().data;
@@ -197,6 +212,36 @@ TEST_CASE("add_linear", "[ops]") {
       add_linear(std::move(a), make({3}, {1, 1}, DType::f32), make({1, 10}, {2, 1}, DType::f32));
   REQUIRE(y.view().data == place);
   REQUIRE(to_doubles(y) == Values{4, 32});
+}
+
+// A residual block's input may be both operands: its gradient is added to twice.
+TEST_CASE("add_linear of one tensor twice", "[ops]") {
+  const Tensor x = require_grad(make({1, 2, 3, 4}, {2, 2}, DType::f32));
+  const Tensor w = make({1, 10, 100, 1000}, {2, 2}, DType::f32);
+  const Tensor y = add_linear(x, x, w);
+  REQUIRE(to_doubles(y) == Values{22, 2102, 46, 4304});
+  backward_of_sum(y);
+  REQUIRE(to_doubles(grad(x)) == Values{102, 1011, 102, 1011});
+}
+
+TEST_CASE("add_linear lets NaN through from each operand", "[ops]") {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64})
+    for (const int64_t N : {1, 100})
+      for (const size_t nan_in : {0, 1, 2, 3})
+        for (const bool keeps_a : {false, true}) {
+          CAPTURE(name(dtype), N, nan_in, keeps_a);
+          const auto operand = [&](size_t which, const Shape& shape) {
+            Values values(size_t(shape.numel()), 1);
+            if (which == nan_in) values.back() = std::nan("");
+            return make(values, shape, dtype);
+          };
+          Tensor a = operand(0, {N, 2});
+          const Tensor kept = keeps_a ? a : Tensor();
+          const Tensor x = operand(1, {N, 2}), w = operand(2, {2, 2}), b = operand(3, {2});
+          const Values y = to_doubles(add_linear(std::move(a), x, w, b));
+          REQUIRE(std::isnan(y.back()));
+          if (N > 1) REQUIRE(y[0] == 4);
+        }
 }
 
 TEST_CASE("cross_entropy", "[ops]") {
@@ -309,7 +354,10 @@ TEST_CASE("matrix ops refuse what does not fit", "[ops]") {
   REQUIRE_ERROR(linear(make({2, 3}), make({4, 5}), Tensor()), "x [2, 3] and w [4, 5]");
   REQUIRE_ERROR(linear(make({2, 3}), make({4, 3}), make({5})), "expected b [4]");
   REQUIRE_ERROR(matmul(make({2, 3}), make({4, 5})), "a [2, 3] and b [4, 5]");
-  REQUIRE_ERROR(add_linear(make({2, 4}), make({2, 3}), make({3, 4})), "a [2, 4], x [2, 3] and w");
+  REQUIRE_ERROR(add_linear(make({2, 4}), make({2, 3}), make({3, 4})), "x [2, 3] and w [3, 4]");
+  REQUIRE_ERROR(add_linear(make({2, 3}), make({2, 3}), make({4, 3})),
+                "[add_linear] a [2, 3], x [2, 3] and w [4, 3]: expected a [2, 4]");
+  REQUIRE_ERROR(add_linear(make({2, 4}), make({2, 3}), make({4, 3}), make({3})), "expected b [4]");
   REQUIRE_ERROR(linear(make({2, 3}), Tensor::full({4, 3}, 1, DType::f64, test_device()), Tensor()),
                 "x f32 [2, 3] on");
   REQUIRE_ERROR(add_score(make({2}), make({2, 3}), indices({0, 1}, make({}))),
