@@ -48,19 +48,24 @@ double group_sum(const T* x, const Grouping& at, int64_t group, Term term) {
   return sum;
 }
 
+// Stores the moments of a group, and returns them.
+template <class T, class W = Wide<T>>
+Standardized<W> measure_group(const MomentsOut<W>& out, const T* x, const Grouping& at, int64_t g) {
+  const double sum = out.mean ? group_sum(x, at, g, [](T v) { return v; }) : 0;
+  const W center = static_cast<W>(sum / static_cast<double>(at.elements()));
+  const double deviations = group_sum(x, at, g, [=](T v) { return (v - center) * (v - center); });
+  out.store(g, center, deviations);
+  return {center, out.rstd(deviations)};
+}
+
 // Computes the moments of each group, and moves `running` towards them, with the unbiased variance.
 void group_moments(View mean, View spread, Spread kind, View x, Grouping at, double eps,
                    Running running, View) {
   dispatch_floating(
       x.dtype, [&]<class T, class W = Wide<T>>() {
         const MomentsOut<W> out(mean, spread, kind, at, eps, running);
-        const T* in = x.as<T>();
-        parallel_each(at.count(), at.elements(), [&](int64_t g) {
-          const double sum = out.mean ? group_sum(in, at, g, [](T v) { return v; }) : 0;
-          const W center = static_cast<W>(sum / static_cast<double>(at.elements()));
-          out.store(g, center,
-                    group_sum(in, at, g, [=](T v) { return (v - center) * (v - center); }));
-        });
+        parallel_each(at.count(), at.elements(),
+                      [&](int64_t g) { measure_group(out, x.as<const T>(), at, g); });
       });
 }
 
@@ -74,14 +79,15 @@ void given_moments(View mean, View rstd, View given_mean, View given_var, double
   });
 }
 
-// Calls body(i, z) with the place and the normalised value of each element.
-template <class T, class Body>
-void for_each_normalized(View x, const Normalizer& by, View gamma, View beta, Body&& body) {
+// Calls body(i, z) with the place and the normalised value of each element. moments_of(group) gives
+// a group's moments.
+template <class T, class MomentsOf, class Body>
+void for_each_normalized(View x, const Grouping& at, View gamma, View beta, MomentsOf&& moments_of,
+                         Body&& body) {
   const PerChannel<Wide<T>> gammas(gamma, 1), betas(beta, 0);
-  const auto statistics = by.statistics<Wide<T>>();
-  parallel_each(by.at.count(), by.at.elements(), [&](int64_t g) {
-    const auto standardized = statistics[g];
-    for_each_piece(by.at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
+  parallel_each(at.count(), at.elements(), [&](int64_t g) {
+    const Standardized<Wide<T>> standardized = moments_of(g);
+    for_each_piece(at, g, [&](int64_t first, int64_t size, int64_t c, auto step) {
       const T* in = x.as<T>() + first;
       const auto weight = along(gammas, c, step);
       const auto bias = along(betas, c, step);
@@ -90,12 +96,34 @@ void for_each_normalized(View x, const Normalizer& by, View gamma, View beta, Bo
   });
 }
 
+template <class T>
+auto known_moments(const Normalizer& by) {
+  return [statistics = by.statistics<Wide<T>>()](int64_t g) { return statistics[g]; };
+}
+
 void normalize(View y, View x, Normalizer by, View gamma, View beta, Activation activation) {
   with_formula(activation, [&](auto f) {
     dispatch_floating(x.dtype, [&]<class T>() {
       T* const out = y.as<T>();
-      for_each_normalized<T>(x, by, gamma, beta, [=](int64_t i, Wide<T> z) { out[i] = T(f(z)); });
+      for_each_normalized<T>(x, by.at, gamma, beta, known_moments<T>(by),
+                             [=](int64_t i, Wide<T> z) { out[i] = T(f(z)); });
     });
+  });
+}
+
+// group_moments() with Spread::rstd and then normalize(), for groups that is_normalized_at_once()
+// admits, each while it is in the cache.
+void norm_forward(View y, Normalizer by, View x, double eps, Running running, AffineMap map) {
+  with_formula(map.activation, [&](auto f) {
+    dispatch_floating(
+        x.dtype, [&]<class T, class W = Wide<T>>() {
+          const MomentsOut<W> moments(by.mean, by.rstd, Spread::rstd, by.at, eps, running);
+          T* const out = y.as<T>();
+          for_each_normalized<T>(
+              x, by.at, map.gamma, map.beta,
+              [&](int64_t g) { return measure_group(moments, x.as<const T>(), by.at, g); },
+              [=](int64_t i, W z) { out[i] = T(f(z)); });
+        });
   });
 }
 
@@ -106,9 +134,9 @@ void normalized_backward_over(View dy, View x, Normalizer by, View gamma, View b
     dispatch_floating(x.dtype, [&]<class T>() {
       T* const out = dy.as<T>();
       const formula::Backward<decltype(f)> through{f};
-      for_each_normalized<T>(x, by, gamma, beta, [=](int64_t i, Wide<T> z) {
-        out[i] = T(through(widen(out[i]), widen(T(f(z)))));
-      });
+      for_each_normalized<T>(
+          x, by.at, gamma, beta, known_moments<T>(by),
+          [=](int64_t i, Wide<T> z) { out[i] = T(through(widen(out[i]), widen(T(f(z))))); });
     });
   });
 }
@@ -288,6 +316,14 @@ void channel_norm_backward(GradTarget dx, AffineTargets to, View dy, View x, Nor
 }  // namespace cpu
 
 template <>
+struct detail::WorkOf<cpu::norm_forward> {
+  Work operator()(const View& y, const Normalizer& by, const View& x, double, const Running&,
+                  const AffineMap& map) const {
+    return work_of(0, y, x, by.mean, by.rstd, map.gamma, map.beta);
+  }
+};
+
+template <>
 struct detail::WorkOf<cpu::normalized_backward_over> {
   Work operator()(const View& dy, const View& x, const Normalizer&, const View&, const View&,
                   Activation) const {
@@ -299,6 +335,7 @@ namespace cuda {
 decltype(cpu::group_moments) group_moments;
 decltype(cpu::given_moments) given_moments;
 decltype(cpu::normalize) normalize;
+decltype(cpu::norm_forward) norm_forward;
 decltype(cpu::normalized_backward_over) normalized_backward_over;
 decltype(cpu::affine_backward) affine_backward;
 decltype(cpu::part_of_dx_terms) part_of_dx_terms;
@@ -329,11 +366,19 @@ void check_operands(std::string_view op, const Tensor& x, const Tensor& gamma, c
           beta.shape(), x.shape(), C);
 }
 
+// How moments are to be measured.
+struct Measurement {
+  double eps;
+  Running running = {};
+};
+
 // Mean and 1 / sqrt(variance + eps) of every group, measured or given. An undefined mean counts as
 // 0.
 struct Moments {
   Tensor mean, rstd;
   Source source;
+  // Set if they are still to be measured.
+  std::optional<Measurement> by = {};
   // Set if the groups are parts of larger groups. Then the moments are from join_moments().
   struct Part {
     JoinedBatch* whole = nullptr;
@@ -356,16 +401,22 @@ Tensor pieces_scratch(const Grouping& at, Source source, DType dtype, Device dev
 
 enum class Center { mean, zero };
 
-Moments measure(std::string_view op, const Tensor& x, const Grouping& at, double eps,
-                const Running& running = {}, Center center = Center::mean) {
+// The moments of x, still to be measured.
+Moments moments_of(std::string_view op, const Tensor& x, const Grouping& at, double eps,
+                   const Running& running = {}, Center center = Center::mean) {
   check(at.elements() > 1, "[{}] x {} has groups of {} element(s): expected at least 2", op,
         x.shape(), at.elements());
   Moments moments = Moments::empty(x, at, Source::batch);
+  moments.by = {eps, running};
   if (center == Center::zero) moments.mean.reset();
-  launch<cpu::group_moments, cuda::group_moments>(
-      x.device(), view_of(moments.mean), moments.rstd.view(), Spread::rstd, x.view(), at, eps,
-      running, pieces_scratch(at, Source::batch, x.dtype(), x.device()).view());
   return moments;
+}
+
+void measure(const Moments& moments, const Tensor& x, const Grouping& at) {
+  launch<cpu::group_moments, cuda::group_moments>(
+      x.device(), view_of(moments.mean), moments.rstd.view(), Spread::rstd, x.view(), at,
+      moments.by->eps, moments.by->running,
+      pieces_scratch(at, Source::batch, x.dtype(), x.device()).view());
 }
 
 // Computes the moments of the whole batch that x is a part of.
@@ -383,7 +434,7 @@ Moments measure_jointly(const Tensor& x, const Grouping& at, double eps,
       norm, own,
       [eps, running](const Tensor& of_parts) { return join_moments(of_parts, eps, running); });
   const auto row = [&](int64_t i) { return run.moments.slice(i, i + 1).reshape({at.C}); };
-  return {row(0), row(1), Source::batch, {&whole, run}};
+  return {row(0), row(1), Source::batch, {}, {&whole, run}};
 }
 
 // Computes the sums over all parts that dx needs.
@@ -416,10 +467,16 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
   const bool is_at_once = moments.source == Source::batch && !moments.part.whole &&
                           at.are_channels() && activation != Activation::tanh;
   // The next layer usually keeps y as well.
-  const bool needs_y = is_activated && !needs_x;
+  const bool needs_y = is_activated && !needs_x, computes_y = needs_y || !result_is_unread();
+  const bool measures_at_once = moments.by && computes_y && is_normalized_at_once(at);
+  if (moments.by && !measures_at_once) measure(moments, x, at);
   Tensor y = needs_y ? Tensor::empty(x.shape(), x.dtype(), device)
                      : empty_result(x.shape(), x.dtype(), device);
-  if (needs_y || !result_is_unread())
+  if (measures_at_once)
+    launch<cpu::norm_forward, cuda::norm_forward>(
+        device, y.view(), by(), x.view(), moments.by->eps, moments.by->running,
+        AffineMap{view_of(gamma), view_of(beta), activation});
+  else if (computes_y)
     launch<cpu::normalize, cuda::normalize>(device, y.view(), x.view(), by(), view_of(gamma),
                                             view_of(beta), activation);
 
@@ -485,7 +542,7 @@ Tensor norm_of_channels(std::string_view op, const Tensor& x, int64_t groups, co
                         const Tensor& beta, double eps, Activation activation = Activation::none) {
   const Grouping at = groups_of_channels(op, x, groups);
   check_operands(op, x, gamma, beta, at.C);
-  return normalize(op, x, gamma, beta, at, measure(op, x, at, eps), activation);
+  return normalize(op, x, gamma, beta, at, moments_of(op, x, at, eps), activation);
 }
 
 }  // namespace
@@ -493,13 +550,14 @@ Tensor norm_of_channels(std::string_view op, const Tensor& x, int64_t groups, co
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
   const Grouping at = rows("layer_norm", x);
   check_operands("layer_norm", x, gamma, beta, at.C);
-  return normalize("layer_norm", x, gamma, beta, at, measure("layer_norm", x, at, eps));
+  return normalize("layer_norm", x, gamma, beta, at, moments_of("layer_norm", x, at, eps));
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& gamma, double eps) {
   const Grouping at = rows("rms_norm", x);
   check_operands("rms_norm", x, gamma, {}, at.C);
-  return normalize("rms_norm", x, gamma, {}, at, measure("rms_norm", x, at, eps, {}, Center::zero));
+  return normalize("rms_norm", x, gamma, {}, at,
+                   moments_of("rms_norm", x, at, eps, {}, Center::zero));
 }
 
 // rms_norm divides by sqrt(|x|^2 / D).
@@ -517,7 +575,8 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& gamma, const Te
 GroupMoments detail::group_moments(const Tensor& x, int64_t groups, double eps) {
   const Grouping at = groups_of_channels("group_moments", x, groups);
   check_same("group_moments", {&x});
-  Moments moments = measure("group_moments", x, at, eps);
+  Moments moments = moments_of("group_moments", x, at, eps);
+  measure(moments, x, at);
   return {std::move(moments.mean), std::move(moments.rstd)};
 }
 
@@ -575,7 +634,7 @@ Tensor detail::batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& be
   const Running moved = recomputing()
                             ? Running{}
                             : Running{running.mean.view(), running.var.view(), running.momentum};
-  return normalize("batch_norm", x, gamma, beta, at, measure("batch_norm", x, at, eps, moved),
+  return normalize("batch_norm", x, gamma, beta, at, moments_of("batch_norm", x, at, eps, moved),
                    activation);
 }
 

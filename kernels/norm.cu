@@ -141,16 +141,75 @@ __device__ W deviations_of(const T* x, Walk<team> at, W center) {
 
 // A team computes the moments of its group in two passes. The squares are summed around the mean,
 // because the difference of two large sums would lose the variance's digits. The second pass finds
-// a small group in the cache. Every thread has both sums; one thread stores the results.
+// a small group in the cache. Every thread gets the moments; one thread stores them.
+template <int team, int width, class T, class W = Wide<T>>
+__device__ Standardized<W> measure_group(const MomentsOut<W>& out, const T* x,
+                                         const Walk<team>& start, int64_t g) {
+  const Walk<team> at = start.in_group(g);
+  const W center = out.mean ? sum_of<width>(x, at) / static_cast<W>(out.elements) : W(0);
+  const W deviations = deviations_of<width>(x, at, center);
+  if (threadIdx.x % team == 0) out.store(g, center, deviations);
+  return {center, out.rstd(deviations)};
+}
+
 template <int team, int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(large_team, 1)
     moments_kernel(MomentsOut<W> out, const T* x, Path<team> in, int64_t groups) {
   const Walk<team> start(in);
+  for (int64_t g = first_item() / team; g < groups; g += item_stride() / team)
+    measure_group<team, width>(out, x, start, g);
+}
+
+// values = f(z) of a vector, or in backward values = values * f'(z). Where the vector has one
+// channel, its gamma and beta are read once.
+template <bool backward, int width, class T, class F, class At, class W = Wide<T>>
+__device__ void normalize_vector(Vector<T, width>& values, const Vector<T, width>& xs, F f,
+                                 const At& at, const Standardized<W>& standardized,
+                                 const PerChannel<W>& gammas, const PerChannel<W>& betas) {
+  const auto update = [&](int w, W gamma, W beta) {
+    T& value = values.values[w];
+    const T y = T(f(standardized(xs.values[w]) * gamma + beta));
+    if constexpr (backward) value = T(formula::Backward<F>{f}(widen(value), widen(y)));
+    else value = y;
+  };
+  if (at.x.channels == 1) {
+    const int64_t c = at.channel_of(0);
+    const W gamma = gammas[c], beta = betas[c];
+    for (int w = 0; w < width; ++w) update(w, gamma, beta);
+  } else {
+    for (int w = 0; w < width; ++w) update(w, gammas[at.channel_of(w)], betas[at.channel_of(w)]);
+  }
+}
+
+// act(z) of vector v, or in backward what lies there times act'(z).
+template <int width, bool backward = false, class T, class At, class W = Wide<T>>
+__device__ void store_normalized(T* values, const T* x, int64_t v, const At& at,
+                                 const Standardized<W>& standardized, const PerChannel<W>& gamma,
+                                 const PerChannel<W>& beta, Activation activation) {
+  const auto xs = load_vector<width>(x, v);
+  Vector<T, width> out;
+  if constexpr (backward) out = load_vector<width>(values, v);
+  const auto update = [&](auto f) {
+    normalize_vector<backward>(out, xs, f, at, standardized, gamma, beta);
+  };
+  switch (activation) {
+    case Activation::none: update(formula::Unchanged{}); break;
+    case Activation::relu: update(formula::Relu{}); break;
+    case Activation::tanh: update(formula::Tanh{}); break;
+  }
+  store_vector(values, v, out);
+}
+
+// The same, and then y = act(z) as in normalize_kernel(), in a third pass over the group.
+template <int team, int width, class T, class W = Wide<T>>
+__global__ void __launch_bounds__(large_team, 1)
+    norm_forward_kernel(T* y, MomentsOut<W> out, const T* x, PerChannel<W> gamma,
+                        PerChannel<W> beta, Activation activation, Path<team> in, int64_t groups) {
+  const Walk<team> start(in);
   for (int64_t g = first_item() / team; g < groups; g += item_stride() / team) {
-    const Walk<team> at = start.in_group(g);
-    const W center = out.mean ? sum_of<width>(x, at) / static_cast<W>(out.elements) : W(0);
-    const W deviations = deviations_of<width>(x, at, center);
-    if (threadIdx.x % team == 0) out.store(g, center, deviations);
+    const Standardized<W> standardized = measure_group<team, width>(out, x, start, g);
+    for (Walk<team> at = start.in_group(g); at.inside(); at.next())
+      store_normalized<width>(y, x, at.vector, at, standardized, gamma, beta, activation);
   }
 }
 
@@ -262,27 +321,6 @@ struct GridWalk {
   }
 };
 
-// values = f(z) of a vector, or in backward values = values * f'(z). Where the vector has one
-// channel, its gamma and beta are read once.
-template <bool backward, int width, class T, class F, class W = Wide<T>>
-__device__ void normalize_vector(Vector<T, width>& values, const Vector<T, width>& xs, F f,
-                                 const GridWalk& at, const Standardized<W>& standardized,
-                                 const PerChannel<W>& gammas, const PerChannel<W>& betas) {
-  const auto update = [&](int w, W gamma, W beta) {
-    T& value = values.values[w];
-    const T y = T(f(standardized(xs.values[w]) * gamma + beta));
-    if constexpr (backward) value = T(formula::Backward<F>{f}(widen(value), widen(y)));
-    else value = y;
-  };
-  if (at.x.channels == 1) {
-    const int64_t c = at.channel_of(0);
-    const W gamma = gammas[c], beta = betas[c];
-    for (int w = 0; w < width; ++w) update(w, gamma, beta);
-  } else {
-    for (int w = 0; w < width; ++w) update(w, gammas[at.channel_of(w)], betas[at.channel_of(w)]);
-  }
-}
-
 // With z = (x - mean) * rstd * gamma + beta, values = act(z), or in backward values = values *
 // act'(z). The moments are known, so threads are independent. Teams would leave multiprocessors
 // idle if groups are few and large.
@@ -290,21 +328,9 @@ template <bool backward, int width, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(block_threads)
     normalize_kernel(T* values, const T* x, Statistics<W> statistics, PerChannel<W> gamma,
                      PerChannel<W> beta, Activation activation, Layout in) {
-  for (GridWalk at(in); at.inside(); at.next()) {
-    const Standardized<W> standardized = statistics[at.group()];
-    const auto xs = load_vector<width>(x, at.v);
-    Vector<T, width> out;
-    if constexpr (backward) out = load_vector<width>(values, at.v);
-    const auto update = [&](auto f) {
-      normalize_vector<backward>(out, xs, f, at, standardized, gamma, beta);
-    };
-    switch (activation) {
-      case Activation::none: update(formula::Unchanged{}); break;
-      case Activation::relu: update(formula::Relu{}); break;
-      case Activation::tanh: update(formula::Tanh{}); break;
-    }
-    store_vector(values, at.v, out);
-  }
+  for (GridWalk at(in); at.inside(); at.next())
+    store_normalized<width, backward>(values, x, at.v, at, statistics[at.group()], gamma, beta,
+                                      activation);
 }
 
 // d[w] = dz of a vector's element w times the factor of its channel. Where the vector has one
@@ -508,6 +534,22 @@ void group_moments(View mean, View spread, Spread kind, View x, Grouping at, dou
                       Path<team.value>(at, width.value), at.count());
             });
           }
+        });
+      });
+}
+
+void norm_forward(View y, Normalizer by, View x, double eps, Running running, AffineMap map) {
+  const Grouping& at = by.at;
+  if (at.count() == 0) return;
+  dispatch_floating(
+      x.dtype, [&]<class T, class W = Wide<T>>() {
+        const MomentsOut<W> out(by.mean, by.rstd, Spread::rstd, at, eps, running);
+        with_plane_width<T>(run_of(at), {y.data, x.data}, [&](auto width) {
+          with_team(at, [&](auto team, const auto& grid) {
+            enqueue(grid, norm_forward_kernel<team.value, width.value, T>, y.as<T>(), out,
+                    x.as<const T>(), PerChannel<W>(map.gamma, 1), PerChannel<W>(map.beta, 0),
+                    map.activation, Path<team.value>(at, width.value), at.count());
+          });
         });
       });
 }

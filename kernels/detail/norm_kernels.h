@@ -42,6 +42,10 @@ inline int64_t group_pieces(const Grouping& at) {
       1, std::min(most_pieces / std::max<int64_t>(at.count(), 1), at.elements() / least));
 }
 
+// True if a group is so small that the kernel that computes its moments also normalizes it: a
+// thread of cuda's finds its elements in the first cache, and a block is done soon.
+inline bool is_normalized_at_once(const Grouping& at) { return at.elements() <= 8192; }
+
 // Running statistics, which move towards the statistics of each group (batch_norm's). Undefined
 // views are left alone.
 struct Running {
@@ -100,11 +104,13 @@ struct MomentsOut {
 
   // `deviations` is the sum of the squared distances from the mean.
   template <class Sum>
+  HOST_DEVICE W rstd(Sum deviations) const {
+    return rstd_of(static_cast<W>(deviations / static_cast<Sum>(elements)), eps);
+  }
+  template <class Sum>
   HOST_DEVICE void store(int64_t g, W center, Sum deviations) const {
     if (mean) mean[g] = center;
-    spread[g] = kind == Spread::deviations
-                    ? static_cast<W>(deviations)
-                    : rstd_of(static_cast<W>(deviations / static_cast<Sum>(elements)), eps);
+    spread[g] = kind == Spread::deviations ? static_cast<W>(deviations) : rstd(deviations);
     if (!running_mean) return;
     move_towards(center, running_mean[g], momentum);
     move_towards(static_cast<W>(deviations / static_cast<Sum>(elements - 1)), running_var[g],

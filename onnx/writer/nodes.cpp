@@ -35,6 +35,7 @@ void group_moments(View mean, View spread, Spread kind, View x, Grouping at, dou
                    Running running, View scratch);
 void given_moments(View mean, View rstd, View given_mean, View given_var, double eps);
 void normalize(View y, View x, Normalizer by, View gamma, View beta, Activation activation);
+void norm_forward(View y, Normalizer by, View x, double eps, Running running, AffineMap map);
 void max_pool2d(View y, View winner, View x, Pool2dShape shape, Activation activation);
 void avg_pool2d(View y, View x, Pool2dShape shape);
 void global_avg_pool2d(View y, View x);
@@ -432,6 +433,11 @@ bool add_norm(OnnxTrace& to, const KernelCall& call) {
          call.is<cpu::normalize>([&](const View& y, const View& x, const Normalizer& by,
                                      const View& gamma, const View& beta, Activation activation) {
            to.define(y, to.activated(normalized(to, x, by, gamma, beta), activation));
+         }) ||
+         call.is<cpu::norm_forward>([&](const View& y, const Normalizer& by, const View& x,
+                                        double eps, const Running&, const AffineMap& map) {
+           to.moments[by.rstd.data] = {eps, {}, {}};
+           to.define(y, to.activated(normalized(to, x, by, map.gamma, map.beta), map.activation));
          });
 }
 

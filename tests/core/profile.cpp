@@ -63,8 +63,7 @@ TEST_CASE("a profile has every kernel by its phase and op, and their work", "[en
   // Counts of calls: six micro-batches with two convolutions and two norms, and two steps.
   const std::map<Name, int64_t> expected{{{"data", "", "gather_samples"}, 6},
                                          {{"forward", "conv2d", "conv_gather"}, 12},
-                                         {{"forward", "group_norm", "group_moments"}, 12},
-                                         {{"forward", "group_norm", "normalize"}, 12},
+                                         {{"forward", "group_norm", "norm_forward"}, 12},
                                          {{"forward", "cross_entropy", "cross_entropy"}, 6},
                                          {{"backward", "conv2d", "conv_correlate"}, 12},
                                          {{"backward", "conv2d", "conv_scatter"}, 6},

@@ -209,6 +209,36 @@ TEST_CASE("group_norm by given moments", "[ops]") {
                      [](const Values&, const Layout&) { return given; }));
 }
 
+// The moments of small groups are computed in the kernel that normalizes them: rows that a warp
+// has, rows that a block has, planes. The last groups are larger.
+TEST_CASE("norms have the same bits by one kernel as by two", "[ops]") {
+  const NoGrad no_grad;
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
+    for (const Shape& shape : {Shape{70, 96}, Shape{5, 1536}, Shape{3, 10}, Shape{3, 8, 5, 7},
+                               Shape{2, 6, 16, 8}, Shape{1, 4, 70, 70}})
+      for (const Activation activation : {Activation::none, Activation::relu, Activation::tanh}) {
+        CAPTURE(name(dtype), shape, name(activation));
+        const int64_t C = shape[1];
+        const Tensor x = random_tensor(shape, 4, dtype), gamma = random_tensor({C}, 5, wide(dtype)),
+                     beta = random_tensor({C}, 6, wide(dtype));
+        const Values y = to_doubles(group_norm(x, 2, gamma, beta, activation));
+        REQUIRE(y == to_doubles(group_norm(x, group_moments(x, 2), gamma, beta, activation)));
+        REQUIRE(y == to_doubles(group_norm(x, 2, gamma, beta, activation)));
+      }
+}
+
+TEST_CASE("a NaN passes through norms of rows", "[ops]") {
+  const NoGrad no_grad;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Values values(3 * 64, 0.5);
+    for (size_t i = 0; i < values.size(); i += 3) values[i] = -1;
+    values[70] = std::numeric_limits<double>::quiet_NaN();
+    const Tensor x = tensor_with(values, {3, 64}, dtype);
+    for (const Values& y : {to_doubles(layer_norm(x, {}, {})), to_doubles(rms_norm(x, {}))})
+      for (size_t i = 0; i < y.size(); ++i) REQUIRE(std::isnan(y[i]) == (i / 64 == 1));
+  }
+}
+
 TEST_CASE("group_norm by its own moments is group_norm", "[ops]") {
   const NoGrad no_grad;
   const Tensor x = random_tensor({3, 8, 5, 7}, 4), gamma = random_tensor({8}, 5),
