@@ -4,6 +4,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/detail/channel_sums.h"
 #include "kernels/detail/matmul.h"
 #include "kernels/detail/scale.h"
 #include "kernels/quantized_matmul.h"
@@ -91,6 +92,9 @@ void linear_backward(std::optional<GradTarget> dw, std::optional<GradTarget> db,
   if (db) bias_backward(*db, dy);
 }
 
+void map(View y, View x, const formula::AnyPointwise& formula);
+void map_backward(GradTarget dx, View dy, View kept, const formula::AnyPointwise& formula);
+
 }  // namespace cpu
 
 template <>
@@ -130,6 +134,8 @@ struct detail::WorkOf<cpu::linear_backward> {
 };
 
 namespace cuda {
+decltype(cpu::map) map;
+decltype(cpu::map_backward) map_backward;
 decltype(cpu::linear_forward) linear_forward;
 decltype(cpu::add_linear_forward) add_linear_forward;
 decltype(cpu::linear_backward) linear_backward;
@@ -200,20 +206,45 @@ struct LinearGradients {
 
   // Writes dw and db, and then dx, which may take the place of x. dy becomes dz if there is a y.
   void write(const Tensor& dy, Tensor y, Activation activation) {
-    const Device device = dy.device();
-    const int64_t N = dy.size(0), O = dy.size(1), I = x.size(1);
     {
       const auto [dw, db] = claim_grads(dw_edge, db_edge);
-      launch<cpu::linear_backward, cuda::linear_backward>(
-          device, dw, db, dy.view(), y.defined() ? y.view() : View{}, activation, x.view(), w_op,
-          matmul_workspace(N, O, I, device).view());
+      write_parameters(dw, db, dy, y, activation);
     }
-    x.reset();
     y.reset();
+    write_dx(dy);
+  }
+
+  // The same for y = f(z). dy becomes dz in the pass that adds up db.
+  void write_through(const formula::AnyPointwise& f, const Tensor& dy, Tensor z) {
+    const Device device = dy.device();
+    if (const auto db = claim_grad(db_edge))
+      launch<cpu::slope_and_sums, cuda::slope_and_sums>(
+          device, dy.view(), *db, z.view(), f,
+          channel_sums_scratch(1, dy.size(0), dy.size(1), 1, dy.dtype(), device).view());
+    else
+      launch<cpu::map_backward, cuda::map_backward>(device, GradTarget{dy.view(), 0}, dy.view(),
+                                                    z.view(), f);
+    z.reset();
+    if (const auto dw = claim_grad(dw_edge))
+      write_parameters(dw, std::nullopt, dy, Tensor(), Activation::none);
+    write_dx(dy);
+  }
+
+ private:
+  void write_parameters(const std::optional<GradTarget>& dw, const std::optional<GradTarget>& db,
+                        const Tensor& dy, const Tensor& y, Activation activation) const {
+    launch<cpu::linear_backward, cuda::linear_backward>(
+        dy.device(), dw, db, dy.view(), y.defined() ? y.view() : View{}, activation, x.view(), w_op,
+        matmul_workspace(dy.size(0), dy.size(1), x.size(1), dy.device()).view());
+  }
+  void write_dx(const Tensor& dy) {
+    const int64_t I = x.size(1);
+    x.reset();
     if (auto dx = claim_grad(dx_edge))
-      launch<cpu::matmul, cuda::matmul>(device, *dx, dy.view(), w.view(), Transpose::no,
-                                        w_op == Transpose::yes ? Transpose::no : Transpose::yes,
-                                        matmul_workspace(N, I, O, device, w, dy.dtype()).view());
+      launch<cpu::matmul, cuda::matmul>(
+          dy.device(), *dx, dy.view(), w.view(), Transpose::no,
+          w_op == Transpose::yes ? Transpose::no : Transpose::yes,
+          matmul_workspace(dy.size(0), I, dy.size(1), dy.device(), w, dy.dtype()).view());
   }
 };
 
@@ -235,6 +266,28 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
           y = is_kept ? y.saved() : Tensor()](Tensor& dy) mutable {
            gradients.write(dy, std::move(y), activation);
          });
+  return y;
+}
+
+Tensor detail::linear_then(const formula::AnyPointwise& f, const Tensor& x, const Tensor& weight,
+                           const Tensor& bias, Transpose w_op) {
+  std::visit(
+      [](auto of) {
+        check(of.keeps == formula::Keeps::x,
+              "[linear_then] {} keeps y: expected a formula that keeps x, such as gelu", of.name);
+      },
+      f);
+  const Tensor w = operand(weight, x.dtype()), b = operand(bias, x.dtype());
+  const int64_t O = outputs_of("linear_then", x, w, weight, b, w_op), N = x.size(0);
+  const Tensor z = Tensor::empty({N, O}, x.dtype(), x.device());
+  launch<cpu::linear_forward, cuda::linear_forward>(
+      z.device(), z.view(), x.view(), w.view(), b.defined() ? b.view() : View{}, Activation::none,
+      w_op, matmul_workspace(N, O, x.size(1), z.device(), w, x.dtype()).view());
+  Tensor y = empty_result({N, O}, x.dtype(), x.device());
+  if (!result_is_unread()) launch<cpu::map, cuda::map>(y.device(), y.view(), z.view(), f);
+  record("linear_then", y, {x, weight, bias},
+         [f, z = z.saved(), gradients = LinearGradients(x, w, weight, bias, w_op)](
+             Tensor& dy) mutable { gradients.write_through(f, dy, std::move(z)); });
   return y;
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/activation.h"
 #include "kernels/batched_matmul.h"
 #include "kernels/detail/transpose.h"
+#include "kernels/pointwise.h"
 
 namespace accrue {
 
@@ -20,6 +21,14 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b,
               Activation activation = Activation::none, Transpose w_op = Transpose::yes);
 
 namespace detail {
+
+// y = f(z), z = linear(x, w, b, Activation::none, w_op): the same as pointwise(z, f) for a formula
+// that keeps x, such as gelu's (kernels/pointwise.h).
+// Backward: as both, but one pass over dy and z writes dz over dy and adds up db on cuda. Keeps z,
+// and x as linear() does.
+// Throws Error as linear() does, and if the formula keeps y.
+Tensor linear_then(const formula::AnyPointwise& f, const Tensor& x, const Tensor& w,
+                   const Tensor& b, Transpose w_op = Transpose::yes);
 
 // y[n, o] = a[n, o] + sum_i x[n, i] * w[o, i] + b[o], a [N, O]: what linear() gives for x, w, b and
 // w_op, added to a. On cuda the product adds it, and rounds once.

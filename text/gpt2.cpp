@@ -46,7 +46,7 @@ class Gpt2::Block : public Module {
                      : causal_attention(qkv, heads_, positions);
       qkv.reset();
       x = add_term(std::move(x), attn_c_proj_, std::move(y), attn_drop_, pass);
-      Tensor h = gelu_(c_fc_(ln_2_(x, pass), pass), pass);
+      Tensor h = c_fc_.gelu(ln_2_(x, pass), pass);
       const SegmentEnd end(ends_segment);
       return add_term(std::move(x), mlp_c_proj_, std::move(h), mlp_drop_, pass);
     });
@@ -69,7 +69,6 @@ class Gpt2::Block : public Module {
   const AttentionHeads heads_;
   LayerNorm ln_1_, ln_2_;
   Projection c_attn_, attn_c_proj_, c_fc_, mlp_c_proj_;
-  GeluTanh gelu_;
   Dropout attn_drop_, mlp_drop_;
 };
 

@@ -92,6 +92,14 @@ Tensor Projection::forward(Tensor x, const Pass& pass) const {
   return compute({}, std::move(x), pass);
 }
 
+Tensor Projection::gelu(Tensor x, const Pass& pass) const {
+  if (adapter_ && pass.adapters == Adapters::count) return gelu_tanh(forward(std::move(x), pass));
+  const Shape shape = x.shape().with(x.shape().rank() - 1, out_);
+  return linear_then(formula::GeluTanh{}, x.reshape({x.numel() / in_, in_}), weight_.tensor,
+                     bias_.tensor, layout_)
+      .reshape(shape);
+}
+
 Tensor Projection::add_to(Tensor a, Tensor x, const Pass& pass) const {
   return compute(std::move(a), std::move(x), pass);
 }

@@ -77,6 +77,8 @@ class Projection : public Layer {
   ~Projection() override;
   // x [N, ..., in], y [N, ..., out].
   Tensor forward(Tensor x, const Pass& pass) const override;
+  // gelu_tanh(y).
+  Tensor gelu(Tensor x, const Pass& pass) const;
   // a + y, a [N, ..., out], which the product adds (add_linear()).
   Tensor add_to(Tensor a, Tensor x, const Pass& pass) const;
   std::string describe() const override;

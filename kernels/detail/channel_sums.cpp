@@ -24,7 +24,22 @@ void channel_sum(GradTarget db, View dy, View) {
       });
 }
 
+void map_backward(GradTarget dx, View dy, View kept, const formula::AnyPointwise& formula);
+void bias_backward(GradTarget db, View dz);
+
+void slope_and_sums(View dy, GradTarget db, View z, const formula::AnyPointwise& f, View) {
+  map_backward({dy, 0}, dy, z, f);
+  bias_backward(db, dy);
+}
+
 }  // namespace cpu
+
+template <>
+struct detail::WorkOf<cpu::slope_and_sums> {
+  Work operator()(const View& dy, const GradTarget& db, const View& z, const auto&...) const {
+    return work_of(0, dy, dy, db, z);
+  }
+};
 
 void sum_channels(GradTarget db, const View& dy) {
   const Shape& x = dy.shape;

@@ -1,5 +1,6 @@
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "kernels/detail/channel_sums.h"
 #include "kernels/detail/elementwise.cuh"
@@ -87,6 +88,18 @@ __device__ LaneChannels<T> load_channels(const T* x, int64_t n, int64_t c, int64
   return values;
 }
 
+template <int width, class T>
+__device__ void store_channels(T* x, int64_t n, int64_t c, int64_t C,
+                               const LaneChannels<T>& values) {
+  T* const first = x + n * C + c;
+  if constexpr (width > 1) {
+    store_vector(first, 0, values);
+  } else {
+    for (int k = 0; k < lane_channels<T>; ++k)
+      if (c + k < C) first[k] = values.values[k];
+  }
+}
+
 // The same for S = 1. A block takes a piece of the rows, and in each row its neighbouring channels,
 // which are a line of memory. A thread loads its channels of several rows before it adds them, in
 // order. The block then adds up its rows' sums, through shuffles and shared memory.
@@ -94,8 +107,9 @@ template <int width, int sums, class Term, class W>
 __global__ void __launch_bounds__(block_threads)
     row_sums_kernel(Outs<W, sums> outs, W* partials, Term term, int64_t N, int64_t C) {
   using Lane = typename Term::template Lane<width>;
-  constexpr int lanes = ChannelPieces::lanes, at_once = (width > 1 ? 4 : 2) / sums,
-                step = block_threads / lanes;
+  constexpr int lanes = ChannelPieces::lanes, step = block_threads / lanes;
+  // More rows of double would not stay in registers beside a slope's terms.
+  constexpr int at_once = width > 1 ? 4 / sums : std::is_same_v<W, double> ? 1 : 2 / sums;
   constexpr int warps = block_threads / warp_threads, channels = Lane::channels;
   constexpr int columns = lanes * channels;
   __shared__ W of_warp[warps][sums][columns];
@@ -109,12 +123,17 @@ __global__ void __launch_bounds__(block_threads)
       typename Lane::Row rows[at_once];
       for (int r = 0; r < at_once; ++r)
         if (n + r * step < end) rows[r] = of_lane.load(n + r * step);
-      for (int r = 0; r < at_once; ++r)
-        if (n + r * step < end) {
+      // Unrolled whatever a term costs, so that rows stay in registers.
+      [&]<int... r>(std::integer_sequence<int, r...>) {
+        const auto add = [&](const typename Lane::Row& row, int64_t at) {
+          if (at >= end) return;
           W terms[sums * channels];
-          of_lane.terms(terms, rows[r]);
+          of_lane.terms(terms, row, at);
           running.add(terms);
-        }
+        };
+        (add(rows[r], n + r * step), ...);
+      }
+      (std::make_integer_sequence<int, at_once>());
     }
   }
   for (int s = 0; s < sums; ++s)
@@ -135,25 +154,33 @@ __global__ void __launch_bounds__(block_threads)
   if (pieces > 1) add_pieces<block_threads, columns>(outs, partials, C);
 }
 
+inline dim3 blocks_of(const ChannelPieces& cut) {
+  static_assert(ChannelPieces::enough / 2 <= most_places);
+  return {static_cast<unsigned>(cut.blocks), static_cast<unsigned>(cut.pieces)};
+}
+
 // `run` is the number of neighbouring elements of a row or plane that a term takes as vectors.
+template <class T, int sums, class Term>
+void row_sums(const Outs<Wide<T>, sums>& outs, View scratch, const Term& term, int64_t N, int64_t C,
+              int64_t run, std::initializer_list<const void*> arrays) {
+  if (C == 0) return;
+  const Grid grid{blocks_of(ChannelPieces(N, C, 1, dtype_of<T>()))};
+  with_width<T>(run, arrays, [&](auto width) {
+    enqueue(grid, row_sums_kernel<width.value, sums, Term, Wide<T>>, outs,
+            static_cast<Wide<T>*>(scratch.data), term, N, C);
+  });
+}
+
 template <class T, int sums, class Term>
 void channel_sums(const Outs<Wide<T>, sums>& outs, View scratch, const Term& term, int64_t N,
                   int64_t C, int64_t S, int64_t run, std::initializer_list<const void*> arrays) {
+  if (S == 1) return row_sums<T, sums>(outs, scratch, term, N, C, run, arrays);
   if (C == 0) return;
-  const ChannelPieces cut(N, C, S, dtype_of<T>());
-  static_assert(ChannelPieces::enough / 2 <= most_places);
-  const dim3 blocks(static_cast<unsigned>(cut.blocks), static_cast<unsigned>(cut.pieces));
-  auto* const partials = static_cast<Wide<T>*>(scratch.data);
-  if (S == 1)
-    with_width<T>(run, arrays, [&](auto width) {
-      enqueue(Grid{blocks}, row_sums_kernel<width.value, sums, Term, Wide<T>>, outs, partials, term,
-              N, C);
-    });
-  else
-    with_plane_width<T>(S, arrays, [&](auto width) {
-      enqueue(Grid{blocks, sum_threads}, channel_sums_kernel<width.value, sums, Term, Wide<T>>,
-              outs, partials, term, N, C, S);
-    });
+  const Grid grid{blocks_of(ChannelPieces(N, C, S, dtype_of<T>())), sum_threads};
+  with_plane_width<T>(S, arrays, [&](auto width) {
+    enqueue(grid, channel_sums_kernel<width.value, sums, Term, Wide<T>>, outs,
+            static_cast<Wide<T>*>(scratch.data), term, N, C, S);
+  });
 }
 
 template <class T>
@@ -177,7 +204,7 @@ struct Plain {
 
     __device__ Lane(const Plain& term, int64_t c, int64_t C) : dy(term.dy), c(c), C(C) {}
     __device__ Row load(int64_t n) const { return load_channels<width>(dy, n, c, C); }
-    __device__ void terms(Wide<T> (&of)[channels], const Row& row) const {
+    __device__ void terms(Wide<T> (&of)[channels], const Row& row, int64_t) const {
       for (int k = 0; k < channels; ++k) of[k] = widen(row.values[k]);
     }
   };
@@ -227,11 +254,42 @@ struct Affine {
       for (int k = 0; k < groups; ++k) row.by[k] = term.statistics[n * groups_of_row + group[k]];
       return row;
     }
-    __device__ void terms(W (&of)[2 * channels], const Row& row) const {
+    __device__ void terms(W (&of)[2 * channels], const Row& row, int64_t) const {
       for (int k = 0; k < channels; ++k) {
         of[channels + k] = widen(row.d.values[k]);
         of[k] = of[channels + k] * row.by[k % groups](row.x.values[k]);
       }
+    }
+  };
+};
+
+// dz = dy * f'(z), which replaces dy and is rounded before it is added.
+template <class T, class F>
+struct ThroughSlope {
+  T* dy;
+  const T* z;
+  F f;
+
+  template <int width>
+  struct Lane {
+    static constexpr int channels = lane_channels<T>;
+    struct Row {
+      LaneChannels<T> d, z;
+    };
+    const ThroughSlope& term;
+    int64_t c, C;
+
+    __device__ Lane(const ThroughSlope& term, int64_t c, int64_t C) : term(term), c(c), C(C) {}
+    __device__ Row load(int64_t n) const {
+      return {load_channels<width>(term.dy, n, c, C), load_channels<width>(term.z, n, c, C)};
+    }
+    __device__ void terms(Wide<T> (&of)[channels], const Row& row, int64_t n) const {
+      LaneChannels<T> dz;
+      for (int k = 0; k < channels; ++k) {
+        dz.values[k] = T(widen(row.d.values[k]) * term.f.slope_at(widen(row.z.values[k])));
+        of[k] = widen(dz.values[k]);
+      }
+      store_channels<width>(term.dy, n, c, C, dz);
     }
   };
 };
@@ -244,6 +302,22 @@ void channel_sum(GradTarget db, View dy, View scratch) {
     channel_sums<T, 1>({{ChannelTarget<Wide<T>>(db)}}, scratch, Plain<T>{dy.as<const T>()},
                        dy.shape[0], dy.shape[1], P, P == 1 ? dy.shape[1] : P, {dy.data});
   });
+}
+
+void slope_and_sums(View dy, GradTarget db, View z, const formula::AnyPointwise& formula,
+                    View scratch) {
+  const int64_t N = dy.shape[0], C = dy.shape[1];
+  std::visit(
+      [&]<class F>(F f) {
+        if constexpr (F::keeps == formula::Keeps::x)
+          dispatch_floating(dy.dtype, [&]<class T>() {
+            row_sums<T, 1>({{ChannelTarget<Wide<T>>(db)}}, scratch,
+                           ThroughSlope<T, F>{dy.as<T>(), z.as<const T>(), f}, N, C, C,
+                           {dy.data, z.data});
+          });
+        else check(false, "[slope_and_sums] {} keeps y: expected a formula that keeps x", F::name);
+      },
+      formula);
 }
 
 void affine_backward(std::optional<GradTarget> dgamma, std::optional<GradTarget> dbeta, View dy,

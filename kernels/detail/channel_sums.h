@@ -6,6 +6,7 @@
 #include "core/inside.h"
 #include "core/tensor.h"
 #include "kernels/backend.h"
+#include "kernels/pointwise.h"
 
 namespace accrue {
 
@@ -49,10 +50,16 @@ namespace cpu {
 // channel_sums_scratch(1, ...).
 void channel_sum(GradTarget db, View dy, View scratch);
 
+// dz = dy * f'(z) over dy [N, C], for a formula that keeps x, and db[c] = sum_n dz[n, c] + beta *
+// db[c]. Scratch: channel_sums_scratch(1, ...).
+void slope_and_sums(View dy, GradTarget db, View z, const detail::formula::AnyPointwise& f,
+                    View scratch);
+
 }  // namespace cpu
 
 namespace cuda {
 decltype(cpu::channel_sum) channel_sum;
+decltype(cpu::slope_and_sums) slope_and_sums;
 }  // namespace cuda
 
 // Launches channel_sum() with its scratch.

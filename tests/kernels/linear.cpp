@@ -2,7 +2,9 @@
 
 #include "kernels/linear.h"
 
+#include <array>
 #include <cmath>
+#include <numbers>
 
 #include "core/autograd.h"
 #include "kernels/arithmetic.h"
@@ -173,6 +175,106 @@ TEST_CASE("a product by a weight that wants no gradient does not keep x", "[ops]
   };
   REQUIRE(keeps_x(false));
   REQUIRE_FALSE(keeps_x(true));
+}
+
+namespace {
+
+Op linear_then_op(std::string name, const detail::formula::AnyPointwise& f, double (*of)(double),
+                  bool bias, LinearSizes sizes, Transpose w_op = Transpose::yes) {
+  const Op product = linear_op("", Activation::none, bias, sizes, w_op);
+  Op op = product;
+  op.name = std::move(name);
+  op.run = [=](const auto& in) {
+    return linear_then(f, in[0], in[1], bias ? in[2] : Tensor(), w_op);
+  };
+  op.reference = [=](const auto& in) {
+    Values y = product.reference(in);
+    for (double& value : y) value = of(value);
+    return y;
+  };
+  op.depth = product.depth + 8;
+  op.roundings = 2;
+  return op;
+}
+
+double gelu_of(double z) { return z * std::erfc(-z / std::sqrt(2.0)) / 2; }
+double gelu_tanh_of(double z) {
+  return z / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (z + 0.044715 * z * z * z)));
+}
+double silu_of(double z) { return z / (1 + std::exp(-z)); }
+
+// y and the gradients of x, w and b of linear_then(), or of the ops that it stands for.
+std::array<Values, 4> results_of(bool at_once, const detail::formula::AnyPointwise& f, int64_t N,
+                                 int64_t O, DType dtype, bool adds) {
+  constexpr int64_t I = 3;
+  const auto leaf = [&](const Shape& shape, uint64_t seed) {
+    const Tensor x = require_grad(tensor_with(random_values(shape, seed), shape, dtype));
+    return x;
+  };
+  const auto parameter = [&](const Shape& shape, uint64_t seed) {
+    const Tensor x = require_grad(tensor_with(random_values(shape, seed), shape, wide(dtype)));
+    if (wide(dtype) != dtype)
+      x.variable()->copy = tensor_with(random_values(shape, seed), shape, dtype);
+    x.variable()->grad = Tensor::full(shape, adds ? 0.5 : NAN, wide(dtype), test_device());
+    x.variable()->fresh = !adds;
+    return x;
+  };
+  const Tensor x = leaf({N, I}, 1), w = parameter({O, I}, 2), b = parameter({O}, 3);
+  const Tensor y = at_once ? linear_then(f, x, w, b) : pointwise(linear(x, w, b), f);
+  const Values at = to_doubles(y);
+  backward_from(y, random_values({N, O}, 4));
+  return {at, to_doubles(grad(x)), to_doubles(grad(w)), to_doubles(grad(b))};
+}
+
+}  // namespace
+
+TEST_CASE("linear_then", "[ops]") {
+  using namespace detail::formula;
+  check_op(linear_then_op("gelu of linear", Gelu{}, gelu_of, true, {.N = 5, .I = 3, .O = 4}));
+  check_op(linear_then_op("silu of linear without bias", Silu{}, silu_of, false,
+                          {.N = 3, .I = 4, .O = 2}));
+  check_op(linear_then_op("gelu_tanh of linear", GeluTanh{}, gelu_tanh_of, true,
+                          {.N = 67, .I = 3, .O = 8}, Transpose::no));
+}
+
+// The rows are so many that cuda cuts them for several blocks. 200 columns are whole vectors, 67
+// are none.
+TEST_CASE("linear_then has the bits of a product and an activation", "[ops]") {
+  struct Case {
+    int64_t N, O;
+  };
+  using namespace detail::formula;
+  std::vector<DType> types{DType::f32, DType::bf16};
+  if (!reduced()) types.insert(types.end(), {DType::f64, DType::f16});
+  int order = 0;
+  for (const auto& [N, O] : {Case{66, 200}, Case{600, 67}, Case{600, 72}})
+    for (const DType dtype : types)
+      for (const bool adds : {false, true}) {
+        INFO(name(dtype) << " [" << N << ", " << O << "], " << adds);
+        set_thread_order(0);
+        const auto apart = results_of(false, GeluTanh{}, N, O, dtype, adds);
+        set_thread_order(++order % 3);
+        REQUIRE(results_of(true, GeluTanh{}, N, O, dtype, adds) == apart);
+      }
+  set_thread_order(0);
+}
+
+TEST_CASE("linear_then lets NaN through, and refuses formulas that keep y", "[ops]") {
+  using namespace detail::formula;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Values values(200, 1);
+    values[199] = std::nan("");
+    const Tensor x = make(values, {100, 2}, dtype), w = make({1, 0, 0, 1}, {2, 2}, dtype),
+                 b = require_grad(make({0, 0}, {2}, wide(dtype)));
+    if (wide(dtype) != dtype) b.variable()->copy = make({0, 0}, {2}, dtype);
+    const Tensor y = linear_then(GeluTanh{}, x, w, b);
+    REQUIRE(std::isnan(to_doubles(y).back()));
+    backward_of_sum(y);
+    const Values db = to_doubles(grad(b));
+    REQUIRE(std::isnan(db[1]));
+  }
+  const Tensor one = make({1}, {1, 1}, DType::f32);
+  REQUIRE_ERROR(linear_then(Relu{}, one, one, {}), "relu keeps y");
 }
 
 namespace {
