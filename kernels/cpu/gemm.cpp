@@ -5,6 +5,7 @@
 #include "kernels/cpu/dot_gemm.h"
 #include "kernels/cpu/gemm_bf16.h"
 #include "kernels/cpu/indirect_gemm.h"
+#include "kernels/cpu/packed_gemm.h"
 #include "kernels/detail/formulas.h"
 
 namespace accrue::cpu {
@@ -356,9 +357,11 @@ void gemm(C* c, const T* a, const T* b, const Gemm<T>& g) {
   if (g.M == 0 || g.N == 0) return;
   if constexpr (std::is_same_v<T, BFloat16>)
     if (g.K > 0 && processor_multiplies_bfloat16()) return gemm_bf16(c, a, b, g);
-  if constexpr (std::is_same_v<T, Wide<T>>)
+  if constexpr (std::is_same_v<T, Wide<T>>) {
     if (g.a_op == Transpose::no && g.b_op == Transpose::yes && g.M <= few_rows)
       return dot_gemm(c, a, b, g);
+    if (packing_pays(g)) return packed_gemm(c, a, b, g);
+  }
   const Form form = better_form(g);
   Gemm<T> formed = g;
   Matrix<const T> first{a, g.row_of_a()}, second{b, g.row_of_b()};
