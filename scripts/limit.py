@@ -102,19 +102,31 @@ def send(pids, number):
             pass
 
 
-def end(pids):
-    """Ends processes. In `pids` parents come first: none begins its next step when a child ends."""
-    send(pids, signal.SIGABRT)
+def frozen(root, but=None):
+    """The descendants, after all have been stopped: none starts another one that nobody ends."""
+    pids = []
+    while new := [pid for pid in descendants(root, but) if pid not in pids]:
+        send(new, signal.SIGSTOP)
+        pids += new
+    return pids
+
+
+def end(root, but=None):
+    """Ends the descendants. None begins its next step when a child ends: all have the signal before
+    one goes on."""
+    pids = frozen(root, but)
+    for number in (signal.SIGABRT, signal.SIGCONT):
+        send(pids, number)
     end_of_grace = time.monotonic() + GRACE_S
     while time.monotonic() < end_of_grace and not processes().keys().isdisjoint(pids):
         time.sleep(0.1)
-    send(pids, signal.SIGKILL)
+    send(pids + frozen(root, but), signal.SIGKILL)
 
 
-def stop(pids, seconds, what):
+def stop(seconds, what, root, but=None):
     print(f"error: not done after {seconds:g} s: {what}", flush=True)
-    show(pids)
-    end(pids)
+    show(descendants(root, but))
+    end(root, but)
 
 
 def limit_command(seconds, command):
@@ -128,7 +140,7 @@ def limit_command(seconds, command):
     except KeyboardInterrupt:
         process.wait()
     except subprocess.TimeoutExpired:
-        stop(descendants(os.getpid()), seconds, " ".join(command))
+        stop(seconds, " ".join(command), os.getpid())
         return STATUS
     # Shells report a process that a signal ended in the same way.
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
@@ -144,10 +156,10 @@ def limit_siblings(seconds):
         if os.getppid() != parent:
             return status
     status = STATUS
-    pids = descendants(parent, own)
-    stop(pids, seconds, "; ".join(command_of(pid) for pid in pids[:1]) or "a step of a script")
+    first = [command_of(pid) for pid in descendants(parent, own)[:1]]
+    stop(seconds, *first or ["a step of a script"], parent, own)
     while os.getppid() == parent:  # a script's next steps are late, too
-        send(descendants(parent, own), signal.SIGKILL)
+        send(frozen(parent, own), signal.SIGKILL)
         time.sleep(0.2)
     return status
 

@@ -19,9 +19,13 @@ HANGS = """trap 'echo "FAILED in: a window ends"; exit 134' ABRT; sleep 1001 & w
 def run(command):
     # The limit is longer than gdb may take for each process. A job of a shell without job control
     # ignores interrupts, and so would what it starts.
-    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=300, check=False,
-                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    try:
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=300, check=False,
+                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    except subprocess.TimeoutExpired as late:
+        output = (late.output or b"").decode(errors="replace")
+        raise AssertionError(f"not done after {late.timeout} s, with this output:\n{output}") from None
 
 
 def limited(seconds, *command):
@@ -69,6 +73,11 @@ class Commands(unittest.TestCase):
         self.assertEqual(124, done.returncode, done.stdout)
         self.assertNotIn("went on\n", done.stdout.split("--- process ")[-1])
         self.assertEqual([], still_running("sleep 1002"))
+
+    def test_what_starts_meanwhile_is_ended(self):
+        done = limited(0.5, "bash", "-c", "while :; do sleep 1007 & sleep 0.05; done")
+        self.assertEqual(124, done.returncode, done.stdout)
+        self.assertEqual([], still_running("sleep 1007"))
 
 
 class Steps(unittest.TestCase):
