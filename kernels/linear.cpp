@@ -27,45 +27,33 @@ void matmul(GradTarget c, View a, View b, Transpose a_op, Transpose b_op, View w
   });
 }
 
-// y = act(x op(w) + b); b may be empty.
-void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op,
-                    View workspace) {
+// y = act(x op(w) + b) + beta * y; b may be empty.
+void linear_over(GradTarget y, View x, View w, View b, Activation activation, Transpose w_op,
+                 View workspace) {
   if (is_stored_otherwise(w.shape, w.dtype, x.dtype))
-    return quantized_matmul({y, 0}, x, w, w_op, b, activation, workspace);
+    return quantized_matmul(y, x, w, w_op, b, activation, workspace);
   dispatch_floating(x.dtype, [&]<class T>() {
-    gemm(y.as<T>(), x.as<const T>(), w.as<const T>(),
+    gemm(y.grad.as<T>(), x.as<const T>(), w.as<const T>(),
          Gemm<T>{.M = x.shape[0],
-                 .N = y.shape[1],
+                 .N = y.grad.shape[1],
                  .K = x.shape[1],
                  .a_op = Transpose::no,
                  .b_op = w_op,
-                 .beta = 0,
+                 .beta = y.beta,
                  .bias = b.data ? b.as<const T>() : nullptr,
                  .activation = activation});
   });
 }
 
-void add(View y, View a, View b);
+void linear_forward(View y, View x, View w, View b, Activation activation, Transpose w_op,
+                    View workspace) {
+  linear_over({y, 0}, x, w, b, activation, w_op, workspace);
+}
 
-// y = a + x op(w) + b; y may be a, and b may be empty. Apart from a, y has the bits of a sum of the
-// two, because adding each product to a large a would round it more often.
+// y = a + x op(w) + b, with the same bits whether y is a or apart from it; b may be empty.
 void add_linear_forward(View y, View a, View x, View w, View b, Transpose w_op, View workspace) {
-  if (y.data != a.data) {
-    linear_forward(y, x, w, b, Activation::none, w_op, workspace);
-    return add(y, y, a);
-  }
-  if (is_stored_otherwise(w.shape, w.dtype, x.dtype))
-    return quantized_matmul({y, 1}, x, w, w_op, b, Activation::none, workspace);
-  dispatch_floating(x.dtype, [&]<class T>() {
-    gemm(y.as<T>(), x.as<const T>(), w.as<const T>(),
-         Gemm<T>{.M = x.shape[0],
-                 .N = y.shape[1],
-                 .K = x.shape[1],
-                 .a_op = Transpose::no,
-                 .b_op = w_op,
-                 .beta = 1,
-                 .bias = b.data ? b.as<const T>() : nullptr});
-  });
+  if (y.data != a.data) scale({y, 0}, a, 1);
+  linear_over({y, 1}, x, w, b, Activation::none, w_op, workspace);
 }
 
 // db[o] = sum_n dz[n, o] + beta * db[o], in the order of n.

@@ -101,6 +101,7 @@ Tensor Projection::gelu(Tensor x, const Pass& pass) const {
 }
 
 Tensor Projection::add_to(Tensor a, Tensor x, const Pass& pass) const {
+  if (!plans_for_cuda(x.device())) return add(std::move(a), forward(std::move(x), pass));
   return compute(std::move(a), std::move(x), pass);
 }
 

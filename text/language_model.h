@@ -79,7 +79,7 @@ class Projection : public Layer {
   Tensor forward(Tensor x, const Pass& pass) const override;
   // gelu_tanh(y).
   Tensor gelu(Tensor x, const Pass& pass) const;
-  // a + y, a [N, ..., out], which the product adds (add_linear()).
+  // a + y, a [N, ..., out], which the product adds on cuda (add_linear()).
   Tensor add_to(Tensor a, Tensor x, const Pass& pass) const;
   std::string describe() const override;
   bool is_random() const override;

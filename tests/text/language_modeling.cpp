@@ -232,6 +232,25 @@ TEST_CASE("a window of rows in pieces is transformers' mean over its tokens", "[
   }
 }
 
+// A recomputed segment may write its results over other tensors than the first run of it.
+TEST_CASE("recomputation changes no bit of a language model's weights", "[recompute]") {
+  const Samples samples = text_samples();
+  for (const std::string name : {"gpt2", "llama", "gpt2.lora", "llama.lora"}) {
+    const auto weights_with = [&](Recompute recompute) {
+      TextLearner learner(name, {});
+      learner.pass.recompute = recompute;
+      for (int i = 0; i < 2; ++i) learner.step(samples, {4, 4});
+      return to_doubles(learner.parameters.values());
+    };
+    const Values weights = weights_with(Recompute::none);
+    for (const Recompute recompute : {Recompute::sqrt, Recompute::all}) {
+      INFO(name << " with recompute " << int(recompute));
+      const bool are_equal = weights_with(recompute) == weights;
+      CHECK(are_equal);
+    }
+  }
+}
+
 TEST_CASE("ranks are transformers' mean over the tokens of all", "[golden]") {
   const auto compare = [](const std::string& name, int R, const RowSplit& split,
                           int64_t piece = 0) {
