@@ -3,6 +3,7 @@
 #include "core/device.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/pointwise.h"
 #include "kernels/quantized_blocks.h"
 
 namespace accrue {
@@ -49,9 +50,13 @@ void widen_slab(View out, View w, int64_t row, int64_t column) {
   });
 }
 
+void map(View y, View x, const detail::formula::AnyPointwise& formula);
+
 void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View bias,
                       Activation activation, View scratch) {
   const bool is_transposed = w_op == Transpose::yes;
+  // Several slabs of the same columns of c are terms of one sum.
+  const bool is_cut = !is_transposed && largest_slab(w, w_op, a.dtype).rows < a.shape[1];
   dispatch_floating(a.dtype, [&]<class T>() {
     const auto run = [&]<class Out>(Out* out) {
       for_each_slab(w, w_op, a.dtype, [&](const Slab& slab) {
@@ -65,8 +70,9 @@ void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View bias,
                      .a_op = Transpose::no,
                      .b_op = w_op,
                      .beta = part.beta,
-                     .bias = bias.data ? bias.as<const T>() + part.c_column : nullptr,
-                     .activation = activation,
+                     .bias = bias.data && part.a_column == 0 ? bias.as<const T>() + part.c_column
+                                                             : nullptr,
+                     .activation = is_cut ? Activation::none : activation,
                      .a_stride = a.shape[1],
                      .c_stride = c.grad.shape[1]});
       });
@@ -74,6 +80,11 @@ void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View bias,
     if (c.grad.dtype == a.dtype) run(c.grad.as<T>());
     else run(c.grad.as<Wide<T>>());
   });
+  if (is_cut)
+    with_formula(activation, [&]<class F>(F f) {
+      if constexpr (std::is_constructible_v<detail::formula::AnyPointwise, F>)
+        map(c.grad, c.grad, f);
+    });
 }
 
 }  // namespace cpu

@@ -80,8 +80,8 @@ namespace cpu {
 // out[r, c] = w[row + r, column + c], rounded once to out's dtype. Slabs begin with whole blocks.
 void widen_slab(View out, View w, int64_t row, int64_t column);
 
-// c = act(a op(w) + bias) + beta * c. With Transpose::yes a is [N, C]. Without, a is [N, R], and
-// there is no bias and no activation. c has a's dtype or wide() of it. `scratch` has
+// c = act(a op(w) + bias) + beta * c, a [N, C] with Transpose::yes, and [N, R] without; bias may be
+// empty. An activation requires beta 0. c has a's dtype or wide() of it. `scratch` has
 // widened_bytes().
 void quantized_matmul(GradTarget c, View a, View w, Transpose w_op, View bias,
                       Activation activation, View scratch);

@@ -108,20 +108,22 @@ TEST_CASE("a product by a quantized weight is that by the widened one", "[ops]")
         const QuantizedWeight w = quantized_weight(type, R, C, 1);
         const int64_t in = op == Transpose::yes ? C : R, out = op == Transpose::yes ? R : C;
         const Values x = random_values({N, in}, 2), b = random_values({out}, 3);
-        const auto run = [&](const Tensor& weight, DType dtype, bool biased) {
-          const Tensor leaf = require_grad(tensor_with(x, {N, in}, dtype));
-          const Tensor bias = biased ? tensor_with(b, {out}, dtype) : Tensor();
-          return differentiate(linear(leaf, weight, bias, Activation::none, op), leaf);
-        };
         const Tensor wide = tensor_with(w.values, {R, C}, DType::f64);
-        for (const bool biased : {true, false}) {
-          if (biased && op == Transpose::no) continue;
+        for (const auto& [biased, activation] : {std::pair(true, Activation::none),
+                                                 {true, Activation::tanh},
+                                                 {false, Activation::none}}) {
+          const auto run = [&, biased = biased, activation = activation](const Tensor& weight,
+                                                                         DType dtype) {
+            const Tensor leaf = require_grad(tensor_with(x, {N, in}, dtype));
+            const Tensor bias = biased ? tensor_with(b, {out}, dtype) : Tensor();
+            return differentiate(linear(leaf, weight, bias, activation, op), leaf);
+          };
           INFO(name(type) << " [" << R << ", " << C << "], " << N << " rows");
-          const Results expected = run(wide, DType::f64, biased);
+          const Results expected = run(wide, DType::f64);
           // The number of products in the longest sum, and the roundings of a term.
           const double depth = double(std::max(R, C)) + 8;
-          require_close(run(w.blocks, DType::f64, biased), expected, depth * 0x1p-53);
-          require_close(run(w.blocks, DType::f32, biased), expected, depth * 0x1p-24);
+          require_close(run(w.blocks, DType::f64), expected, depth * 0x1p-53);
+          require_close(run(w.blocks, DType::f32), expected, depth * 0x1p-24);
         }
       }
 }
@@ -253,6 +255,20 @@ TEST_CASE("a product by several slabs is rounded once, and overwrites its target
         bool is_close = true;
         for (size_t i = 0; i < found.size(); ++i)
           is_close &= std::abs(found[i] - expected.y[i]) <= bound(expected.y[i]);
+        REQUIRE(is_close);
+        // On cuda a bias is added to the rounded product.
+        const bool biased = !is_16_bit_dtype(dtype);
+        const Values term = eighths({N, out}, 4), bias = eighths({out}, 5);
+        const Tensor b = biased ? tensor_with(bias, {out}, dtype) : Tensor();
+        for (const bool keeps_a : {false, true}) {
+          Tensor a = tensor_with(term, {N, out}, dtype);
+          const Tensor kept = keeps_a ? a : Tensor();
+          const Values sum = to_doubles(add_linear(std::move(a), leaf, w.blocks, b, op));
+          for (size_t i = 0; i < sum.size(); ++i) {
+            const double there = expected.y[i] + term[i] + (biased ? bias[i % size_t(out)] : 0);
+            is_close &= std::abs(sum[i] - there) <= bound(there);
+          }
+        }
         REQUIRE(is_close);
         for (size_t i = 0; i < dx.size(); ++i) {
           const double there = expected.dx[i] + (adds ? 0.5 : 0);
