@@ -147,21 +147,22 @@ def limit_command(seconds, command):
 
 
 def limit_siblings(seconds):
-    status = 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(status))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     parent, own = os.getppid(), os.getpid()
     end_of_time = time.monotonic() + seconds
     while time.monotonic() < end_of_time:
         time.sleep(min(1, seconds))
         if os.getppid() != parent:
-            return status
-    status = STATUS
+            return 0
+    # The first process that ends may let the parent say that it is done. The others are ended all
+    # the same.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     first = [command_of(pid) for pid in descendants(parent, own)[:1]]
     stop(seconds, *first or ["a step of a script"], parent, own)
-    while os.getppid() == parent:  # a script's next steps are late, too
-        send(frozen(parent, own), signal.SIGKILL)
+    while os.getppid() == parent and signal.SIGTERM not in signal.sigpending():
+        send(frozen(parent, own), signal.SIGKILL)  # a script's next steps are late, too
         time.sleep(0.2)
-    return status
+    return STATUS
 
 
 def main():
