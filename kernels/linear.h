@@ -33,9 +33,10 @@ Tensor linear_then(const formula::AnyPointwise& f, const Tensor& x, const Tensor
 // y[n, o] = a[n, o] + sum_i x[n, i] * w[o, i] + b[o], a [N, O]: what linear() gives for x, w, b and
 // w_op, added to a. The product adds it: in 16 bits the sum is rounded once, and y has the same
 // bits whether it is written over a or not. On the CPU, wider types round a with each piece of the
-// terms; add() rounds less there. Backward: dw, db and dx as in linear() without an activation, and
-// da = dy, over dy where it can. So a residual connection costs neither an addition nor a copy of
-// its gradient. Keeps x as linear() does. Writes y over a if it gets the last reference to a.
+// terms; add() rounds less there.
+// Backward: dw, db and dx as in linear() without an activation, and da = dy, over dy where it can.
+// So a residual connection costs neither an addition nor a copy of its gradient. Keeps x as
+// linear() does. Writes y over a if it gets the last reference to a.
 // Throws Error unless the shapes agree.
 Tensor add_linear(Tensor a, const Tensor& x, const Tensor& w, const Tensor& b = {},
                   Transpose w_op = Transpose::yes);
