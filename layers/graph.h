@@ -33,8 +33,13 @@ namespace accrue {
 // tensor with a gradient, such as a mask of an input, are computed before all segments and kept. A
 // graph that cannot be cut leaves Recompute to its layers.
 //
-// Where only a relu reads the result of a batch norm or of a sum of two tensors, one kernel
-// computes both, unless a pass is observed or traced.
+// Unless a pass is observed or traced, a call is joined to the one that alone reads its result:
+// - a batch norm or a sum of two tensors to a relu, by one kernel for both;
+// - on cuda a linear to the sum that is called next, if the other term is no parameter, and of the
+//   linear's shape and type, by add_linear() (kernels/linear.h), which rounds once in 16 bits;
+// - on cuda, in training, a linear with a trained bias to the gelu that is called next, by
+//   linear_then(), which takes one kernel less in backward.
+// A graph is not cut behind a linear that is joined, so Recompute changes no bit.
 class Graph : public Layer, public NamedNetwork {
  public:
   // A value of this graph. One that is default-constructed stands for an operand that is left out.
@@ -113,10 +118,10 @@ class Graph : public Layer, public NamedNetwork {
     double weight = 1;
   };
   // Calls in the order in which they run, and of each value the position of its last use, which for
-  // the outputs that they are needed for is behind all calls. relus has for each position that of
-  // the relu which the call's kernel can apply, or Value::none.
+  // the outputs that they are needed for is behind all calls. joined has for each position that of
+  // the call which can run with it, or Value::none.
   struct Schedule {
-    std::vector<size_t> order, last_use, outputs, relus{};
+    std::vector<size_t> order, last_use, outputs, joined{};
   };
   // The values of a pass.
   using Values = std::vector<Tensor>;
@@ -142,16 +147,27 @@ class Graph : public Layer, public NamedNetwork {
   bool has_fixed_weights(const Call& call) const;
   std::string text_of(const Call& call) const;
 
+  static bool is_op(const Call& call, std::string_view name);
+  // A linear without an activation of its own.
+  static bool is_linear(const Call& call);
+  // A call that can apply a relu.
+  static bool can_activate(const Call& call);
+  // The formula of a gelu, and nothing for another call.
+  static std::optional<detail::formula::AnyPointwise> gelu_of(const Call& call);
+  // The operand of a sum beside the linear's result.
+  static size_t term_slot(const Call& sum, const Call& linear);
   std::vector<size_t> live_calls(const std::vector<size_t>& outputs) const;
   Schedule schedule_of(std::vector<size_t> order, std::vector<size_t> outputs) const;
-  std::vector<size_t> relus_of(const Schedule& schedule) const;
+  std::vector<size_t> joined_of(const Schedule& schedule) const;
   std::vector<bool> differentiable(const Values& values) const;
   bool is_differentiable(const Call& call, const std::vector<bool>& values) const;
   std::shared_ptr<const Cutting> cutting_for(const Schedule& plain,
                                              std::vector<bool> differentiable,
                                              Recompute recompute) const;
   Tensor take(const Schedule& schedule, size_t position, size_t slot, Values& values) const;
-  std::vector<Tensor> results_of(const Schedule& schedule, size_t position, Activation activation,
+  bool runs_joined(const Schedule& schedule, size_t position, size_t end, const Values& values,
+                   const Running& running) const;
+  std::vector<Tensor> results_of(const Schedule& schedule, size_t position, size_t joined,
                                  Values& values, const Running& running) const;
   void run_calls(const Schedule& schedule, size_t begin, size_t end, Values& values,
                  const Running& running) const;

@@ -140,6 +140,10 @@ std::shared_ptr<const Graph::Cutting> Graph::cutting_for(const Schedule& plain,
                     const auto made_by = value == Value::none ? std::nullopt : values_[value].call;
                     return !made_by || is_early[*made_by];
                   });
+  // A linear and what is joined to it stay together: apart they would round otherwise.
+  for (size_t p = 0; p < plain.order.size(); ++p)
+    if (is_linear(calls_[plain.order[p]]) && plain.joined[p] != Value::none)
+      is_early[plain.order[p]] = is_early[plain.order[plain.joined[p]]];
   std::vector<size_t> order = plain.order;
   const auto behind = std::ranges::stable_partition(order, [&](size_t c) { return is_early[c]; });
   const size_t first = order.size() - behind.size(), n = order.size();
@@ -168,6 +172,9 @@ std::shared_ptr<const Graph::Cutting> Graph::cutting_for(const Schedule& plain,
   for (const size_t input : inputs_)
     for (size_t p = 0; differentiable[input] && p < n && p <= schedule->last_use[input]; ++p)
       ++crossing[p];
+  for (size_t p = 0; p < n; ++p)
+    if (is_linear(calls_[schedule->order[p]]) && schedule->joined[p] != Value::none)
+      weights[schedule->joined[p]] = infinity;
   const std::vector<Place> places = places_of(first, has_weights, crossing, weights);
   std::vector<size_t> ends =
       ends_of(places, Weights(places, results, call_weights), recompute == Recompute::all);

@@ -44,8 +44,18 @@ Shape as_rows(const Shape& shape) {
 // Products and convolutions
 
 Tensor linear_of_rows(OpCall& c) {
-  const Shape shape = c[0].shape();
-  Tensor y = linear(c.take(0).reshape(as_rows(shape)), c[1], c[2]);
+  const Shape shape = c[0].shape(), rows = as_rows(shape);
+  Tensor x = c.take(0), y;
+  x = x.reshape(rows);
+  if (c.where.formula) {
+    y = linear_then(*c.where.formula, x, c[1], c[2]);
+  } else if (c.operands().size() > 3) {
+    Tensor a = c.take(3);
+    a = a.reshape({rows[0], c[1].size(0)});
+    y = add_linear(std::move(a), x, c[1], c[2]);
+  } else {
+    y = linear(x, c[1], c[2]);
+  }
   const int64_t O = y.size(1);
   return y.reshape(with_last(shape, O));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -11,6 +12,7 @@
 #include "core/tensor.h"
 #include "kernels/activation.h"
 #include "kernels/detail/per_axis.h"
+#include "kernels/pointwise.h"
 #include "layers/module.h"
 
 namespace accrue::detail {
@@ -124,6 +126,8 @@ class OpCall {
     bool is_fixed = false;     // the call has weights, and all are fixed (core/parameters.h)
     // To be applied to the result, of ops with can_activate.
     Activation activation = Activation::none;
+    // The same, of linear, which adds a further operand to its result.
+    std::optional<formula::AnyPointwise> formula{};
   };
 
   OpCall(const GraphOp& op, std::vector<Tensor> operands, const std::vector<OpValue>& attributes,

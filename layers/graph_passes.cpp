@@ -37,30 +37,61 @@ Graph::Schedule Graph::schedule_of(std::vector<size_t> order, std::vector<size_t
   }
   for (const size_t output : outputs) last_use[output] = order.size();
   Schedule schedule{std::move(order), std::move(last_use), std::move(outputs)};
-  schedule.relus = relus_of(schedule);
+  schedule.joined = joined_of(schedule);
   return schedule;
 }
 
-std::vector<size_t> Graph::relus_of(const Schedule& schedule) const {
+bool Graph::is_op(const Call& call, std::string_view name) {
+  return call.op && call.op->op.name == name;
+}
+
+bool Graph::is_linear(const Call& call) {
+  const auto* const layer = dynamic_cast<const Linear*>(call.layer);
+  return is_op(call, "linear") || (layer && layer->places() == 1);
+}
+
+bool Graph::can_activate(const Call& call) {
+  if (call.op) return call.op->op.can_activate;
+  const auto* const layer = dynamic_cast<const BatchNorm*>(call.layer);
+  return layer && layer->places() == 1;
+}
+
+std::optional<formula::AnyPointwise> Graph::gelu_of(const Call& call) {
+  const bool is_gelu = is_op(call, "gelu");
+  const auto is_kind = [&](const char* kind) {
+    return is_gelu && call.op->attributes.front() == OpValue(std::string(kind));
+  };
+  if (dynamic_cast<const Gelu*>(call.layer) || is_kind("none")) return formula::Gelu{};
+  if (dynamic_cast<const GeluTanh*>(call.layer) || is_kind("tanh")) return formula::GeluTanh{};
+  return std::nullopt;
+}
+
+size_t Graph::term_slot(const Call& sum, const Call& linear) {
+  return sum.operands.front() == linear.results.front() ? 1 : 0;
+}
+
+std::vector<size_t> Graph::joined_of(const Schedule& schedule) const {
   const auto& [order, last_use, outputs, _] = schedule;
-  std::vector<size_t> reads(values_.size()), relus(order.size(), Value::none);
+  std::vector<size_t> reads(values_.size()), joined(order.size(), Value::none);
   for (const size_t output : outputs) ++reads[output];
   for (const size_t c : order)
     for (const size_t value : calls_[c].operands)
       if (value != Value::none) ++reads[value];
-  for (size_t position = 0; position < order.size(); ++position) {
-    const Call& call = calls_[order[position]];
-    const bool can_activate = call.layer ? dynamic_cast<const BatchNorm*>(call.layer) != nullptr &&
-                                               call.layer->places() == 1
-                                         : call.op->op.can_activate;
-    const size_t result = call.results.front();
-    if (!can_activate || reads[result] != 1 || last_use[result] >= order.size()) continue;
-    const Call& reader = calls_[order[last_use[result]]];
-    const bool is_relu = reader.layer ? dynamic_cast<const Relu*>(reader.layer) != nullptr
-                                      : reader.op->op.name == "relu";
-    if (is_relu) relus[position] = last_use[result];
+  // From the end, because a sum with a relu is joined to no linear.
+  for (size_t position = order.size(); position-- > 0;) {
+    const size_t c = order[position], result = calls_[c].results.front(), next = last_use[result];
+    if (reads[result] != 1 || next >= order.size()) continue;
+    const Call &call = calls_[c], &reader = calls_[order[next]];
+    const bool is_relu =
+        dynamic_cast<const Relu*>(reader.layer) != nullptr || is_op(reader, "relu");
+    const bool is_sum = is_op(reader, "add") && joined[next] == Value::none &&
+                        !values_[reader.operands[term_slot(reader, call)]].held;
+    // By the calls' numbers, which every schedule shares.
+    const bool is_next = order[next] == c + 1;
+    if (can_activate(call) ? is_relu : is_linear(call) && is_next && (is_sum || gelu_of(reader)))
+      joined[position] = next;
   }
-  return relus;
+  return joined;
 }
 
 bool Graph::is_differentiable(const Call& call, const std::vector<bool>& values) const {
@@ -109,19 +140,65 @@ Tensor Graph::take(const Schedule& schedule, size_t position, size_t slot, Value
   return is_last ? std::move(values[value]) : values[value];
 }
 
-std::vector<Tensor> Graph::results_of(const Schedule& schedule, size_t position,
-                                      Activation activation, Values& values,
-                                      const Running& running) const {
+// Whether a call runs with the one that is joined to it, in a pass over calls before `end`.
+bool Graph::runs_joined(const Schedule& schedule, size_t position, size_t end, const Values& values,
+                        const Running& running) const {
+  const size_t joined = schedule.joined[position];
+  if (joined >= end || OpTrace::current() || running.pass.observe) return false;
+  const Call &call = calls_[schedule.order[position]], &reader = calls_[schedule.order[joined]];
+  if (!is_linear(call)) return true;
+  const auto value = [&](size_t number) -> const Tensor& {
+    const Held* const held = values_[number].held;
+    return held ? held->tensor() : values[number];
+  };
+  const Tensor& x = value(call.operands.front());
+  if (!plans_for_cuda(x.device())) return false;
+  const auto* const layer = static_cast<const Linear*>(call.layer);
+  if (gelu_of(reader)) {
+    // The pass that is spared is that for the bias's gradient.
+    const size_t bias = call.operands.size() > 2 ? call.operands[2] : Value::none;
+    const bool is_trained =
+        layer ? layer->has_trained_bias() : bias != Value::none && Edge(value(bias)).wants_grad();
+    return is_trained && running.pass.training();
+  }
+  const Tensor& term = value(reader.operands[term_slot(reader, call)]);
+  const int rank = x.shape().rank();
+  if (rank == 0 || term.dtype() != x.dtype()) return false;
+  if (layer) return term.shape() == layer->shape_of(x.shape());
+  const Shape& w = value(call.operands[1]).shape();
+  return w.rank() == 2 && term.shape() == x.shape().with(rank - 1, w[0]);
+}
+
+// The results of a call and of the one at position `joined`, unless that is Value::none.
+std::vector<Tensor> Graph::results_of(const Schedule& schedule, size_t position, size_t joined,
+                                      Values& values, const Running& running) const {
   const Call& call = calls_[schedule.order[position]];
   std::vector<Tensor> operands, results;
   for (size_t slot = 0; slot < call.operands.size(); ++slot)
     operands.push_back(take(schedule, position, slot, values));
+  Activation activation = Activation::none;
+  std::optional<formula::AnyPointwise> formula;
+  Tensor term;
+  if (joined != Value::none) {
+    const Call& reader = calls_[schedule.order[joined]];
+    formula = gelu_of(reader);
+    if (!is_linear(call)) activation = Activation::relu;
+    else if (!formula) term = take(schedule, joined, term_slot(reader, call), values);
+  }
   if (call.layer) {
-    Tensor& x = operands.front();
-    if (activation == Activation::none)
-      results.push_back((*call.layer)(std::move(x), running.pass));
-    else results.push_back(static_cast<const BatchNorm&>(*call.layer).with_relu(x, running.pass));
+    Tensor x = std::move(operands.front());
+    const Pass& pass = running.pass;
+    const auto* const linear = dynamic_cast<const Linear*>(call.layer);
+    const auto* const norm = dynamic_cast<const BatchNorm*>(call.layer);
+    if (activation != Activation::none) results.push_back(norm->with_relu(x, pass));
+    else if (formula) results.push_back(linear->then(*formula, std::move(x), pass));
+    else if (term.defined()) results.push_back(linear->add_to(std::move(term), std::move(x), pass));
+    else results.push_back((*call.layer)(std::move(x), pass));
     return results;
+  }
+  if (term.defined()) {
+    operands.resize(call.op->op.operands().size());
+    operands.push_back(std::move(term));
   }
   results =
       (*call.op)(std::move(operands), {.pass = running.pass,
@@ -130,7 +207,8 @@ std::vector<Tensor> Graph::results_of(const Schedule& schedule, size_t position,
                                        .samples = running.samples,
                                        .dtype = running.dtype,
                                        .is_fixed = has_fixed_weights(call),
-                                       .activation = activation});
+                                       .activation = activation,
+                                       .formula = formula});
   check(results.size() == call.results.size(), "[{}] has {} in {}, expected {}", call.op->op.name,
         counted(std::ssize(results), "result"), call.name, call.results.size());
   return results;
@@ -138,17 +216,14 @@ std::vector<Tensor> Graph::results_of(const Schedule& schedule, size_t position,
 
 void Graph::run_calls(const Schedule& schedule, size_t begin, size_t end, Values& values,
                       const Running& running) const {
-  const bool sees_each = OpTrace::current() || running.pass.observe;
   std::vector<bool> is_done(end - begin);
   for (size_t position = begin; position < end; ++position) {
     if (is_done[position - begin]) continue;
-    // A relu within these calls runs with the call before it.
-    const size_t relu = schedule.relus[position];
-    const bool has_relu = !sees_each && relu < end;
-    std::vector<Tensor> results = results_of(
-        schedule, position, has_relu ? Activation::relu : Activation::none, values, running);
-    const size_t last = has_relu ? relu : position;
-    if (has_relu) is_done[relu - begin] = true;
+    const bool is_joined = runs_joined(schedule, position, end, values, running);
+    const size_t joined = is_joined ? schedule.joined[position] : Value::none;
+    std::vector<Tensor> results = results_of(schedule, position, joined, values, running);
+    const size_t last = is_joined ? joined : position;
+    if (is_joined) is_done[joined - begin] = true;
     const std::vector<size_t>& made = calls_[schedule.order[last]].results;
     for (size_t i = 0; i < results.size(); ++i)
       if (schedule.last_use[made[i]] > last) values[made[i]] = std::move(results[i]);

@@ -81,14 +81,39 @@ Linear::Linear(int64_t in, int64_t out, Activation activation, InitScheme scheme
   if (has_bias_) declare("bias", bias_);
 }
 
+bool Linear::is_of_last(const Shape& x) const { return x.rank() > 2 && x[-1] == weight_.shape[1]; }
+
+Shape Linear::rows_of(const Shape& x) const {
+  const int leading = is_of_last(x) ? x.rank() - 1 : 1;
+  return {x.numel(0, leading), x.numel(leading, x.rank())};
+}
+
+Shape Linear::shape_of(const Shape& x) const {
+  const int64_t out = weight_.shape[0];
+  return is_of_last(x) ? x.with(x.rank() - 1, out) : Shape{x[0], out};
+}
+
 Tensor Linear::forward(Tensor x, const Pass&) const {
-  const Shape shape = x.shape();
-  const int64_t in = weight_.shape[1];
-  const bool is_of_last = shape.rank() > 2 && shape[-1] == in;
-  const Shape rows = is_of_last ? Shape{shape.numel(0, shape.rank() - 1), in}
-                                : Shape{shape[0], shape.numel(1, shape.rank())};
-  const Tensor y = linear(std::move(x).reshape(rows), weight(), bias_.tensor, activation_);
-  return is_of_last ? y.reshape(shape.with(shape.rank() - 1, y.size(1))) : y;
+  const Shape shape = shape_of(x.shape());
+  x = x.reshape(rows_of(x.shape()));
+  return linear(x, weight(), bias_.tensor, activation_).reshape(shape);
+}
+
+Tensor Linear::then(const formula::AnyPointwise& f, Tensor x, const Pass& pass) const {
+  const Shape from = x.shape(), shape = shape_of(from);
+  return run(from, pass, [&] {
+    x = x.reshape(rows_of(from));
+    return linear_then(f, x, weight(), bias_.tensor).reshape(shape);
+  });
+}
+
+Tensor Linear::add_to(Tensor a, Tensor x, const Pass& pass) const {
+  const Shape from = x.shape(), shape = shape_of(from);
+  return run(from, pass, [&] {
+    x = x.reshape(rows_of(from));
+    a = a.reshape({x.size(0), weight_.shape[0]});
+    return add_linear(std::move(a), x, weight(), bias_.tensor).reshape(shape);
+  });
 }
 
 std::string Linear::describe() const {

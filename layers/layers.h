@@ -63,10 +63,21 @@ class Linear : public detail::Weighted {
          InitScheme scheme = InitScheme::kaiming, WeightNorm norm = WeightNorm::none,
          Bias bias = Bias::learned);
   Tensor forward(Tensor x, const Pass&) const override;
+  // f(y) and a + y, as linear_then() and add_linear() compute them, of a layer without an
+  // activation.
+  Tensor then(const detail::formula::AnyPointwise& f, Tensor x, const Pass& pass) const;
+  Tensor add_to(Tensor a, Tensor x, const Pass& pass) const;
+  // The shape of y.
+  Shape shape_of(const Shape& x) const;
+  bool has_trained_bias() const { return detail::Edge(bias_.tensor).wants_grad(); }
   std::string describe() const override;
   int places() const override { return activation_ == Activation::none ? 1 : 2; }
 
  private:
+  bool is_of_last(const Shape& x) const;
+  // [rows, in]
+  Shape rows_of(const Shape& x) const;
+
   Activation activation_;
   Parameter bias_;
   bool has_bias_;
