@@ -9,7 +9,7 @@ namespace {
 
 // The geometry of x as a whole, [N, C, H, W].
 ConvGeometry geometry_of(const Shape& x, const Tensor& w, const Tensor& b, const Conv2dShape& s) {
-  const auto [stride, padding, dilation, groups] = s;
+  const auto [stride, padding, dilation, groups, channels] = s;
   check(groups > 0, "[conv2d] groups {}: expected at least 1", groups);
   check(x.rank() == 4 && w.shape().rank() == 4 && x[1] == w.size(1) * groups && x.numel() > 0 &&
             w.numel() > 0,

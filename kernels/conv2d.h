@@ -4,6 +4,7 @@
 
 #include "core/tensor.h"
 #include "kernels/activation.h"
+#include "kernels/channels.h"
 #include "kernels/detail/conv_geometry.h"
 
 namespace accrue {
@@ -15,6 +16,7 @@ struct Conv2dShape {
   detail::Padding padding = 0;
   detail::PerAxis dilation = 1;
   int64_t groups = 1;
+  Channels channels = Channels::first;  // of x and y
 };
 
 //   y[n, o, h, w] = act(b[o] + sum_(c, i, j) w[o, c, i, j] * x[n, c', at(h, i), at(w, j)])

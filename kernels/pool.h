@@ -2,6 +2,7 @@
 
 #include "core/tensor.h"
 #include "kernels/activation.h"
+#include "kernels/channels.h"
 #include "kernels/detail/per_axis.h"
 
 namespace accrue {
@@ -11,9 +12,10 @@ struct Pool2dShape {
   detail::PerAxis kernel;
   detail::PerAxis stride = kernel;
   detail::PerAxis padding = 0;
-  bool ceil_mode = false;         // also windows that reach beyond the padding
-  bool count_include_pad = true;  // as zeros of a mean
-  detail::PerAxis dilation = 1;   // from a place of a window to the next, of a maximum
+  bool ceil_mode = false;               // also windows that reach beyond the padding
+  bool count_include_pad = true;        // as zeros of a mean
+  detail::PerAxis dilation = 1;         // from a place of a window to the next, of a maximum
+  Channels channels = Channels::first;  // of x and y
 };
 
 // y[n, c, h, w] = max (or mean) over 0 <= i < kernel.h, 0 <= j < kernel.w of

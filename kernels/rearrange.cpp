@@ -95,6 +95,9 @@ Tensor transpose(const Tensor& x, int a, int b) {
   return permuted("transpose", x, order);
 }
 
+Tensor detail::channels_last(const Tensor& x) { return permute(x, {0, 2, 3, 1}); }
+Tensor detail::channels_first(const Tensor& x) { return permute(x, {0, 3, 1, 2}); }
+
 Tensor flip(const Tensor& x, const std::vector<int>& dims) {
   check_movable("flip", x);
   const std::vector<int> flipped = dimensions_of("flip", x, dims);

@@ -55,6 +55,10 @@ Tensor flatten(const Tensor& x, int first = 0, int last = -1);
 
 namespace detail {
 
+// Images [N, C, H, W] as [N, H, W, C], and the other way.
+Tensor channels_last(const Tensor& x);
+Tensor channels_first(const Tensor& x);
+
 // `dim` counted from the start. Throws Error unless -rank <= dim < rank.
 int dimension_of(std::string_view op, const Tensor& x, int dim);
 // Throws Error unless x is of a dtype whose elements these ops move.
