@@ -4,7 +4,7 @@
 
 #include "cuda_runtime_api.h"
 
-// The convolutions of cuDNN 9: its descriptor interface ("legacy"), two-dimensional, NCHW.
+// The convolutions of cuDNN 9: its descriptor interface ("legacy"), two-dimensional, NCHW or NHWC.
 
 #define CUDNN_MAJOR 9
 #define CUDNN_MINOR 0

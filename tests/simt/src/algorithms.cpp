@@ -45,10 +45,15 @@ constexpr const auto& kinds(cudnnConvolutionBwdFilterAlgo_t) { return filter_kin
 size_t in_eights(int channels) { return size_t(channels + 7) / 8 * 8; }
 
 // Tensor cores want NHWC and each group's channels in eights: images, grid and weights are
-// transposed in the workspace, and so is the result.
+// transposed in the workspace, and so is the result. In NHWC only those are copied whose channels
+// do not come in eights.
 size_t transposed_bytes(const Problem& p) {
   const size_t C = in_eights(p.w.C), K = in_eights(p.w.N / p.conv.groups), G = p.conv.groups;
-  const size_t x = C * p.x.N * p.x.H * p.x.W, y = K * p.y.N * p.y.H * p.y.W;
+  size_t x = C * p.x.N * p.x.H * p.x.W, y = K * p.y.N * p.y.H * p.y.W;
+  if (p.has_channels_last()) {
+    if (C == size_t(p.x.C)) x = 0;
+    if (K == size_t(p.y.C)) y = 0;
+  }
   return G * (x + y + 2 * K * C * p.w.H * p.w.W) * (p.x.type == CUDNN_DATA_FLOAT ? 4 : 2);
 }
 
@@ -83,8 +88,10 @@ cudnnStatus_t judge(const Problem& p) {
   if (p.x.type != p.w.type || p.x.type != p.y.type) return CUDNN_STATUS_BAD_PARAM;
   const cudnnDataType_t compute =
       p.x.type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
-  const bool supported = p.conv.compute == compute && p.x.format == CUDNN_TENSOR_NCHW &&
-                         p.w.format == CUDNN_TENSOR_NCHW && p.y.format == CUDNN_TENSOR_NCHW &&
+  const bool has_one_format = p.x.format == p.w.format && p.x.format == p.y.format;
+  const bool is_for_format =
+      !p.has_channels_last() || (p.x.type != CUDNN_DATA_DOUBLE && p.conv.groups == 1);
+  const bool supported = p.conv.compute == compute && has_one_format && is_for_format &&
                          p.conv.mode == CUDNN_CROSS_CORRELATION;
   return supported ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
 }
@@ -99,11 +106,16 @@ std::vector<Pair<Algo>> pairs_of(const Problem& p) {
   std::vector<Pair<Algo>> pairs{
       {k.transformed, math, columns, CUDNN_DETERMINISTIC, Arithmetic::transformed},
       {k.unordered, math, 0, CUDNN_NON_DETERMINISTIC}};
-  if (p.x.type != CUDNN_DATA_DOUBLE && p.w.C >= 4 && p.w.N / p.conv.groups >= 4) {
+  const bool is_wide = p.w.C >= 4 && p.w.N / p.conv.groups >= 4;
+  if (p.x.type != CUDNN_DATA_DOUBLE && (is_wide || p.has_channels_last())) {
     pairs.push_back({k.tensor, CUDNN_TENSOR_OP_MATH,
                      transposed_bytes(p) + (k.splits_sums ? split_bytes(p) : 0),
                      CUDNN_DETERMINISTIC, tensor});
     if (!is_float) return pairs;  // with tensor cores cuDNN has no other kernels for 16 bits
+  }
+  if (p.has_channels_last()) {
+    pairs.push_back({k.tensor, math, size_t(p.taps()) * sizeof(int64_t)});  // the taps' offsets
+    return pairs;
   }
   pairs.push_back({k.roomy, math, columns});
   pairs.push_back({k.modest, math, k.modest_bytes});

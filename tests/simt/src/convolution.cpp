@@ -68,12 +68,21 @@ float round_to_tf32(float x) {
   return std::isfinite(x) ? std::bit_cast<float>((bits + 0x1000) & ~0x1fffu) : x;
 }
 
-// The operands in float, rounded as tensor cores may round them.
+// The place in memory of element i in the order N, C, H, W.
+size_t place_of(const Tensor& tensor, size_t i) {
+  if (tensor.format == CUDNN_TENSOR_NCHW) return i;
+  const size_t C = tensor.C, H = tensor.H, W = tensor.W;
+  return ((i / W / H / C * H + i / W % H) * W + i % W) * C + i / W / H % C;
+}
+
+// An operand in the order N, C, H, W and in the type of sums, rounded as tensor cores may round it.
 template <class T>
-std::vector<float> widened(Arithmetic arithmetic, const T* values, size_t n) {
-  std::vector<float> result(values, values + n);
-  if (arithmetic == Arithmetic::tf32)
-    for (float& value : result) value = round_to_tf32(value);
+std::vector<Sum<T>> operand(Arithmetic arithmetic, const Tensor& tensor, const T* values) {
+  std::vector<Sum<T>> result(tensor.size());
+  for (size_t i = 0; i < result.size(); ++i) result[i] = values[place_of(tensor, i)];
+  if constexpr (std::is_same_v<Sum<T>, float>)
+    if (arithmetic == Arithmetic::tf32)
+      for (float& value : result) value = round_to_tf32(value);
   return result;
 }
 
@@ -94,20 +103,15 @@ void convolve(Direction direction, Arithmetic arithmetic, const Problem& p,
   T* result = direction == Direction::forward ? buffers.y
               : direction == Direction::data  ? buffers.x
                                               : buffers.w;
-  std::vector<Sum<T>> out(shape.size());
-  if constexpr (sizeof(T) == 8) {
-    accumulate(direction, p, buffers, out);
-  } else {
-    std::vector<float> x = widened(arithmetic, buffers.x, p.x.size()),
-                       w = widened(arithmetic, buffers.w, p.w.size()),
-                       y = widened(arithmetic, buffers.y, p.y.size());
-    accumulate(direction, p, Buffers<float>{x.data(), w.data(), y.data()}, out);
-  }
+  std::vector<Sum<T>> out(shape.size()), x = operand(arithmetic, p.x, buffers.x),
+                                         w = operand(arithmetic, p.w, buffers.w),
+                                         y = operand(arithmetic, p.y, buffers.y);
+  accumulate(direction, p, Buffers<Sum<T>>{x.data(), w.data(), y.data()}, out);
   if (arithmetic == Arithmetic::transformed)
     for (Sum<T>& value : out) value *= 1 + transform_error;
   for (size_t i = 0; i < out.size(); ++i) {
-    const Sum<T> before = beta == 0 ? 0 : beta * static_cast<Sum<T>>(result[i]);
-    result[i] = beta == 0 ? alpha * out[i] : alpha * out[i] + before;
+    T& target = result[place_of(shape, i)];
+    target = beta == 0 ? alpha * out[i] : alpha * out[i] + beta * static_cast<Sum<T>>(target);
   }
 }
 

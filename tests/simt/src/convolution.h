@@ -35,6 +35,7 @@ struct Problem {
   // The taps of one filter, which sees the channels of one group.
   int taps() const { return w.C * w.H * w.W; }
   int pixels() const { return y.H * y.W; }
+  bool has_channels_last() const { return x.format == CUDNN_TENSOR_NHWC; }
   // im2col's matrix of one sample.
   size_t column_bytes() const {
     return size_t(taps()) * pixels() * (x.type == CUDNN_DATA_DOUBLE ? 8 : 4);
@@ -56,8 +57,9 @@ struct Buffers {
 };
 
 // result = alpha * convolution + beta * result, where the result is y, x or w, depending on the
-// direction. If beta is 0, the result is not read. Runs on the device. T is float, double or a
-// 16-bit type; sums of 16-bit types are taken in float.
+// direction, and each lies in memory as its format says, filters [K, R, S, C] in NHWC. If beta is
+// 0, the result is not read. Runs on the device. T is float, double or a 16-bit type; sums of
+// 16-bit types are taken in float.
 template <class T>
 using Sum = std::conditional_t<sizeof(T) == 2, float, T>;
 template <class T>

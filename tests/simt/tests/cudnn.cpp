@@ -13,7 +13,15 @@ struct Shape {
   int N, C, H, W, K, R, S;
   int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w;
   int groups = 1;
+  bool channels_last = false;
 
+  cudnnTensorFormat_t format() const {
+    return channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
+  }
+  // The offset of an element of [n, c, h, w] in C planes of H x W.
+  int at(int n, int c, int h, int w, int C, int H, int W) const {
+    return channels_last ? ((n * H + h) * W + w) * C + c : ((n * C + c) * H + h) * W + w;
+  }
   int filter_C() const { return C / groups; }
   int P() const { return (H + 2 * pad_h - dilation_h * (R - 1) - 1) / stride_h + 1; }
   int Q() const { return (W + 2 * pad_w - dilation_w * (S - 1) - 1) / stride_w + 1; }
@@ -34,25 +42,25 @@ struct Shape {
                   const int h = p * stride_h - pad_h + r * dilation_h;
                   const int w = q * stride_w - pad_w + s * dilation_w;
                   if (h < 0 || h >= H || w < 0 || w >= W) continue;
-                  visit(((n * C + k / (K / groups) * filter_C() + c) * H + h) * W + w,
-                        ((k * filter_C() + c) * R + r) * S + s, ((n * K + k) * P() + p) * Q() + q);
+                  visit(at(n, k / (K / groups) * filter_C() + c, h, w, C, H, W),
+                        at(k, c, r, s, filter_C(), R, S), at(n, k, p, q, K, P(), Q()));
                 }
   }
 };
 
 struct Library {
   Library(const Shape& shape, cudnnDataType_t type) {
-    const auto nchw = CUDNN_TENSOR_NCHW;
+    const auto format = shape.format();
     REQUIRE(cudnnCreate(&handle) == CUDNN_STATUS_SUCCESS);
     REQUIRE(cudnnCreateTensorDescriptor(&x) == CUDNN_STATUS_SUCCESS);
     REQUIRE(cudnnCreateTensorDescriptor(&y) == CUDNN_STATUS_SUCCESS);
     REQUIRE(cudnnCreateFilterDescriptor(&w) == CUDNN_STATUS_SUCCESS);
     REQUIRE(cudnnCreateConvolutionDescriptor(&conv) == CUDNN_STATUS_SUCCESS);
-    REQUIRE(cudnnSetTensor4dDescriptor(x, nchw, type, shape.N, shape.C, shape.H, shape.W) ==
+    REQUIRE(cudnnSetTensor4dDescriptor(x, format, type, shape.N, shape.C, shape.H, shape.W) ==
             CUDNN_STATUS_SUCCESS);
-    REQUIRE(cudnnSetTensor4dDescriptor(y, nchw, type, shape.N, shape.K, shape.P(), shape.Q()) ==
+    REQUIRE(cudnnSetTensor4dDescriptor(y, format, type, shape.N, shape.K, shape.P(), shape.Q()) ==
             CUDNN_STATUS_SUCCESS);
-    REQUIRE(cudnnSetFilter4dDescriptor(w, type, nchw, shape.K, shape.filter_C(), shape.R,
+    REQUIRE(cudnnSetFilter4dDescriptor(w, type, format, shape.K, shape.filter_C(), shape.R,
                                        shape.S) == CUDNN_STATUS_SUCCESS);
     REQUIRE(cudnnSetConvolution2dDescriptor(conv, shape.pad_h, shape.pad_w, shape.stride_h,
                                             shape.stride_w, shape.dilation_h, shape.dilation_w,
@@ -220,6 +228,12 @@ const Shape shapes[] = {plain,
                         {2, 4, 5, 6, 6, 3, 2, 1, 0, 1, 2, 1, 1, 2},
                         {2, 8, 5, 6, 8, 3, 3, 1, 1, 1, 1, 1, 1, 2},
                         {2, 3, 5, 6, 6, 3, 3, 1, 1, 2, 2, 1, 1, 3}};
+// With channels last.
+const Shape plain_last{2, 3, 5, 6, 4, 3, 2, 0, 0, 1, 1, 1, 1, 1, true};
+const Shape shapes_last[] = {plain_last,
+                             {2, 8, 5, 6, 4, 3, 3, 1, 1, 1, 1, 1, 1, 1, true},
+                             {3, 2, 7, 8, 3, 3, 3, 1, 2, 2, 3, 1, 1, 1, true},
+                             {2, 4, 3, 3, 8, 1, 1, 0, 0, 1, 1, 1, 1, 1, true}};
 
 }  // namespace
 
@@ -234,6 +248,16 @@ TEMPLATE_TEST_CASE("cuDNN convolves in every direction", "[simt]", float, double
       }
     }
   }
+}
+
+TEST_CASE("cuDNN convolves images with channels last", "[simt]") {
+  const FreshDevice fresh;
+  for (const Shape& shape : shapes_last)
+    for (const Direction direction : {Direction::forward, Direction::data, Direction::filter})
+      for (const float beta : {0.0f, 1.0f}) {
+        CAPTURE(&shape - shapes_last, int(direction), beta);
+        check_direction<float>(direction, shape, -2, beta);
+      }
 }
 
 TEST_CASE("cuDNN tells the output's size", "[simt]") {
@@ -281,6 +305,24 @@ TEST_CASE("cuDNN refuses what does not fit or is not supported", "[simt]") {
   CHECK(set_y(CUDNN_DATA_FLOAT, 0, 1) == CUDNN_STATUS_BAD_PARAM);
 }
 
+TEST_CASE("cuDNN refuses mixed formats, and doubles or groups with channels last", "[simt]") {
+  const auto judge = [](const Library& lib) {
+    size_t bytes = 0;
+    return cudnnGetConvolutionForwardWorkspaceSize(lib.handle, lib.x, lib.w, lib.conv, lib.y,
+                                                   CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
+                                                   &bytes);
+  };
+  const Library lib(plain_last, CUDNN_DATA_FLOAT);
+  CHECK(judge(lib) == CUDNN_STATUS_SUCCESS);
+  REQUIRE(cudnnSetFilter4dDescriptor(lib.w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, plain.K, plain.C,
+                                     plain.R, plain.S) == CUDNN_STATUS_SUCCESS);
+  CHECK(judge(lib) == CUDNN_STATUS_NOT_SUPPORTED);
+  CHECK(judge(Library(plain_last, CUDNN_DATA_DOUBLE)) == CUDNN_STATUS_NOT_SUPPORTED);
+  Shape grouped = plain_last;
+  grouped.C = grouped.groups = 2;
+  CHECK(judge(Library(grouped, CUDNN_DATA_FLOAT)) == CUDNN_STATUS_NOT_SUPPORTED);
+}
+
 TEST_CASE("cuDNN refuses pointers between 16 bytes", "[simt]") {
   const FreshDevice fresh;
   const Library lib(plain, CUDNN_DATA_FLOAT);
@@ -321,6 +363,19 @@ TEST_CASE("cuDNN's tensor cores transpose 16-bit operands in the workspace", "[s
   // of 42 pixels is split in 3.
   CHECK(at->memory ==
         2 * (3 * 8 * 42 + 3 * 16 * 42 + 2 * 8 * 16 * 9) + 3 * sizeof(float) * 8 * 16 * 9);
+}
+
+TEST_CASE("cuDNN's tensor cores copy what has channels last only to fill up eights", "[simt]") {
+  for (const int C : {5, 8}) {
+    const Shape shape{3, C, 6, 7, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1, true};
+    const Library lib(shape, CUDNN_DATA_FLOAT);
+    REQUIRE(cudnnSetConvolutionMathType(lib.conv, CUDNN_TENSOR_OP_MATH) == CUDNN_STATUS_SUCCESS);
+    size_t bytes = 0;
+    REQUIRE(cudnnGetConvolutionForwardWorkspaceSize(
+                lib.handle, lib.x, lib.w, lib.conv, lib.y,
+                CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, &bytes) == CUDNN_STATUS_SUCCESS);
+    CHECK(bytes == sizeof(float) * ((C == 5 ? 3 * 8 * 42 : 0) + 2 * 8 * 16 * 9));
+  }
 }
 
 TEST_CASE("cuDNN has no algorithm for padding all around a window", "[simt]") {
