@@ -1,9 +1,11 @@
 #include "kernels/norm.h"
 
 #include "kernels/detail/channel_sums.h"
+#include "kernels/detail/norm_columns.h"
 #include "kernels/detail/norm_kernels.h"
 #include "kernels/detail/reduce.h"
 #include "kernels/joined_batch.h"
+#include "kernels/rearrange.h"
 
 namespace accrue {
 namespace cpu {
@@ -393,9 +395,12 @@ struct Moments {
 
 // Scratch of cuda's kernels: two numbers for each piece of a group, and two for each group.
 Tensor pieces_scratch(const Grouping& at, Source source, DType dtype, Device device) {
-  const bool cuts = source == Source::batch && plans_for_cuda(device);
-  const int64_t pieces = cuts ? group_pieces(at) : 1;
-  return Tensor::empty({pieces > 1 ? 2 * (pieces + 1) * at.count() : 0}, wide(dtype), device,
+  int64_t pieces = 0;  // that need any
+  if (source == Source::batch && plans_for_cuda(device)) {
+    pieces = at.are_columns() ? column_pieces(at, dtype) : group_pieces(at);
+    if (pieces == 1 && !at.are_columns()) pieces = 0;
+  }
+  return Tensor::empty({pieces > 0 ? 2 * (pieces + 1) * at.count() : 0}, wide(dtype), device,
                        Category::workspace);
 }
 
@@ -468,7 +473,7 @@ Tensor normalize(std::string_view op, const Tensor& x, const Tensor& gamma, cons
                           at.are_channels() && activation != Activation::tanh;
   // The next layer usually keeps y as well.
   const bool needs_y = is_activated && !needs_x, computes_y = needs_y || !result_is_unread();
-  const bool measures_at_once = moments.by && computes_y && is_normalized_at_once(at);
+  const bool measures_at_once = moments.by && computes_y && is_normalized_at_once(at, device);
   if (moments.by && !measures_at_once) measure(moments, x, at);
   Tensor y = needs_y ? Tensor::empty(x.shape(), x.dtype(), device)
                      : empty_result(x.shape(), x.dtype(), device);
@@ -605,45 +610,61 @@ namespace {
 
 // The groups of batch_norm(): each channel over all n. Throws Error unless its operands agree.
 Grouping channels_of_batch(const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                           const RunningStatistics& running) {
-  const int64_t C = channels("batch_norm", x), S = x.shape().numel(2, x.shape().rank());
+                           const RunningStatistics& running, Channels layout) {
+  const bool is_last = layout == Channels::last;
+  check(!is_last || (x.defined() && x.shape().rank() == 4 && x.size(3) > 0),
+        "[batch_norm] x {}: expected [N, H, W, C] with C above 0", x.shape());
+  const int64_t C = is_last ? x.size(3) : channels("batch_norm", x);
   check_operands("batch_norm", x, gamma, beta, C);
   check_same("batch_norm", {&running.mean, &running.var});
   check_wide("batch_norm", x, running.mean);
   check(running.mean.shape() == Shape{C} && running.var.shape() == Shape{C},
         "[batch_norm] running mean {} and variance {} with x {}: expected [{}]",
         running.mean.shape(), running.var.shape(), x.shape(), C);
-  return {x.size(0), C, S, 1, Grouping::Over::batch};
+  if (is_last) return {x.numel() / C, C, 1, 1, Grouping::Over::batch};
+  return {x.size(0), C, x.shape().numel(2, x.shape().rank()), 1, Grouping::Over::batch};
+}
+
+// Images that lie as the kernels want them: permuted, if they have channels last on the CPU.
+template <class Norm>
+Tensor norm_where_they_lie(const Tensor& x, Channels layout, const Norm& norm) {
+  if (layout == Channels::first || plans_for_cuda(x.device()) || x.shape().rank() != 4)
+    return norm(x, layout);
+  return channels_last(norm(channels_first(x), Channels::first));
 }
 
 }  // namespace
 
-Tensor detail::batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+Tensor detail::batch_norm(const Tensor& images, const Tensor& gamma, const Tensor& beta,
                           const RunningStatistics& running, NormMode mode, double eps,
-                          Activation activation) {
-  const Grouping at = channels_of_batch(x, gamma, beta, running);
-  if (mode == NormMode::eval) {
-    // Copies the moments, because a later forward in train mode may change the running ones before
-    // backward.
-    const Moments moments = Moments::empty(x, at, Source::constant);
-    launch<cpu::given_moments, cuda::given_moments>(x.device(), moments.mean.view(),
-                                                    moments.rstd.view(), running.mean.view(),
-                                                    running.var.view(), eps);
-    return normalize("batch_norm", x, gamma, beta, at, moments, activation);
-  }
-  const Running moved = recomputing()
-                            ? Running{}
-                            : Running{running.mean.view(), running.var.view(), running.momentum};
-  return normalize("batch_norm", x, gamma, beta, at, moments_of("batch_norm", x, at, eps, moved),
-                   activation);
+                          Activation activation, Channels channels) {
+  return norm_where_they_lie(images, channels, [&](const Tensor& x, Channels layout) {
+    const Grouping at = channels_of_batch(x, gamma, beta, running, layout);
+    if (mode == NormMode::eval) {
+      // Copies the moments, because a later forward in train mode may change the running ones
+      // before backward.
+      const Moments moments = Moments::empty(x, at, Source::constant);
+      launch<cpu::given_moments, cuda::given_moments>(x.device(), moments.mean.view(),
+                                                      moments.rstd.view(), running.mean.view(),
+                                                      running.var.view(), eps);
+      return normalize("batch_norm", x, gamma, beta, at, moments, activation);
+    }
+    const Running moved = recomputing()
+                              ? Running{}
+                              : Running{running.mean.view(), running.var.view(), running.momentum};
+    return normalize("batch_norm", x, gamma, beta, at, moments_of("batch_norm", x, at, eps, moved),
+                     activation);
+  });
 }
 
-Tensor detail::batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+Tensor detail::batch_norm(const Tensor& images, const Tensor& gamma, const Tensor& beta,
                           const RunningStatistics& running, JoinedBatch& whole, const void* norm,
-                          double eps, Activation activation) {
-  const Grouping at = channels_of_batch(x, gamma, beta, running);
-  return normalize("batch_norm", x, gamma, beta, at,
-                   measure_jointly(x, at, eps, running, whole, norm), activation);
+                          double eps, Activation activation, Channels channels) {
+  return norm_where_they_lie(images, channels, [&](const Tensor& x, Channels layout) {
+    const Grouping at = channels_of_batch(x, gamma, beta, running, layout);
+    return normalize("batch_norm", x, gamma, beta, at,
+                     measure_jointly(x, at, eps, running, whole, norm), activation);
+  });
 }
 
 }  // namespace accrue

@@ -1,15 +1,17 @@
 #include "kernels/activation.h"
 #include "kernels/detail/elementwise.cuh"
-#include "kernels/detail/norm_kernels.h"
+#include "kernels/detail/norm_columns.h"
+#include "kernels/detail/norm_finish.cuh"
 #include "kernels/detail/reduce.cuh"
 
 namespace accrue::cuda {
 namespace {
 
-// All norms use the same kernels. They differ in the elements of x that share a mean, a *group*
-// (kernels/detail/norm_kernels.h). Seen as [N, G, K, S], each of x's N samples has G groups of K
-// channels of S elements. A group of layer, group or instance norm is one run of K * S elements. A
-// group of batch norm (K = 1) has one such run in every sample.
+// All norms but those of columns (kernels/norm_columns.cu) use the same kernels. They differ in the
+// elements of x that share a mean, a *group* (kernels/detail/norm_kernels.h). Seen as [N, G, K, S],
+// each of x's N samples has G groups of K channels of S elements. A group of layer, group or
+// instance norm is one run of K * S elements. A group of batch norm (K = 1) has one such run in
+// every sample.
 //
 // The kernels read memory in vectors of `width` elements, which are neighbours in a channel or, if
 // S = 1 (layer norm), lie in neighbouring channels. Below, K and S count vectors.
@@ -392,41 +394,6 @@ __device__ void store_dx(T* dx, const T* dy, const T* x, int64_t v, const At& at
   store_vector(dx, v, result);
 }
 
-// How the sums over a group are finished. Where groups are channels, gamma is not in the sums: they
-// are also the gradients of gamma and beta.
-template <class T, class W = Wide<T>>
-struct Finish {
-  Statistics<W> statistics;
-  ThroughRelu<T> through;
-  ChannelGradients<W> to;
-  bool are_channels;
-  int64_t elements;
-
-  Finish(const Normalizer& by, const AffineMap& map, const AffineTargets& to, int64_t elements)
-      : statistics(by.statistics<W>()),
-        through(map),
-        to(to),
-        are_channels(by.at.are_channels()),
-        elements(elements) {}
-
-  // The factors in the sums.
-  __device__ PerChannel<W> factors() const {
-    PerChannel<W> factors = through.gamma;
-    if (are_channels) factors.values = nullptr;
-    return factors;
-  }
-  // Returns the terms of group g. One thread of those that call this `stores` gradients.
-  template <class Sum>
-  __device__ DxTerms<W> operator()(int64_t g, Sum sum, Sum product, bool stores) const {
-    if (are_channels) {
-      if (stores) to.store(g, static_cast<W>(sum), static_cast<W>(product), statistics[g].rstd);
-      sum *= through.gamma[g];
-      product *= through.gamma[g];
-    }
-    return statistics.dx_terms(g, sum, product, elements);
-  }
-};
-
 // A team computes dx of its group. The second pass finds a small group in the cache. dx may be dy,
 // because a group's averages are complete before its first element is written.
 template <int team, int width, bool accumulate, class T, class W = Wide<T>>
@@ -520,6 +487,7 @@ Grid grid_of_pieces(const Grouping& at) {
 void group_moments(View mean, View spread, Spread kind, View x, Grouping at, double eps,
                    Running running, View scratch) {
   if (at.count() == 0) return;
+  if (at.are_columns()) return column_moments(mean, spread, kind, x, at, eps, running, scratch);
   const int64_t pieces = group_pieces(at);
   dispatch_floating(
       x.dtype, [&]<class T, class W = Wide<T>>() {
@@ -567,6 +535,8 @@ template <bool backward>
 void enqueue_normalize(View values, View x, const Normalizer& by, View gamma, View beta,
                        Activation activation) {
   if (x.numel() == 0) return;
+  if (by.at.are_columns())
+    return normalize_columns(values, x, by, {gamma, beta, activation}, backward);
   dispatch_floating(
       x.dtype, [&]<class T, class W = Wide<T>>() {
         with_plane_width<T>(run_of(by.at), {values.data, x.data}, [&](auto width) {
@@ -591,6 +561,8 @@ void normalized_backward_over(View dy, View x, Normalizer by, View gamma, View b
 void part_of_dx_terms(View terms, View dy, View x, Normalizer by, View gamma, View scratch) {
   const Grouping& at = by.at;
   if (at.count() == 0) return;
+  if (at.are_columns())
+    return column_dx_terms(terms, {}, dy, x, by, {gamma, {}, Activation::none}, 1, scratch);
   dispatch_floating(
       dy.dtype, [&]<class T, class W = Wide<T>>() {
         auto* const out = static_cast<DxTerms<W>*>(terms.data);
@@ -616,6 +588,7 @@ namespace {
 void enqueue_backward(GradTarget dx, const AffineTargets& to, View dy, View x, const Normalizer& by,
                       const AffineMap& map, View given, View scratch) {
   if (dy.numel() == 0) return;
+  if (by.at.are_columns()) return columns_backward(dx, to, dy, x, by, map, given, scratch);
   const Grouping& at = by.at;
   const bool measured = by.source == Source::batch;
   const int64_t pieces = group_pieces(at);

@@ -2,6 +2,7 @@
 
 #include "core/tensor.h"
 #include "kernels/activation.h"
+#include "kernels/channels.h"
 
 namespace accrue {
 
@@ -80,9 +81,10 @@ struct RunningStatistics {
 // gamma * dz, and x is kept only if gamma or beta wants a gradient. Accumulation is not equivalent
 // to one large batch: the statistics come from one micro-batch, and `running` is updated once per
 // micro-batch.
+// With channels last x is [N, H, W, C], which is permuted on the CPU.
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                   const RunningStatistics& running, NormMode mode, double eps = 1e-5,
-                  Activation activation = Activation::none);
+                  Activation activation = Activation::none, Channels channels = Channels::first);
 
 // The same in train mode for x that is a part of a batch (kernels/joined_batch.h). The averages
 // above are over all parts, and so are the statistics that update `running`, once. Accumulation is
@@ -90,7 +92,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
 // more. `norm` identifies a norm of the network when segments are computed twice.
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                   const RunningStatistics& running, JoinedBatch& whole, const void* norm,
-                  double eps = 1e-5, Activation activation = Activation::none);
+                  double eps = 1e-5, Activation activation = Activation::none,
+                  Channels channels = Channels::first);
 
 }  // namespace detail
 

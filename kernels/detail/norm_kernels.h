@@ -26,6 +26,8 @@ struct Grouping {
   HOST_DEVICE int64_t elements() const { return runs() * K * S; }
   // True if each group is all of a channel.
   bool are_channels() const { return over == Over::batch && K == 1; }
+  // True if each is a column of x [N, C], as of images with channels last.
+  bool are_columns() const { return are_channels() && S == 1; }
   // The group of channel c of sample n.
   HOST_DEVICE int64_t group_of(int64_t n, int64_t c) const {
     return over == Over::batch ? c / K : n * per_sample() + c / K;
@@ -43,8 +45,11 @@ inline int64_t group_pieces(const Grouping& at) {
 }
 
 // True if a group is so small that the kernel that computes its moments also normalizes it: a
-// thread of cuda's finds its elements in the first cache, and a block is done soon.
-inline bool is_normalized_at_once(const Grouping& at) { return at.elements() <= 8192; }
+// thread of cuda's finds its elements in the first cache, and a block is done soon. Columns are not
+// read one by one there.
+inline bool is_normalized_at_once(const Grouping& at, Device device) {
+  return at.elements() <= 8192 && !(at.are_columns() && plans_for_cuda(device));
+}
 
 // Running statistics, which move towards the statistics of each group (batch_norm's). Undefined
 // views are left alone.

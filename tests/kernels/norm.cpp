@@ -261,6 +261,7 @@ TEST_CASE("batch_norm", "[ops]") {
   for (const Affine affine : {Affine::both, Affine::none, Affine::gamma, Affine::beta})
     check_op(norm_op("batch_norm", {4, 3, 5}, channels(4, 3, 5), affine, batch));
   check_op(norm_op("batch_norm", {9, 5}, channels(9, 5, 1), Affine::both, batch));
+  check_op(norm_op("batch_norm", {9, 8}, channels(9, 8, 1), Affine::both, batch));
   check_op(norm_op("batch_norm", {1, 2, 3, 3}, channels(1, 2, 9), Affine::both, batch));
   // On cuda the planes divide into vectors of 4 elements in 16 bits, not of 8.
   check_op(norm_op("batch_norm", {3, 2, 2, 6}, channels(3, 2, 12), Affine::both, batch));
@@ -295,8 +296,9 @@ TEST_CASE("batch_norm with relu has the bits of relu behind batch_norm", "[ops]"
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
     for (const NormMode mode : {NormMode::train, NormMode::eval})
       for (const bool learns : {true, false})
-        for (const Shape& shape : {Shape{3, 5, 2, 6}, Shape{4, 3, 70, 70}}) {
-          CAPTURE(name(dtype), mode == NormMode::train, learns, shape[2]);
+        for (const Shape& shape :
+             {Shape{3, 5, 2, 6}, Shape{4, 3, 70, 70}, Shape{70, 5}, Shape{1100, 16}}) {
+          CAPTURE(name(dtype), mode == NormMode::train, learns, shape);
           std::vector<Values> results[2];
           for (const bool is_fused : {false, true}) {
             const Tensor x = require_grad(random_tensor(shape, 1, dtype));
@@ -420,6 +422,7 @@ TEST_CASE("norms keep the digits of a small variance around a large mean", "[ops
   require_exact(group_norm(x.reshape({1, 8, size / 8}), 1, {}, {}));
   require_exact(instance_norm(x.reshape({1, 1, size})));
   require_exact(batch(x.reshape({16, 1, size / 16}), {}, {}));
+  require_exact(batch(x.reshape({size / 5, 5}), {}, {}));  // each column has all eight values
 }
 
 TEST_CASE("norms do not depend on the threads", "[ops]") {
@@ -508,8 +511,9 @@ TEST_CASE("norms of few and large groups", "[ops]") {
   // in a group, and planes of one element.
   for (const auto& [shape, norm, groups] :
        {Case{{5, 3, 80, 80}, {}, 3}, Case{{2, 3, 91, 97}, {}, 3}, Case{{20000, 3}, {}, 3},
-        Case{{1, 6, 80, 90}, group(2), 2}, Case{{1, 2, 131, 127}, instance, 2},
-        Case{{2, 20000}, layer, 2}, Case{{2, 20000}, rms, 2}}) {
+        Case{{2100, 36}, {}, 36}, Case{{1, 6, 80, 90}, group(2), 2},
+        Case{{1, 2, 131, 127}, instance, 2}, Case{{2, 20000}, layer, 2},
+        Case{{2, 20000}, rms, 2}}) {
     const int64_t C = shape[1];
     const auto results_on = [&](Device device) {
       const auto drawn = [&](const Shape& of, uint64_t seed) {
