@@ -3,19 +3,26 @@
 #include "kernels/concat.h"
 #include "kernels/detail/channel_sums.h"
 #include "kernels/detail/conv_products.h"
+#include "kernels/rearrange.h"
 
 namespace accrue {
 namespace {
 
+bool is_channels_last(const Conv2dShape& shape) { return shape.channels == Channels::last; }
+
 // The geometry of x as a whole, [N, C, H, W].
-ConvGeometry geometry_of(const Shape& x, const Tensor& w, const Tensor& b, const Conv2dShape& s) {
+ConvGeometry geometry_of(const Shape& given, const Tensor& w, const Tensor& b,
+                         const Conv2dShape& s) {
   const auto [stride, padding, dilation, groups, channels] = s;
+  const Shape x = is_channels_last(s) && given.rank() == 4
+                      ? Shape{given[0], given[3], given[1], given[2]}
+                      : given;
   check(groups > 0, "[conv2d] groups {}: expected at least 1", groups);
   check(x.rank() == 4 && w.shape().rank() == 4 && x[1] == w.size(1) * groups && x.numel() > 0 &&
             w.numel() > 0,
-        "[conv2d] x {} and w {}{}: expected x [N, C, H, W] and w [O, {}, KH, KW], none empty", x,
+        "[conv2d] x {} and w {}{}: expected x {} and w [O, {}, KH, KW], none empty", given,
         w.shape(), groups == 1 ? "" : fmt::format(" with groups {}", groups),
-        groups == 1 ? "C" : "C / groups");
+        is_channels_last(s) ? "[N, H, W, C]" : "[N, C, H, W]", groups == 1 ? "C" : "C / groups");
   check(w.size(0) % groups == 0, "[conv2d] w {} with groups {}: expected groups to divide O",
         w.shape(), groups);
   check(!b.defined() || b.shape() == Shape{w.size(0)}, "[conv2d] b {} with w {}: expected b [{}]",
@@ -29,7 +36,7 @@ ConvGeometry geometry_of(const Shape& x, const Tensor& w, const Tensor& b, const
                       W + padding.before.w + padding.after.w - dilation.w * (KW - 1) - 1);
   check(is_at_least(spare, 0),
         "[conv2d] w {} with dilation {} does not fit into x {} with padding {} and {}", w.shape(),
-        dilation, x, padding.before, padding.after);
+        dilation, given, padding.before, padding.after);
   return {.C = x[1],
           .H = H,
           .W = W,
@@ -41,7 +48,8 @@ ConvGeometry geometry_of(const Shape& x, const Tensor& w, const Tensor& b, const
           .stride = stride,
           .padding = padding.before,
           .dilation = dilation,
-          .groups = groups};
+          .groups = groups,
+          .channels = channels};
 }
 
 std::vector<ConvGeometry> geometries_of(const std::vector<Tensor>& parts, const Tensor& w,
@@ -58,6 +66,7 @@ std::vector<ConvGeometry> geometries_of(const std::vector<Tensor>& parts, const 
     whole = whole.with(1, whole[1] + part[1]);
   }
   std::vector<ConvGeometry> geometries(parts.size(), geometry_of(whole, w, b, shape));
+  if (parts.size() == 1) return geometries;  // also with channels last
   for (size_t k = 0; k < parts.size(); ++k) geometries[k].C = parts[k].size(1);
   return geometries;
 }
@@ -90,7 +99,10 @@ Tensor convolve(std::vector<Tensor> parts, const Tensor& weight, const Tensor& b
   const Tensor w = operand(weight, dtype), b = operand(bias, dtype);
   const std::vector<ConvGeometry> geometries = geometries_of(parts, w, b, shape);
   const ConvGeometry& first = geometries[0];
-  Tensor y = Tensor::empty({parts[0].size(0), first.O, first.GH, first.GW}, dtype, device);
+  const int64_t N = parts[0].size(0);
+  const Shape of_y = is_channels_last(shape) ? Shape{N, first.GH, first.GW, first.O}
+                                             : Shape{N, first.O, first.GH, first.GW};
+  Tensor y = Tensor::empty(of_y, dtype, device);
   for_each_part(geometries, [&](size_t k, const auto& filters_in, const ConvGeometry& geometry) {
     gather({y.view(), k == 0 ? 0.0f : 1.0f}, parts[k].view(),
            {filters_in(w.view()), weight.variable()}, k == 0 && b.defined() ? b.view() : View{},
@@ -114,7 +126,11 @@ Tensor convolve(std::vector<Tensor> parts, const Tensor& weight, const Tensor& b
                correlate({filters_in(dw->grad), dw->beta}, dy.view(), parts[k].view(), geometry);
              });
            parts.clear();
-           if (auto db = claim_grad(db_edge)) sum_channels(*db, dy.view());
+           if (auto db = claim_grad(db_edge)) {
+             View terms = dy.view();
+             if (is_channels_last(shape)) terms.shape = {dy.numel() / dy.size(3), dy.size(3)};
+             sum_channels(*db, terms);
+           }
            for_each_part(geometries, [&](size_t k, const auto& filters_in,
                                          const ConvGeometry& geometry) {
              if (auto dx = claim_grad(dx_edges[k]))
@@ -124,15 +140,25 @@ Tensor convolve(std::vector<Tensor> parts, const Tensor& weight, const Tensor& b
   return y;
 }
 
+// True if cuDNN computes this convolution with channels last.
+bool has_kernels(const Tensor& x, const Conv2dShape& shape) {
+  return plans_for_cuda(x.device()) && x.dtype() != DType::f64 && shape.groups == 1;
+}
+
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, Conv2dShape shape,
               Activation activation) {
+  if (is_channels_last(shape) && x.shape().rank() == 4 && !has_kernels(x, shape)) {
+    shape.channels = Channels::first;
+    return channels_last(conv2d(channels_first(x), w, b, shape, activation));
+  }
   return convolve({x}, w, b, shape, activation);
 }
 
 Tensor conv2d(const std::vector<Tensor>& parts, const Tensor& w, const Tensor& b,
               Conv2dShape shape) {
+  if (is_channels_last(shape)) return conv2d(concat(parts, 3), w, b, shape);
   const bool joins = parts.size() > 1 && shape.groups > 1;
   return convolve(joins ? std::vector{concat(parts, 1)} : parts, w, b, shape, Activation::none);
 }

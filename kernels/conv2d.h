@@ -27,6 +27,8 @@ struct Conv2dShape {
 //   GH = (H + before.h + after.h - dilation.h * (KH - 1) - 1) / stride.h + 1, GW likewise.
 // With groups = C, a depthwise convolution, every filter sees one channel. A sequence
 // [N, C, T] is an image [N, C, 1, T], which kernels [O, C, 1, K] pass over.
+// With channels last x is [N, H, W, C] and y [N, GH, GW, O]; w stays as it is. On the CPU, in
+// float64 and with several groups there are no kernels for that, and x and y are permuted.
 // Backward, with dz = dy * act'(y) written over dy:
 //   dw[o, k] = sum_(n, p) dz[n, o, p] * col[k, n, p]     db[o] = sum_(n, p) dz[n, o, p]
 //   dx[n, c, :] = the sum over all (k, p) that see a pixel of sum_o w[o, k] * dz[n, o, p]
@@ -40,7 +42,8 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, Conv2dShape sha
 // Computes conv2d of x = concat(parts, 1) without making that tensor. y is a sum over channels:
 // each part is multiplied by its channels of w and added to the same y, and backward likewise. The
 // one difference is that y is rounded once for each part. Keeps the parts in place of x. With
-// several groups, whose channels may be of several parts, it does make that tensor and keeps it.
+// several groups, whose channels may be of several parts, and with channels last it does make that
+// tensor and keeps it.
 Tensor conv2d(const std::vector<Tensor>& parts, const Tensor& w, const Tensor& b,
               Conv2dShape shape);
 

@@ -69,13 +69,22 @@ inline ConvGeometry in_eights(ConvGeometry g) {
 }
 
 // The bytes that cuDNN's algorithms may use. On tensor cores they hold transposed copies: one of
-// the image, one of the grid and two of the weights. Other algorithms may use as much as the larger
-// of image and grid; more would reduce the micro-batch that fits into memory.
+// the image, one of the grid and two of the weights. Images and grids that have channels last are
+// copied only if their channels do not come in eights. Other algorithms may use as much as the
+// larger of image and grid; more would reduce the micro-batch that fits into memory.
 inline int64_t algorithm_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
   if (!uses_tensor_cores(dtype)) return std::max(image_bytes(g, N, dtype), grid_bytes(g, N, dtype));
   const ConvGeometry padded = in_eights(g);
-  return image_bytes(padded, N, dtype) + grid_bytes(padded, N, dtype) +
-         2 * weights_bytes(padded, dtype);
+  const bool copies_image = !g.has_channels_last() || padded.C != g.C,
+             copies_grid = !g.has_channels_last() || padded.O != g.O;
+  return (copies_image ? image_bytes(padded, N, dtype) : 0) +
+         (copies_grid ? grid_bytes(padded, N, dtype) : 0) + 2 * weights_bytes(padded, dtype);
+}
+
+// True if cuDNN gets the weights as [O, KH, KW, C], which it wants where channels are last. Then
+// they are copied, unless that is the order in which they lie.
+inline bool transposes_weights(const ConvGeometry& g) {
+  return g.has_channels_last() && g.area() > 1;
 }
 
 // The bytes of the partial sums of a weight gradient on tensor cores. A gradient has too few tiles
@@ -99,10 +108,10 @@ inline int64_t more_for_weights(const ConvGeometry& g, int64_t N, DType dtype) {
 }
 
 // The bytes of a convolution's workspace: the padded image, if there is one; a copy of w if its
-// filters lie apart, because cuDNN expects them side by side; and the algorithm's memory with
-// `more` bytes. This is at least enough for a single image with copies of all operands, because
-// operands that do not start at a multiple of 16 bytes are copied. Throws Error if an image is too
-// large for cuDNN.
+// filters lie apart, because cuDNN expects them side by side, or in another order; and the
+// algorithm's memory with `more` bytes. This is at least enough for a single image with copies of
+// all operands, because operands that do not start at a multiple of 16 bytes are copied. Throws
+// Error if an image is too large for cuDNN.
 inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype, int64_t more = 0) {
   constexpr int64_t least = 4 << 20, modest = 1 << 20;
   const ConvGeometry symmetric = as_symmetric(g), padded = as_padded(g);
@@ -120,7 +129,7 @@ inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype, in
           ? std::max(algorithm_bytes(g, 1, dtype), algorithm_bytes(padded, 1, dtype)) + more
           : modest;
   return (symmetric == g ? 0 : image_bytes(symmetric, N, dtype)) +
-         (g.has_part_of_w() ? weights_bytes(g, dtype) : 0) +
+         (g.has_part_of_w() || transposes_weights(g) ? weights_bytes(g, dtype) : 0) +
          std::max({least, algorithm_bytes(symmetric, N, dtype) + more, copies + of_one});
 }
 
@@ -128,7 +137,7 @@ inline int64_t workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype, in
 // widened into a sum over micro-batches.
 inline int64_t correlate_workspace_bytes(const ConvGeometry& g, int64_t N, DType dtype) {
   return workspace_bytes(g, N, dtype, more_for_weights(as_symmetric(g), N, dtype)) +
-         (is_16_bit_dtype(dtype) ? weights_bytes(g, dtype) : 0);
+         (is_16_bit_dtype(dtype) && !transposes_weights(g) ? weights_bytes(g, dtype) : 0);
 }
 
 }  // namespace accrue::cuda

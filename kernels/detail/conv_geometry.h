@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstdint>
 
+#include "kernels/channels.h"
 #include "kernels/detail/per_axis.h"
 
 namespace accrue::detail {
@@ -40,6 +41,7 @@ struct ConvGeometry {
   PerAxis stride, padding, dilation;
   int64_t groups = 1;
   int64_t filter_channels = C / groups;  // of w as a whole
+  Channels channels = Channels::first;   // of image and grid: last are [H, W, C] and [GH, GW, O]
 
   int64_t area() const { return KH * KW; }
   // The channels of the image that one filter sees.
@@ -47,6 +49,7 @@ struct ConvGeometry {
   int64_t taps() const { return group_channels() * area(); }
   // Elements from one filter of w to the next.
   int64_t filter_step() const { return filter_channels * area(); }
+  bool has_channels_last() const { return channels == Channels::last; }
   bool has_part_of_w() const { return filter_channels != group_channels(); }
   // True if each channel of the image is a group: a filter sees one channel.
   bool is_depthwise() const { return groups > 1 && groups == C; }

@@ -52,25 +52,57 @@ void copy_filters(GradTarget target, int64_t target_step, View source, int64_t s
   });
 }
 
+// to[o, s, r] = from[o, r, s] + beta * to[o, s, r] for matrices of `rows` x `columns`. Neighbouring
+// threads write neighbours.
+template <bool accumulate, class To, class From>
+__global__ void __launch_bounds__(block_threads)
+    transpose_kernel(To* to, const From* from, int64_t n, int64_t rows, int64_t columns) {
+  for (int64_t i = first_item(); i < n; i += item_stride()) {
+    const int64_t r = i % rows, s = i / rows % columns, o = i / rows / columns;
+    accrue::store(to[i], widen(from[(o * rows + r) * columns + s]),
+                  std::bool_constant<accumulate>{});
+  }
+}
+
+// target[o] = the transpose of source[o], a matrix of `rows`, + beta * target[o], with dtypes as in
+// copy_elements().
+void transpose_filters(GradTarget target, View source, int64_t rows) {
+  const int64_t n = source.numel(), columns = source.shape.numel(1, 4) / rows;
+  const auto copy = [&]<class To, class From>() {
+    with_beta(target.beta, [&](auto accumulate) {
+      enqueue(grid_over(n), transpose_kernel<accumulate.value, To, From>, target.grad.as<To>(),
+              source.as<const From>(), n, rows, columns);
+    });
+  };
+  dispatch_floating(source.dtype, [&]<class T>() {
+    if (target.grad.dtype == source.dtype) copy.template operator()<T, T>();
+    else copy.template operator()<Wide<T>, T>();
+  });
+}
+
 // One operand as cuDNN gets it: the given view, or a copy of it in the workspace.
 struct Operand {
   View given;
   View copy = {};  // empty where it gets `given`
   PerAxis shift = 0;
-  int64_t filter_step = 0;  // of filters that lie apart
+  int64_t filter_step = 0;     // of filters that lie apart
+  bool is_transposed = false;  // filters [O, C, KH, KW] as [O, KH, KW, C]
 
   bool is_whole() const { return shift == 0 && copy.shape == given.shape; }
   void* data() const { return copy.data ? copy.data : given.data; }
 
   void load() const {
     if (!copy.data) return;
-    if (filter_step > 0) copy_filters({copy, 0}, copy.shape.numel(1, 4), given, filter_step);
+    if (is_transposed) transpose_filters({copy, 0}, given, given.shape[1]);
+    else if (filter_step > 0) copy_filters({copy, 0}, copy.shape.numel(1, 4), given, filter_step);
     else if (is_whole()) copy_elements({copy, 0}, given);
     else copy_shifted({copy, 0}, given, {-shift.h, -shift.w});
   }
   // given = copy + beta * given
   void store(float beta) const {
-    if (filter_step > 0) copy_filters({given, beta}, filter_step, copy, copy.shape.numel(1, 4));
+    if (is_transposed) transpose_filters({given, beta}, copy, given.shape.numel(2, 4));
+    else if (filter_step > 0)
+      copy_filters({given, beta}, filter_step, copy, copy.shape.numel(1, 4));
     else if (is_whole()) copy_elements({given, beta}, copy);
     else copy_shifted({given, beta}, copy, {shift.h, shift.w});
   }
@@ -88,13 +120,19 @@ class Workspace {
     return {given, take(given.shape, dtype)};
   }
   Operand filters(View given, DType dtype, const ConvGeometry& g) {
+    if (transposes_weights(g)) return {given, take(given.shape, dtype), 0, 0, true};
     if (!g.has_part_of_w()) return operand(given, dtype);
     return {given, take(given.shape, dtype), 0, g.filter_step()};
   }
   // The image as cuDNN sees it: a padded copy if `seen` is not g.
   Operand image(View given, const ConvGeometry& g, const ConvGeometry& seen) {
     if (seen == g) return operand(given, given.dtype);
-    return {given, take({given.shape[0], seen.C, seen.H, seen.W}, given.dtype), g.padding};
+    const int64_t N = given.shape[0], C = g.C;
+    if (!g.has_channels_last())
+      return {given, take({N, C, seen.H, seen.W}, given.dtype), g.padding};
+    given.shape = {N, 1, g.H, g.W * C};  // one plane, whose columns are wide
+    return {given, take({N, 1, seen.H, seen.W * C}, given.dtype),
+            PerAxis(g.padding.h, g.padding.w * C)};
   }
   // The convolution with the rest of the workspace as scratch.
   CudnnConvolution convolution(const ConvGeometry& seen, int64_t N, DType dtype) const {
@@ -176,6 +214,7 @@ void conv_gather(GradTarget grid, View image, const ConvWeights& w, View b, Acti
                   y = workspace.operand(part.of(grid.grad), dtype);
     return try_product<Gather>(y, grid.beta, x, k, seen, part, workspace);
   });
+  if (g.has_channels_last()) grid.grad.shape = {grid.grad.numel() / g.O, g.O};
   add_channel_bias(grid.grad, b, activation);
 }
 
@@ -214,7 +253,11 @@ struct Shapes {
   explicit Shapes(const Convolution& c)
       : image{c.N, c.geometry.C, c.geometry.H, c.geometry.W},
         grid{c.N, c.geometry.O, c.geometry.GH, c.geometry.GW},
-        w{c.geometry.O, c.geometry.group_channels(), c.geometry.KH, c.geometry.KW} {}
+        w{c.geometry.O, c.geometry.group_channels(), c.geometry.KH, c.geometry.KW} {
+    if (!c.geometry.has_channels_last()) return;
+    for (Shape* const shape : {&image, &grid})
+      *shape = {c.N, (*shape)[2], (*shape)[3], (*shape)[1]};
+  }
 };
 
 std::string name_of(cudnnConvolutionFwdAlgo_t algorithm) {

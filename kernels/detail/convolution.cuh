@@ -75,14 +75,15 @@ inline std::optional<ConvolutionDescriptors> describe(const CudnnConvolution& c)
       make_descriptor<cudnnDestroyFilterDescriptor>(cudnnCreateFilterDescriptor),
       make_descriptor<cudnnDestroyConvolutionDescriptor>(cudnnCreateConvolutionDescriptor)};
   const cudnnDataType_t type = cudnn_data_type(c.dtype);
+  const cudnnTensorFormat_t format = g.has_channels_last() ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
   const auto set_images = [&](const auto& images, int64_t C, int64_t H, int64_t W) {
-    return is_supported(cudnnSetTensor4dDescriptor(images.get(), CUDNN_TENSOR_NCHW, type,
-                                                   as_int(c.N), as_int(C), as_int(H), as_int(W)),
+    return is_supported(cudnnSetTensor4dDescriptor(images.get(), format, type, as_int(c.N),
+                                                   as_int(C), as_int(H), as_int(W)),
                         "describe images");
   };
   if (!set_images(d.image, g.C, g.H, g.W) || !set_images(d.grid, g.O, g.GH, g.GW))
     return std::nullopt;
-  check_call(cudnnSetFilter4dDescriptor(d.w.get(), type, CUDNN_TENSOR_NCHW, as_int(g.O),
+  check_call(cudnnSetFilter4dDescriptor(d.w.get(), type, format, as_int(g.O),
                                         as_int(g.group_channels()), as_int(g.KH), as_int(g.KW)),
              "describe weights");
   check_call(cudnnSetConvolution2dDescriptor(
