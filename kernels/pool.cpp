@@ -7,8 +7,10 @@
 #include "kernels/detail/formulas.h"
 #include "kernels/detail/pool_kernels.h"
 #include "kernels/detail/reduce.h"
+#include "kernels/rearrange.h"
 
 namespace accrue {
+// The ops give these kernels images with channels first.
 namespace cpu {
 
 // Calls body(in, out) with the offset of each window's first pixel in x and of its output in y,
@@ -274,7 +276,7 @@ void avg_pool2d_backward(GradTarget dx, View dy, Pool2dShape s) {
   });
 }
 
-void global_avg_pool2d(View y, View x) {
+void global_avg_pool2d(View y, View x, Channels) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const int64_t P = x.shape.numel(2, 4);
     parallel_each(y.numel(), P, [&](int64_t plane) {
@@ -285,7 +287,7 @@ void global_avg_pool2d(View y, View x) {
   });
 }
 
-void global_avg_pool2d_backward(GradTarget dx, View dy) {
+void global_avg_pool2d_backward(GradTarget dx, View dy, Channels) {
   dispatch_floating(dy.dtype, [&]<class T>() {
     const int64_t P = dx.grad.shape.numel(2, 4);
     const auto share = 1 / static_cast<Wide<T>>(P);
@@ -320,21 +322,34 @@ int64_t windows_of(int64_t size, const Pool2dShape& s, int64_t PerAxis::*at) {
   return (windows - 1) * stride < size + s.padding.*at ? windows : windows - 1;
 }
 
-Tensor pooled(std::string_view op, const Tensor& x, Pool2dShape s) {
+std::string_view layout(Channels channels) {
+  return channels == Channels::first ? "[N, C, H, W]" : "[N, H, W, C]";
+}
+
+Shape laid_out(int64_t N, int64_t C, int64_t H, int64_t W, Channels channels) {
+  return channels == Channels::first ? Shape{N, C, H, W} : Shape{N, H, W, C};
+}
+
+// Channels that lie last have kernels on cuda alone; elsewhere x and y are permuted.
+bool must_permute(const Tensor& x, Channels channels) {
+  return channels == Channels::last && !plans_for_cuda(x.device());
+}
+
+Shape pooled_shape(std::string_view op, const Tensor& x, Pool2dShape s) {
   check_same(op, {&x});
-  check(x.shape().rank() == 4, "[{}] x {}: expected x [N, C, H, W]", op, x.shape());
-  const int64_t H = x.size(2), W = x.size(3);
+  check(x.shape().rank() == 4, "[{}] x {}: expected x {}", op, x.shape(), layout(s.channels));
+  const Shape sizes = image_sizes(x.shape(), s.channels);
+  const int64_t H = sizes[2], W = sizes[3];
   const PerAxis extent = extent_of(s);
-  check(x.shape().numel(2, 4) > 0 && is_at_least(s.kernel, 1) && is_at_least(s.stride, 1) &&
+  check(H > 0 && W > 0 && is_at_least(s.kernel, 1) && is_at_least(s.stride, 1) &&
             is_at_least(s.dilation, 1) && extent.h <= H + 2 * s.padding.h &&
             extent.w <= W + 2 * s.padding.w,
         "[{}] kernel {}, stride {}, padding {}{} with x {}: expected a kernel, a stride and a "
         "dilation above 0 and the kernel to fit",
         op, s.kernel, s.stride, s.padding,
         s.dilation == 1 ? "" : fmt::format(" and dilation {}", s.dilation), x.shape());
-  return Tensor::empty(
-      {x.size(0), x.size(1), windows_of(H, s, &PerAxis::h), windows_of(W, s, &PerAxis::w)},
-      x.dtype(), x.device());
+  return laid_out(sizes[0], sizes[1], windows_of(H, s, &PerAxis::h), windows_of(W, s, &PerAxis::w),
+                  s.channels);
 }
 
 }  // namespace
@@ -350,7 +365,12 @@ Tensor max_pool2d(const Tensor& x, Pool2dShape shape, Activation activation) {
             2 * shape.padding.w < shape.kernel.w,
         "[max_pool2d] padding {} of kernel {}: expected less than half of it", shape.padding,
         shape.kernel);
-  Tensor y = pooled("max_pool2d", x, shape);
+  const Shape pooled = pooled_shape("max_pool2d", x, shape);
+  if (must_permute(x, shape.channels)) {
+    shape.channels = Channels::first;
+    return channels_last(max_pool2d(channels_first(x), shape, activation));
+  }
+  Tensor y = Tensor::empty(pooled, x.dtype(), x.device());
   const Tensor winner = Tensor::empty(y.shape(), DType::u8, y.device());
   launch<cpu::max_pool2d, cuda::max_pool2d>(y.device(), y.view(), winner.view(), x.view(), shape,
                                             activation);
@@ -370,7 +390,12 @@ Tensor avg_pool2d(const Tensor& x, Pool2dShape shape) {
         shape.kernel);
   check(shape.dilation == 1, "[avg_pool2d] dilation {}: expected 1; only max_pool2d has others",
         shape.dilation);
-  Tensor y = pooled("avg_pool2d", x, shape);
+  const Shape pooled = pooled_shape("avg_pool2d", x, shape);
+  if (shape.channels == Channels::last) {
+    shape.channels = Channels::first;
+    return channels_last(avg_pool2d(channels_first(x), shape));
+  }
+  Tensor y = Tensor::empty(pooled, x.dtype(), x.device());
   launch<cpu::avg_pool2d, cuda::avg_pool2d>(y.device(), y.view(), x.view(), shape);
   const Edge edge = x;
   record("avg_pool2d", y, {edge}, [=](Tensor& dy) {
@@ -381,17 +406,20 @@ Tensor avg_pool2d(const Tensor& x, Pool2dShape shape) {
   return y;
 }
 
-Tensor global_avg_pool2d(const Tensor& x) {
+Tensor global_avg_pool2d(const Tensor& x, Channels channels) {
   check_same("global_avg_pool2d", {&x});
-  check(x.shape().rank() == 4 && x.shape().numel(2, 4) > 0,
-        "[global_avg_pool2d] x {}: expected x [N, C, H, W], H and W above 0", x.shape());
-  Tensor y = Tensor::empty({x.size(0), x.size(1), 1, 1}, x.dtype(), x.device());
-  launch<cpu::global_avg_pool2d, cuda::global_avg_pool2d>(y.device(), y.view(), x.view());
+  const bool is_4d = x.shape().rank() == 4;
+  const Shape sizes = is_4d ? image_sizes(x.shape(), channels) : Shape{};
+  check(is_4d && sizes[2] > 0 && sizes[3] > 0,
+        "[global_avg_pool2d] x {}: expected x {}, H and W above 0", x.shape(), layout(channels));
+  if (must_permute(x, channels)) return channels_last(global_avg_pool2d(channels_first(x)));
+  Tensor y = Tensor::empty(laid_out(sizes[0], sizes[1], 1, 1, channels), x.dtype(), x.device());
+  launch<cpu::global_avg_pool2d, cuda::global_avg_pool2d>(y.device(), y.view(), x.view(), channels);
   const Edge edge = x;
   record("global_avg_pool2d", y, {edge}, [=](Tensor& dy) {
     if (auto dx = claim_grad(edge))
-      launch<cpu::global_avg_pool2d_backward, cuda::global_avg_pool2d_backward>(dy.device(), *dx,
-                                                                                dy.view());
+      launch<cpu::global_avg_pool2d_backward, cuda::global_avg_pool2d_backward>(
+          dy.device(), *dx, dy.view(), channels);
   });
   return y;
 }

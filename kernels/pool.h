@@ -7,7 +7,7 @@
 
 namespace accrue {
 
-// How a pool walks over an image, by rows and by columns.
+// How a pool walks over an image, by rows and by columns, and where the image's channels lie.
 struct Pool2dShape {
   detail::PerAxis kernel;
   detail::PerAxis stride = kernel;
@@ -21,6 +21,8 @@ struct Pool2dShape {
 // y[n, c, h, w] = max (or mean) over 0 <= i < kernel.h, 0 <= j < kernel.w of
 //   x[n, c, h * stride.h + i * dilation.h - padding.h, w * stride.w + j * dilation.w - padding.w],
 // where that is a pixel of x [N, C, H, W]. Places beyond the image take no part.
+// With Channels::last the same, but x is [N, H, W, C] and y [N, GH, GW, C]. Only the maximum on
+// cuda has kernels for that; otherwise x and y are permuted.
 // y [N, C, GH, GW] with GH = (H + 2 padding.h - EH) / stride.h + 1 rounded down, where a window
 // reaches over EH = (kernel.h - 1) * dilation.h + 1 rows, GW likewise.
 // With ceil_mode that is rounded up, but a window that begins behind the last pixel is left out.
@@ -40,8 +42,9 @@ Tensor max_pool2d(const Tensor& x, Pool2dShape shape, Activation activation = Ac
 Tensor avg_pool2d(const Tensor& x, Pool2dShape shape);
 
 // y[n, c, 0, 0] = mean over h, w of x[n, c, h, w], x [N, C, H, W], y [N, C, 1, 1].
+// With Channels::last the same, but x is [N, H, W, C] and y [N, 1, 1, C]; permuted on the cpu.
 // Backward: dx[n, c, h, w] = dy[n, c, 0, 0] / (H W). Keeps nothing.
 // Throws Error unless x has four dimensions and H and W are above 0.
-Tensor global_avg_pool2d(const Tensor& x);
+Tensor global_avg_pool2d(const Tensor& x, Channels channels = Channels::first);
 
 }  // namespace accrue

@@ -34,12 +34,16 @@ Shape filter_shape(std::string_view kind, int64_t from, int64_t to, PerAxis kern
   return {from, to / groups, kernel.h, kernel.w};
 }
 
+std::string_view describe_channels(Channels channels) {
+  return channels == Channels::first ? "" : ", channels last";
+}
+
 std::string describe_pool(std::string_view kind, const Pool2dShape& shape) {
-  return fmt::format("{} {}x{}, stride {}{}{}{}", kind, shape.kernel.h, shape.kernel.w,
+  return fmt::format("{} {}x{}, stride {}{}{}{}{}", kind, shape.kernel.h, shape.kernel.w,
                      shape.stride,
                      shape.padding == 0 ? "" : fmt::format(", padding {}", shape.padding),
                      shape.dilation == 1 ? "" : fmt::format(", dilation {}", shape.dilation),
-                     shape.ceil_mode ? ", rounded up" : "");
+                     shape.ceil_mode ? ", rounded up" : "", describe_channels(shape.channels));
 }
 
 std::string describe_activation(Activation activation) {
@@ -334,6 +338,10 @@ std::string AvgPool2d::describe() const { return describe_pool("average-pool", s
 
 std::string AdaptiveAvgPool2d::describe() const {
   return fmt::format("adaptive average-pool to {}x{}", size_.h, size_.w);
+}
+
+std::string GlobalAvgPool2d::describe() const {
+  return fmt::format("global average-pool{}", describe_channels(channels_));
 }
 
 std::string UpsampleNearest::describe() const {

@@ -300,11 +300,15 @@ class AdaptiveAvgPool2d : public Layer {
   detail::PerAxis size_;
 };
 
-// The mean of each channel, [N, C, H, W] to [N, C, 1, 1].
+// The mean of each channel, [N, C, H, W] to [N, C, 1, 1], or [N, H, W, C] to [N, 1, 1, C].
 class GlobalAvgPool2d : public Layer {
  public:
-  Tensor forward(Tensor x, const Pass&) const override { return global_avg_pool2d(x); }
-  std::string describe() const override { return "global average-pool"; }
+  explicit GlobalAvgPool2d(Channels channels = Channels::first) : channels_(channels) {}
+  Tensor forward(Tensor x, const Pass&) const override { return global_avg_pool2d(x, channels_); }
+  std::string describe() const override;
+
+ private:
+  Channels channels_;
 };
 
 // upsample_nearest as a layer.

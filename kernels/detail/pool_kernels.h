@@ -32,6 +32,11 @@ struct PoolRange {
   }
 };
 
+// The sizes [N, C, H, W] of images whose channels lie first or last.
+inline Shape image_sizes(const Shape& x, Channels channels) {
+  return channels == Channels::first ? x : Shape{x[0], x[3], x[1], x[2]};
+}
+
 // The rows and columns that a window reaches over.
 inline PerAxis extent_of(const Pool2dShape& s) {
   return {(s.kernel.h - 1) * s.dilation.h + 1, (s.kernel.w - 1) * s.dilation.w + 1};

@@ -38,7 +38,7 @@ void normalize(View y, View x, Normalizer by, View gamma, View beta, Activation 
 void norm_forward(View y, Normalizer by, View x, double eps, Running running, AffineMap map);
 void max_pool2d(View y, View winner, View x, Pool2dShape shape, Activation activation);
 void avg_pool2d(View y, View x, Pool2dShape shape);
-void global_avg_pool2d(View y, View x);
+void global_avg_pool2d(View y, View x, Channels channels);
 void resize_nearest(View y, View x);
 void make_taps(TapTable table, TapsOf of);
 void resize(GradTarget y, View x, TapTable rows, TapTable columns);
@@ -453,7 +453,7 @@ bool add_of_images(OnnxTrace& to, const KernelCall& call) {
     average(to, y, x, shape);
   }) || call.is<cpu::adaptive_avg_pool2d>([&](const View& y, const View& x) {
     average_adaptively(to, y, x);
-  }) || call.is<cpu::global_avg_pool2d>([&](const View& y, const View& x) {
+  }) || call.is<cpu::global_avg_pool2d>([&](const View& y, const View& x, Channels) {
     to.define(y, to.graph.add("GlobalAveragePool", {to.in(x)}));
   }) || call.is<cpu::copy_shifted>([&](const GradTarget& y, const View& x, const Shift& by) {
     shift(to, y, x, by);

@@ -1,6 +1,5 @@
 #include "kernels/pool.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -8,97 +7,12 @@
 #include "kernels/adaptive_pool.h"
 #include "kernels/conv2d.h"
 #include "kernels/pointwise.h"
-#include "layers/layers.h"
 #include "tests/support/catch.h"
 #include "tests/support/device.h"
-#include "tests/support/op_table.h"
+#include "tests/support/pools.h"
 
 namespace accrue::test {
 namespace {
-
-// Where windows begin along one dimension: with ceil_mode as long as there is a pixel that none
-// has, but only before the end of the image.
-std::vector<int64_t> window_begins(int64_t size, const Pool2dShape& s, int64_t PerAxis::*at) {
-  const int64_t kernel = (s.kernel.*at - 1) * (s.dilation.*at) + 1, stride = s.stride.*at,
-                padding = s.padding.*at;
-  std::vector<int64_t> begins;
-  int64_t h = -padding;
-  for (; h + kernel <= size + padding; h += stride) begins.push_back(h);
-  const bool leaves_some = h - stride + kernel < size + padding;
-  if (s.ceil_mode && leaves_some && h < size) begins.push_back(h);
-  return begins;
-}
-
-// A pool's reference: reduce(what a window has of x, places that it has in the padded image) for
-// every window.
-template <class Reduce>
-Values pool_reference(const Values& x, const Shape& shape, Pool2dShape s, Reduce reduce) {
-  Values y;
-  const int64_t H = shape[2], W = shape[3];
-  for (int64_t plane = 0; plane < shape.numel(0, 2); ++plane)
-    for (const int64_t h : window_begins(H, s, &PerAxis::h))
-      for (const int64_t w : window_begins(W, s, &PerAxis::w)) {
-        Values window;
-        int64_t places = 0;
-        for (int64_t i = h; i < h + s.kernel.h * s.dilation.h; i += s.dilation.h)
-          for (int64_t j = w; j < w + s.kernel.w * s.dilation.w; j += s.dilation.w) {
-            if (i >= 0 && i < H && j >= 0 && j < W)
-              window.push_back(x[static_cast<size_t>((plane * H + i) * W + j)]);
-            places += i < H + s.padding.h && j < W + s.padding.w;
-          }
-        y.push_back(reduce(window, places));
-      }
-  return y;
-}
-
-double maximum(const Values& v, int64_t) { return *std::max_element(v.begin(), v.end()); }
-
-double mean(const Values& v) {
-  double sum = 0;
-  for (double x : v) sum += x;
-  return sum / double(v.size());
-}
-
-double rectified_maximum(const Values& v, int64_t) { return std::max(maximum(v, 0), 0.0); }
-
-Op max_pool2d_op(std::string name, const Shape& x, Pool2dShape s,
-                 Activation activation = Activation::none) {
-  const auto reduce = activation == Activation::relu ? rectified_maximum : maximum;
-  return {.name = std::move(name),
-          .inputs = {x},
-          .run = [=](const auto& in) { return max_pool2d(in[0], s, activation); },
-          .reference = [=](const auto& in) { return pool_reference(in[0], x, s, reduce); },
-          .in_16_bits = false};
-}
-
-Op avg_pool2d_op(std::string name, const Shape& x, Pool2dShape s) {
-  return {.name = std::move(name),
-          .inputs = {x},
-          .run = [=](const auto& in) { return avg_pool2d(in[0], s); },
-          .reference =
-              [=](const auto& in) {
-                return pool_reference(in[0], x, s, [&](const Values& v, int64_t places) {
-                  return mean(v) * double(v.size()) /
-                         double(s.count_include_pad ? places : v.size());
-                });
-              },
-          .depth = double(s.kernel.h * s.kernel.w) + 2};
-}
-
-Op global_avg_pool2d_op(std::string name, const Shape& x) {
-  return {.name = std::move(name),
-          .inputs = {x},
-          .run = [](const auto& in) { return GlobalAvgPool2d{}(in[0]); },
-          .reference =
-              [=](const auto& in) {
-                Values y;
-                const int64_t P = x.numel(2, 4);
-                for (auto plane = in[0].begin(); plane != in[0].end(); plane += P)
-                  y.push_back(mean(Values(plane, plane + P)));
-                return y;
-              },
-          .depth = double(x.numel(2, 4)) + 2};
-}
 
 Op adaptive_avg_pool2d_op(const Shape& x, int64_t GH, int64_t GW) {
   return {.name = fmt::format("to {} x {}", GH, GW),

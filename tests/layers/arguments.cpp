@@ -138,6 +138,10 @@ TEST_CASE("layers say which of their arguments are not the usual ones", "[layers
   REQUIRE(InstanceNorm().describe() == "instance norm");
   REQUIRE(InstanceNorm(3, 0.5, Affine::scale_and_shift).describe() ==
           "instance norm, eps 0.5, with weights");
+  REQUIRE(GlobalAvgPool2d().describe() == "global average-pool");
+  REQUIRE(GlobalAvgPool2d(Channels::last).describe() == "global average-pool, channels last");
+  REQUIRE(MaxPool2d({.kernel = 2, .channels = Channels::last}).describe() ==
+          "max-pool 2x2, stride 2, channels last");
   REQUIRE(Upsample({.H = 4, .W = 6}).describe() == "nearest upsample to 4 x 6");
   REQUIRE(Upsample({.rows = 2,
                     .columns = 1.5,
