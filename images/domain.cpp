@@ -150,6 +150,12 @@ const std::map<std::string, CacheChoice>& detail::cache_names() {
   return names;
 }
 
+const std::map<std::string, Channels>& detail::channels_names() {
+  static const std::map<std::string, Channels> names{{"first", Channels::first},
+                                                     {"last", Channels::last}};
+  return names;
+}
+
 bool detail::answers_with_masks(const DomainModel& model) { return model.classes() == "masks"; }
 
 Settings Images::settings(TrainingOptions&) {
@@ -210,6 +216,13 @@ Settings Images::settings(TrainingOptions&) {
             "least, enlarged (0.8), brightness=PART and contrast=PART at most up or down (0.2); "
             "what lies outside is black",
             "NAME[=N],...", "images as they are"})
+      .add(channels, channels_names(),
+           {.name = "channels",
+            .decides = Decides::no_result,
+            .help = "Where the network keeps the channels of its images on a GPU: first, "
+                    "[N, C, H, W], or last, [N, H, W, C], which tensor cores multiply without "
+                    "copies; for networks of convolutions without other norms than BatchNorm",
+            .acts_on = ActsOn::gpu})
       .add(data_dir, {.name = "data-dir",
                       .decides = Decides::no_result,
                       .help = "The first directory to search for mnist and fashion",
@@ -229,6 +242,7 @@ std::vector<DomainModel> Images::models() const {
                                    .classes = shown.classes};
     std::vector<std::string> heeds{"width", "dropout", "init-scheme"};
     if (has_masks) heeds.emplace_back("depth");
+    if (takes_channels_last(kind)) heeds.emplace_back("channels");
     if (kind != ModelKind::mlp && kind != ModelKind::mlp_small) heeds.emplace_back("pack");
     models.push_back({.name = name,
                       .sample = {{{"images", Encoding::pixel, shown.image}, answer}},
@@ -249,7 +263,8 @@ ModelFactory Images::factory(const std::string& model, const NetworkOptions& opt
                         .width = options.width,
                         .depth = depth,
                         .image = sample.input().shape,
-                        .classes = answers ? sample.classes() : embedding_size});
+                        .classes = answers ? sample.classes() : embedding_size,
+                        .channels = channels});
 }
 
 ObjectivePtr Images::objective(const Dataset& data) const {

@@ -6,6 +6,7 @@
 #include "images/augmentation.h"
 #include "images/image_folder.h"
 #include "images/segmentation.h"
+#include "kernels/channels.h"
 #include "train/domain.h"
 #include "train/label_options.h"
 
@@ -16,6 +17,7 @@ namespace detail {
 // Whether the decoded images of a folder are kept in memory.
 enum class CacheChoice { automatic, yes, no };
 const std::map<std::string, CacheChoice>& cache_names();
+const std::map<std::string, Channels>& channels_names();
 
 // The task of a network of images: to answer with the labels or masks of the data, or to tell
 // images apart (images/contrastive.h).
@@ -53,6 +55,7 @@ class Images : public Domain {
   std::string data_dir;
   ImageRequest request;
   int64_t depth = 3;  // levels of a U-Net
+  Channels channels = Channels::first;
 
   std::unique_ptr<Domain> clone() const override { return std::make_unique<Images>(*this); }
   std::unique_ptr<Domain> fresh() const override { return std::make_unique<Images>(); }

@@ -7,9 +7,9 @@
 namespace accrue::cuda {
 namespace {
 
-// All norms but those of columns (kernels/norm_columns.cu) use the same kernels. They differ in the
-// elements of x that share a mean, a *group* (kernels/detail/norm_kernels.h). Seen as [N, G, K, S],
-// each of x's N samples has G groups of K channels of S elements. A group of layer, group or
+// All norms use the same kernels, but norms of columns (kernels/norm_columns.cu). They differ in
+// the elements of x that share a mean, a *group* (kernels/detail/norm_kernels.h). Seen as [N, G, K,
+// S], each of x's N samples has G groups of K channels of S elements. A group of layer, group or
 // instance norm is one run of K * S elements. A group of batch norm (K = 1) has one such run in
 // every sample.
 //

@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(block_threads)
   if (pieces > 1) join_pieces<lanes * channels>(out, partials, N, C);
 }
 
-// What a lane's channels are normalised by.
+// The moments, gamma and beta of a lane's channels.
 template <class T, class W = Wide<T>>
 struct LaneMap {
   static constexpr int channels = lane_channels<T>;

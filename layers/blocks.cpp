@@ -8,11 +8,14 @@
 namespace accrue {
 
 std::unique_ptr<Layer> detail::make_norm(NormKind kind, int64_t channels, int64_t groups,
-                                         Activation activation) {
+                                         Activation activation, Channels layout) {
   check(kind != NormKind::none,
         "a norm of {} channels is a group, batch or instance norm, got none", channels);
   if (kind == NormKind::batch)
-    return std::make_unique<BatchNorm>(channels, 1e-5, 0.1, Affine::scale_and_shift, activation);
+    return std::make_unique<BatchNorm>(channels, 1e-5, 0.1, Affine::scale_and_shift, activation,
+                                       layout);
+  check(layout == Channels::first,
+        "a norm of {} groups in images with channels last: expected a batch norm", groups);
   if (kind == NormKind::instance)
     return std::make_unique<InstanceNorm>(1, 1e-5, Affine::none, activation);
   return std::make_unique<GroupNorm>(std::gcd(groups, channels), channels, activation);
@@ -30,20 +33,22 @@ Bias ResidualBlock::bias() const { return norm_ == NormKind::none ? Bias::learne
 
 void ResidualBlock::add_convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride,
                                     Activation activation) {
-  const Conv2dShape shape{.stride = stride, .padding = kernel / 2};
+  const Conv2dShape shape{.stride = stride, .padding = kernel / 2, .channels = layout_};
   Convolution& layer = layers_.emplace_back();
   layer.conv = std::make_unique<Conv2d>(in, out, kernel, shape, init_, bias());
   declare(fmt::format("conv{}", layers_.size()), *layer.conv);
   if (norm_ == NormKind::none) return;
-  layer.norm = make_norm(norm_, out, groups_, activation);
+  layer.norm = make_norm(norm_, out, groups_, activation, layout_);
   declare(fmt::format("bn{}", layers_.size()), *layer.norm);
 }
 
 void ResidualBlock::add_shortcut(int64_t in, int64_t out, int64_t stride) {
   if (in == out && stride == 1) return;
   downsample_ = std::make_unique<Sequential>();
-  downsample_->add<Conv2d>(in, out, 1, Conv2dShape{.stride = stride}, init_, bias());
-  if (norm_ != NormKind::none) downsample_->append(make_norm(norm_, out, groups_));
+  const Conv2dShape shape{.stride = stride, .channels = layout_};
+  downsample_->add<Conv2d>(in, out, 1, shape, init_, bias());
+  if (norm_ != NormKind::none)
+    downsample_->append(make_norm(norm_, out, groups_, Activation::none, layout_));
   declare("downsample", *downsample_);
 }
 
@@ -68,16 +73,16 @@ std::string ResidualBlock::describe() const {
 }
 
 BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride, NormKind norm, InitScheme init,
-                       int64_t groups)
-    : ResidualBlock(norm, init, groups) {
+                       int64_t groups, Channels layout)
+    : ResidualBlock(norm, init, groups, layout) {
   add_convolution(in, out, 3, stride, Activation::relu);
   add_convolution(out, out, 3, 1, Activation::none);
   add_shortcut(in, out, stride);
 }
 
 Bottleneck::Bottleneck(int64_t in, int64_t out, int64_t stride, NormKind norm, InitScheme init,
-                       int64_t groups)
-    : ResidualBlock(norm, init, groups) {
+                       int64_t groups, Channels layout)
+    : ResidualBlock(norm, init, groups, layout) {
   check(out % 4 == 0, "a bottleneck to {} channels: expected a multiple of 4", out);
   add_convolution(in, out / 4, 1, 1, Activation::relu);
   add_convolution(out / 4, out / 4, 3, stride, Activation::relu);

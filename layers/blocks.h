@@ -13,10 +13,11 @@ namespace detail {
 
 // Makes a GroupNorm, BatchNorm, or InstanceNorm, with the activation that follows it. A GroupNorm
 // has gcd(groups, channels) groups, so that they divide the channels. Throws Error for
-// NormKind::none.
+// NormKind::none, and for other norms than a BatchNorm of images with channels last.
 constexpr int64_t usual_groups = 8;
 std::unique_ptr<Layer> make_norm(NormKind kind, int64_t channels, int64_t groups = usual_groups,
-                                 Activation activation = Activation::none);
+                                 Activation activation = Activation::none,
+                                 Channels layout = Channels::first);
 
 // Throws Error unless what a block adds up has one shape: add() repeats the elements of a smaller
 // operand.
@@ -25,7 +26,8 @@ void check_residual(std::string_view block, const Tensor& y, const Tensor& x);
 // A residual block of He et al. 2016 ("Deep residual learning for image recognition"), with n
 // convolutions without bias, each with a norm (NormKind::none: with bias, and without a norm):
 //   y = relu(norm_n(conv_n(... relu(norm_1(conv_1(x))))) + shortcut(x))
-// x is [N, in, H, W], y [N, out, H / stride, W / stride] rounded up. One of the convolutions has
+// x is [N, in, H, W], y [N, out, H / stride, W / stride] rounded up, or with channels last
+// [N, H, W, in] and [N, H / stride, W / stride, out]. One of the convolutions has
 // the stride. The shortcut is x itself if in == out and stride == 1, otherwise a 1x1 convolution of
 // that stride with a norm.
 // Parameters are named as in torchvision: conv1, bn1, conv2, bn2 (also where the norms are
@@ -36,8 +38,8 @@ class ResidualBlock : public Layer {
   std::string describe() const override;
 
  protected:
-  ResidualBlock(NormKind norm, InitScheme init, int64_t groups)
-      : norm_(norm), init_(init), groups_(groups) {}
+  ResidualBlock(NormKind norm, InitScheme init, int64_t groups, Channels layout)
+      : norm_(norm), init_(init), groups_(groups), layout_(layout) {}
   // Constructors call these for each convolution, of which all but the last have relu, then for the
   // shortcut.
   void add_convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride,
@@ -54,6 +56,7 @@ class ResidualBlock : public Layer {
   const NormKind norm_;
   const InitScheme init_;
   const int64_t groups_;  // of GroupNorms
+  const Channels layout_;
   std::vector<Convolution> layers_;
   std::unique_ptr<Sequential> downsample_;  // null: the shortcut is x
 };
@@ -64,7 +67,8 @@ class ResidualBlock : public Layer {
 class BasicBlock : public detail::ResidualBlock {
  public:
   BasicBlock(int64_t in, int64_t out, int64_t stride, NormKind norm,
-             InitScheme init = InitScheme::kaiming, int64_t groups = detail::usual_groups);
+             InitScheme init = InitScheme::kaiming, int64_t groups = detail::usual_groups,
+             Channels layout = Channels::first);
 };
 
 // Three convolutions of 1x1, 3x3 and 1x1, with out / 4, out / 4 and out channels. The 3x3
@@ -72,7 +76,8 @@ class BasicBlock : public detail::ResidualBlock {
 class Bottleneck : public detail::ResidualBlock {
  public:
   Bottleneck(int64_t in, int64_t out, int64_t stride, NormKind norm,
-             InitScheme init = InitScheme::kaiming, int64_t groups = detail::usual_groups);
+             InitScheme init = InitScheme::kaiming, int64_t groups = detail::usual_groups,
+             Channels layout = Channels::first);
 };
 
 namespace detail {

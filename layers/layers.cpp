@@ -149,7 +149,7 @@ std::string Conv2d::describe() const {
   const Shape& w = weight_.shape;
   return describe_filter("conv", w, w[1] * shape_.groups, w[0], shape_.stride, shape_.padding,
                          shape_.groups) +
-         describe_norm();
+         describe_norm() + std::string(describe_channels(shape_.channels));
 }
 
 ConvTranspose2d::ConvTranspose2d(int64_t in, int64_t out, PerAxis kernel,
@@ -285,10 +285,11 @@ std::string InstanceNorm::describe() const {
 }
 
 BatchNorm::BatchNorm(int64_t channels, double eps, double momentum, Affine affine,
-                     Activation activation)
+                     Activation activation, Channels layout)
     : Norm({channels}, eps, affine),
       momentum_(momentum),
       activation_(activation),
+      layout_(layout),
       running_mean_{{channels}, Init::constant(0), {}},
       running_var_{{channels}, Init::constant(1), {}} {
   check(momentum >= 0 && momentum <= 1, "momentum of a batch norm is {}: expected it in [0, 1]",
@@ -302,15 +303,16 @@ Tensor BatchNorm::normalize(const Tensor& x, const Pass& pass, Activation activa
   const Tensor &gamma = weight_.tensor, &beta = bias_.tensor;
   const RunningStatistics running{running_mean_.tensor, running_var_.tensor, momentum_};
   if (is_fixed || !pass.training())
-    return batch_norm(x, gamma, beta, running, NormMode::eval, eps_, activation);
-  return pass.batch ? batch_norm(x, gamma, beta, running, *pass.batch, this, eps_, activation)
-                    : batch_norm(x, gamma, beta, running, NormMode::train, eps_, activation);
+    return batch_norm(x, gamma, beta, running, NormMode::eval, eps_, activation, layout_);
+  if (pass.batch)
+    return batch_norm(x, gamma, beta, running, *pass.batch, this, eps_, activation, layout_);
+  return batch_norm(x, gamma, beta, running, NormMode::train, eps_, activation, layout_);
 }
 
 std::string BatchNorm::describe() const {
-  return fmt::format("batch norm {}{}{}{}", running_mean_.shape[0], describe_more(),
+  return fmt::format("batch norm {}{}{}{}{}", running_mean_.shape[0], describe_more(),
                      momentum_ == 0.1 ? "" : fmt::format(", momentum {}", momentum_),
-                     describe_activation(activation_));
+                     describe_activation(activation_), describe_channels(layout_));
 }
 
 Tensor Dropout::forward(Tensor x, const Pass& pass) const {
@@ -371,6 +373,14 @@ std::string Upsample::describe() const {
       "{} upsample {}{}", name(mode),
       H > 0 ? fmt::format("to {} x {}", H, W) : fmt::format("by {} x {}", rows, columns),
       coordinates == Coordinates::align_corners ? ", corners aligned" : "");
+}
+
+Tensor MoveChannels::forward(Tensor x, const Pass&) const {
+  return to_ == Channels::last ? channels_last(x) : channels_first(x);
+}
+
+std::string MoveChannels::describe() const {
+  return to_ == Channels::last ? "channels last" : "channels first";
 }
 
 Flatten::Flatten(int first, int last) : first_(first), last_(last) {

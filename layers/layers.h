@@ -210,7 +210,7 @@ class BatchNorm : public detail::Norm {
  public:
   explicit BatchNorm(int64_t channels, double eps = 1e-5, double momentum = 0.1,
                      Affine affine = Affine::scale_and_shift,
-                     Activation activation = Activation::none);
+                     Activation activation = Activation::none, Channels layout = Channels::first);
   Tensor forward(Tensor x, const Pass& pass) const override {
     return normalize(x, pass, activation_);
   }
@@ -226,6 +226,7 @@ class BatchNorm : public detail::Norm {
 
   double momentum_;
   Activation activation_;
+  Channels layout_;
   Buffer running_mean_, running_var_;
 };
 
@@ -351,6 +352,19 @@ class PixelShuffle : public Layer {
 
  private:
   int64_t factor_;
+};
+
+// Images [N, C, H, W] as [N, H, W, C], or back. It takes no place in the numbering, so the same
+// weights load with either layout.
+class MoveChannels : public Layer {
+ public:
+  explicit MoveChannels(Channels to) : to_(to) {}
+  Tensor forward(Tensor x, const Pass&) const override;
+  std::string describe() const override;
+  int places() const override { return 0; }
+
+ private:
+  Channels to_;
 };
 
 // Dimensions first to last as one, at no cost: all of a sample by default, [N, ...] to [N, C].

@@ -39,13 +39,17 @@ std::unique_ptr<Sequential> make_cnn(const ModelOptions& options, NormKind norm)
   check(image[1] >= 4 && image[2] >= 4,
         "model {} on images {}: expected a height and width of at least 4, for two pools",
         name(options.kind), image);
+  const Channels layout = options.channels;
+  if (layout == Channels::last) model->add<MoveChannels>(layout);
   int64_t in = image[0];
   for (const int64_t out : {scaled(16, options.width), scaled(32, options.width)}) {
-    model->add<Conv2d>(in, out, 3, Conv2dShape{.padding = 1}, options.init);
-    if (norm != NormKind::none) model->append(make_norm(norm, out));
-    model->add<MaxPool2d>(Pool2dShape{2}, Activation::relu);
+    model->add<Conv2d>(in, out, 3, Conv2dShape{.padding = 1, .channels = layout}, options.init);
+    if (norm != NormKind::none)
+      model->append(make_norm(norm, out, usual_groups, Activation::none, layout));
+    model->add<MaxPool2d>(Pool2dShape{.kernel = 2, .channels = layout}, Activation::relu);
     in = out;
   }
+  if (layout == Channels::last) model->add<MoveChannels>(Channels::first);
   model->add<Flatten>();
   const int64_t hidden = scaled(128, options.width);
   model->add<Linear>(in * (image[1] / 4) * (image[2] / 4), hidden, Activation::relu, options.init);
@@ -90,6 +94,18 @@ std::string detail::name(ModelKind kind) {
   return "?";
 }
 
+bool detail::takes_channels_last(ModelKind kind) {
+  switch (kind) {
+    case ModelKind::cnn:
+    case ModelKind::cnn_bn:
+    case ModelKind::resnet_bn:
+    case ModelKind::resnet18:
+    case ModelKind::resnet34:
+    case ModelKind::resnet50: return true;
+    default: return false;
+  }
+}
+
 int64_t detail::scaled(int64_t size, double width) {
   check(0 < width && width <= 1024, "a model's width is {}: expected a factor, above 0 to 1024",
         width);
@@ -123,20 +139,22 @@ std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double drop
 
 std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64_t blocks,
                                         NormKind norm, double dropout, InitScheme init,
-                                        int64_t in_channels, int64_t classes) {
+                                        int64_t in_channels, int64_t classes, Channels layout) {
   check(!channels.empty() && blocks >= 1, "a ResNet needs stages and blocks, got {} and {}",
         channels.size(), blocks);
   auto model = std::make_unique<Sequential>();
   int64_t in = channels.front();
-  model->add<Conv2d>(in_channels, in, 3, Conv2dShape{.padding = 1}, init, Bias::none);
-  model->append(make_norm(norm, in, usual_groups, Activation::relu));
+  if (layout == Channels::last) model->add<MoveChannels>(layout);
+  model->add<Conv2d>(in_channels, in, 3, Conv2dShape{.padding = 1, .channels = layout}, init,
+                     Bias::none);
+  model->append(make_norm(norm, in, usual_groups, Activation::relu, layout));
   for (size_t stage = 0; stage < channels.size(); ++stage)
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t stride = stage > 0 && block == 0 ? 2 : 1;
       model->add<BasicBlock>(std::exchange(in, channels[stage]), channels[stage], stride, norm,
-                             init);
+                             init, usual_groups, layout);
     }
-  model->add<GlobalAvgPool2d>();
+  model->add<GlobalAvgPool2d>(layout);
   model->add<Flatten>();
   if (dropout > 0) model->add<Dropout>(dropout);
   model->add<Linear>(in, classes, Activation::none, init);
@@ -157,22 +175,24 @@ std::unique_ptr<Sequential> make_torchvision_resnet(const ModelOptions& options)
   const auto add = [&](std::string name, std::unique_ptr<Layer> layer) {
     model->append(std::move(name), std::move(layer));
   };
-  add("conv1",
-      std::make_unique<Conv2d>(options.image[0], in, 7, Conv2dShape{.stride = 2, .padding = 3},
-                               filters, Bias::none));
-  add("bn1", make_norm(norm, in, groups));
-  add("maxpool", std::make_unique<MaxPool2d>(Pool2dShape{3, 2, 1}, Activation::relu));
+  const Channels layout = options.channels;
+  if (layout == Channels::last) add("channels_last", std::make_unique<MoveChannels>(layout));
+  const Conv2dShape shape{.stride = 2, .padding = 3, .channels = layout};
+  add("conv1", std::make_unique<Conv2d>(options.image[0], in, 7, shape, filters, Bias::none));
+  add("bn1", make_norm(norm, in, groups, Activation::none, layout));
+  const Pool2dShape pool{.kernel = 3, .stride = 2, .padding = 1, .channels = layout};
+  add("maxpool", std::make_unique<MaxPool2d>(pool, Activation::relu));
   for (size_t stage = 0; stage < blocks.size(); ++stage, channels *= 2)
     for (int64_t block = 0; block < blocks[stage]; ++block) {
       const int64_t stride = stage > 0 && block == 0 ? 2 : 1;
       const std::string name = fmt::format("layer{}.{}", stage + 1, block);
       const int64_t out = has_bottlenecks ? 4 * channels : channels;
       if (has_bottlenecks)
-        add(name, std::make_unique<Bottleneck>(in, out, stride, norm, filters, groups));
-      else add(name, std::make_unique<BasicBlock>(in, out, stride, norm, filters, groups));
+        add(name, std::make_unique<Bottleneck>(in, out, stride, norm, filters, groups, layout));
+      else add(name, std::make_unique<BasicBlock>(in, out, stride, norm, filters, groups, layout));
       in = out;
     }
-  add("avgpool", std::make_unique<GlobalAvgPool2d>());
+  add("avgpool", std::make_unique<GlobalAvgPool2d>(layout));
   add("flatten", std::make_unique<Flatten>());
   if (options.dropout > 0) add("dropout", std::make_unique<Dropout>(options.dropout));
   add("fc", std::make_unique<Linear>(in, options.classes, Activation::none,
@@ -196,13 +216,18 @@ std::unique_ptr<Layer> make_model(const ModelOptions& options) {
   check(options.image.rank() == 3 && options.image.numel() > 0 && options.classes > 0,
         "a model of images {} and {} classes: expected [C, H, W] and a class", options.image,
         options.classes);
+  check(options.channels == Channels::first || takes_channels_last(options.kind),
+        "model {} with channels last: expected a network of convolutions without other norms than "
+        "BatchNorm",
+        name(options.kind));
   const int64_t pixels = options.image.numel(), classes = options.classes;
   const auto wide = [&](int64_t size) { return scaled(size, options.width); };
   const std::array<int64_t, 5> mlp{pixels, wide(512), wide(256), wide(128), classes};
   const std::array<int64_t, 3> mlp_small{pixels, wide(256), classes};
   const std::array<int64_t, 3> stages{wide(16), wide(32), wide(64)};
   const auto resnet20 = [&](NormKind norm) {
-    return make_resnet(stages, 3, norm, options.dropout, options.init, options.image[0], classes);
+    return make_resnet(stages, 3, norm, options.dropout, options.init, options.image[0], classes,
+                       options.channels);
   };
   switch (options.kind) {
     case ModelKind::mlp: return make_mlp(mlp, options.dropout, options.init);

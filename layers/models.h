@@ -28,7 +28,6 @@ namespace accrue {
 //              class and pixel; a single class separates objects from background.
 // Parameters are named as in PyTorch's nn.Sequential of the same layers. The declaration of a
 // composite layer gives the names within it.
-// composite layer are at its declaration.
 enum class ModelKind {
   mlp,
   mlp_small,
@@ -51,6 +50,8 @@ namespace detail {
 // The models by their names on the command line.
 const std::map<std::string, ModelKind>& model_names();
 std::string name(ModelKind kind);
+// True for networks of convolutions that have only BatchNorms as norms.
+bool takes_channels_last(ModelKind kind);
 
 }  // namespace detail
 
@@ -63,6 +64,9 @@ struct ModelOptions {
   int64_t depth = 3;  // levels of unet
   Shape image{1, 28, 28};  // [C, H, W]
   int64_t classes = 10;
+  // Where the network keeps the channels of its images. Its inputs, answers and weights are the
+  // same for both.
+  Channels channels = Channels::first;
 };
 
 namespace detail {
@@ -76,7 +80,8 @@ int64_t scaled(int64_t size, double width);
 
 }  // namespace detail
 
-// Throws Error for options out of range and for images that are too small for the model.
+// Throws Error for options out of range, for images that are too small for the model, and for
+// channels last unless detail::takes_channels_last(kind).
 std::unique_ptr<Layer> make_model(const ModelOptions& options);
 ModelFactory model_factory(const ModelOptions& options);
 
@@ -91,7 +96,8 @@ std::unique_ptr<Sequential> make_mlp(std::span<const int64_t> sizes, double drop
 std::unique_ptr<Sequential> make_resnet(std::span<const int64_t> channels, int64_t blocks,
                                         NormKind norm, double dropout = 0,
                                         InitScheme init = InitScheme::kaiming,
-                                        int64_t in_channels = 1, int64_t classes = 10);
+                                        int64_t in_channels = 1, int64_t classes = 10,
+                                        Channels layout = Channels::first);
 
 // torchvision's resnet18, resnet34 or resnet50 (He et al. 2016, table 1), according to `kind`. The
 // layers are: a 7x7 convolution of stride 2, a norm, relu, and a 3x3 max-pool of stride 2; four

@@ -208,10 +208,11 @@ void Sequential::append(std::unique_ptr<Layer> layer) {
 void Sequential::append(std::string name, std::unique_ptr<Layer> layer) {
   check_layer(layer);
   declare(name, *layer);
-  bool has_weights = layers_.empty();
+  bool has_weights = false;
   layer->visit_parameters(
       [&](const std::string&, const Parameter& p) { has_weights |= p.shape.rank() > 1; });
-  if (has_weights) blocks_.push_back(layers_.size());
+  if (layers_.empty() || (has_weights && last_has_weights_)) blocks_.push_back(layers_.size());
+  last_has_weights_ = last_has_weights_ || has_weights;
   layers_.push_back({std::move(name), std::move(layer)});
 }
 

@@ -216,7 +216,7 @@ Tensor run_blocks(Tensor x, const Pass& pass, size_t n, const RunBlock& run);
 
 // Layers one after the other. They are numbered as in PyTorch's nn.Sequential unless they have
 // names. A block, for Recompute, is a layer with weights together with the layers without weights
-// that follow it.
+// that follow it; the first block also has those that come before.
 class Sequential : public Layer {
  public:
   Sequential() = default;
@@ -244,7 +244,8 @@ class Sequential : public Layer {
     std::unique_ptr<Layer> layer;
   };
   std::vector<Place> layers_;
-  std::vector<size_t> blocks_;  // the first layer of each
+  std::vector<size_t> blocks_;     // the first layer of each
+  bool last_has_weights_ = false;  // the last block
   int next_number_ = 0;
 };
 

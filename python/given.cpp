@@ -134,7 +134,7 @@ std::optional<int64_t> Given::answers_to(const Shape& numbers) const {
 }
 
 bool Given::ignores(const std::string& setting) const {
-  constexpr std::array of_model{"width", "depth", "dropout", "init-scheme"};
+  constexpr std::array of_model{"width", "depth", "dropout", "init-scheme", "channels"};
   return network && std::ranges::find(of_model, setting) != of_model.end();
 }
 

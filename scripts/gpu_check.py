@@ -142,7 +142,7 @@ class Parts:
         failed = {step["step"] for step in results["steps"] if step["status"] in ("failed", "left")}
         for begin, step in (
                 ("convolutions", steps.convolutions), ("bench kernels", steps.bench_kernels),
-                (r"bench train (gpt2 4x2 bf16|lora|resnet50 8x8)", steps.bench_changed),
+                (r"bench train (gpt2 4x2 bf16|lora|resnet50 (8x8|32x2 bf16 ))", steps.bench_changed),
                 ("bench train", steps.bench_others), ("bench memory", steps.bench_memory),
                 ("time per kernel", lambda: steps.time_per_kernel(
                     [("gpt2", 30, MICRO_STEP_LAUNCHES["gpt2"], PROFILED_LAUNCHES)])),

@@ -223,7 +223,7 @@ class GpuCheck(unittest.TestCase):
         output, status = self.check_bundle("--seconds", "1")
         self.assertEqual(status, 1, output)
         self.assertIn("FAILED: ", self.summary())
-        self.assertIn("| bench train | 5 left | 0 | required | no time was left: needs 6 s",
+        self.assertIn("| bench train | 7 left | 0 | required | no time was left: needs 6 s",
                       self.summary())
         self.assertFalse(any("bench" in call for call in self.calls()))
         # Tests of a step that was not begun are the second part's.

@@ -15,9 +15,10 @@ from gpu_runs import Runs
 from make_satellite import write_png
 
 # Tests of what no GPU has run yet, as names for Catch: attention, the head, products by blocks,
-# bias sums and convolutions. Empty it when a GPU has.
+# bias sums, convolutions and what has channels last. Empty it when a GPU has.
 CHANGED = ("causal_attention*", "attention*", "linear_cross_entropy*", "add_linear_score*",
-           "*quantized*", "linear*", "*16-bit*", "rows of a quantized*", "conv2d*")
+           "*quantized*", "linear*", "*16-bit*", "rows of a quantized*", "conv2d*", "batch_norm*",
+           "*channels last*")
 # Tags of tests that compute on a device, the most telling first; a test belongs to its first tag.
 # Tests in ALONE fill the device or depend on its state, so nothing may run beside them.
 FIRST = ("ops",)
@@ -164,14 +165,17 @@ class Steps(Runs):
                    "--precision", precision, seconds=2, least=6)
 
     def bench_changed(self):
-        """GPT-2, adapters on TinyLlama in 4 and in 16 bits, and a ResNet-50 with BatchNorms that
-        see a window, whose activations are kept on the device or moved to the host."""
+        """GPT-2, adapters on TinyLlama in 4 and in 16 bits, a ResNet-50 with channels first and
+        last, and one with BatchNorms that see a window, whose activations are kept on the device or
+        moved to the host."""
         if self.options.runner:
             return self.leave_out("bench train gpt2 4x2 bf16", "the runner is no GPU")
         self.bench_text("bf16")
         for bits in (4, 16):
             self.bench(f"lora 1x4 {bits} bits", *self.adapters(bits), *split("1x4"), seconds=2,
                        least=8)
+        for way in ("first", "last"):
+            self.bench_photographs(f"bf16 {way}", "32x2", "bf16", "--channels", way)
         for way in ("keep", "offload"):
             self.bench_photographs(way, "8x8", "bf16", "--batch-norm", "window",
                                    "--batch-norm-by", way)
@@ -189,6 +193,7 @@ class Steps(Runs):
         self.bench("resnet-bn 32x4 on", "--model", "resnet-bn", *split("32x4"))
         for precision in ("bf16", "tf32", "fp32"):
             self.bench_photographs(precision, "32x2", precision)
+        self.bench_photographs("tf32 last", "32x2", "tf32", "--channels", "last")
         for precision in ("tf32", "fp32"):
             self.bench_text(precision)
 

@@ -119,6 +119,10 @@ def targets(results):
         text = photographs if precision == "fp32" else f"{photographs} {precision}"
         yield Target(f"resnet50 32 x 2, {precision}, speed over PyTorch's best",
                      advantage(results, text), least)
+    for precision, one in (("bf16", "bf16-first"), ("tf32", "tf32")):
+        yield Target(f"resnet50 32 x 2, {precision}, channels last over first, speed",
+                     speed_ratio(results, f"resnet50-32x2-{precision}-last",
+                                 f"resnet50-32x2-{one}"), 1)
     yield Target("resnet50 8 x 8, activations moved to the host over kept ones, speed",
                  speed_ratio(results, "resnet50-8x8-offload", "resnet50-8x8-keep"), 0.8)
     yield Target("accumulate, bandwidth over a copy's", share_of_copy(results, "accumulate"), 0.9)

@@ -87,6 +87,8 @@ class Summary(unittest.TestCase):
         verdicts = self.verdicts({
             "train-lora-1x4-4-bits": train("1x4", 24.0) | {"tokens_per_s": 24e3},
             "train-lora-1x4-16-bits": train("1x4", 20.0) | {"tokens_per_s": 20e3},
+            "train-resnet50-32x2-bf16-first": train("32x2", 100.0),
+            "train-resnet50-32x2-bf16-last": train("32x2", 120.0),
             "train-resnet50-8x8-keep": train("8x8", 100.0),
             "train-resnet50-8x8-offload": train("8x8", 90.0),
             "pytorch-a": {"torch": "", "results": [pytorch("gpt2:4x2 bf16", 360, 130, 300),
@@ -102,6 +104,8 @@ class Summary(unittest.TestCase):
         self.assertEqual(verdicts[beside.format("fp32")], ("MISSED", 600 / 700))
         self.assertEqual(verdicts[beside.format("tf32")], ("met", 1.25))
         self.assertEqual(verdicts[beside.format("bf16")], ("not measured", None))
+        self.assertEqual(verdicts["resnet50 32 x 2, bf16, channels last over first, speed"],
+                         ("met", 1.2))
         moved = "resnet50 8 x 8, activations moved to the host over kept ones, speed"
         self.assertEqual(verdicts[moved], ("met", 0.9))
 

@@ -100,7 +100,8 @@ TEST_CASE("a setting that a model does not use has no effect with it", "[cli]") 
   Request options(all_domains());
   const Settings all = settings_of(options);
   const auto heeding = options.domains.models_that_heed();
-  for (const char* name : {"width", "depth", "dropout", "init-scheme", "pack", "sample-every"})
+  for (const char* name :
+       {"width", "depth", "dropout", "init-scheme", "channels", "pack", "sample-every"})
     REQUIRE(heeding.contains(name));
   for (const DomainModel& model : options.domains.models()) {
     all.at("model").set(model.name);
