@@ -112,6 +112,8 @@ TEST_CASE("--channels last trains on a GPU as --channels first, in predicted mem
   REQUIRE(largest_difference(first, last) < 1e-4);
   REQUIRE(largest_difference(folder / "first", folder / "last") < 1e-5);
   REQUIRE(largest_difference(first, losses("last", " --precision bf16")) < 0.05);
+  const std::string window = " --batch-norm window";
+  REQUIRE(largest_difference(losses("first", window), losses("last", window)) < 1e-4);
   refuse("train --model resnet --channels last", "--channels has no effect with --model resnet");
 }
 
