@@ -142,7 +142,7 @@ class Lanes(unittest.TestCase):
             trap stop_lanes EXIT
             trap 'exit 9' TERM
             beside lane step long bash -c 'echo begun; sleep 1006'
-            until grep -q begun "$scratch/lane.log"; do sleep 0.05; done
+            until grep -qs begun "$scratch/lane.log"; do sleep 0.05; done
             kill $$
             step never true""")
         self.assertEqual(9, done.returncode, done.stdout)
