@@ -275,9 +275,9 @@ void normalize_columns(View values, View x, const Normalizer& by, const AffineMa
                     PerChannel<W>(map.beta, 0), f, by.at.N, by.at.C);
           });
         };
-        with_formula(map.activation, [&](auto f) {
-          if (backward) launch(std::true_type{}, f);
-          else launch(std::false_type{}, f);
+        with_formula(map.activation, [&]<class F>(F f) {
+          if (!backward) return launch(std::false_type{}, f);
+          if constexpr (!std::is_same_v<F, formula::Unchanged>) launch(std::true_type{}, f);
         });
       });
 }

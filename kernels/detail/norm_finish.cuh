@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/launch.cuh"
 #include "kernels/detail/norm_kernels.h"
 
 namespace accrue::cuda {
