@@ -146,13 +146,16 @@ TEST_CASE("conv2d has the same bits with channels first and last", "[ops]") {
     };
     std::vector<Values> results[2];
     for (const bool is_last : {false, true}) {
-      const Tensor images = require_grad(whole(x, 1)), filters = require_grad(whole(w, 2));
+      const Tensor images = require_grad(whole(x, 1)), drawn = whole(w, 2);
+      // A parameter is float32; its gradient in 16 bits is a case of check_op().
+      const Tensor filters = dtype == DType::f32 ? require_grad(drawn) : drawn;
       const Conv2dShape shape{.padding = 1, .channels = is_last ? Channels::last : Channels::first};
       for (int repeat = 0; repeat < 2; ++repeat) {  // written, then added to
         const Tensor y = conv2d(is_last ? channels_last(images) : images, filters, {}, shape);
         backward_of_sum(is_last ? channels_first(y) : y);
-        for (const Tensor& result : {is_last ? channels_first(y) : y, grad(images), grad(filters)})
+        for (const Tensor& result : {is_last ? channels_first(y) : y, grad(images)})
           results[is_last].push_back(to_doubles(result));
+        if (dtype == DType::f32) results[is_last].push_back(to_doubles(grad(filters)));
       }
     }
     CAPTURE(name(dtype));
