@@ -52,8 +52,7 @@ double group_sum(const T* x, const Grouping& at, int64_t group, Term term) {
 
 // Stores the moments of a group, and returns them.
 template <class T, class W = Wide<T>>
-Standardized<W> measure_group(const MomentsOut<W>& out, const T* x,
-                                                const Grouping& at, int64_t g) {
+Standardized<W> measure_group(const MomentsOut<W>& out, const T* x, const Grouping& at, int64_t g) {
   const double sum = out.mean ? group_sum(x, at, g, [](T v) { return v; }) : 0;
   const W center = static_cast<W>(sum / static_cast<double>(at.elements()));
   const double deviations = group_sum(x, at, g, [=](T v) { return (v - center) * (v - center); });
